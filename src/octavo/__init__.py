@@ -1,0 +1,30 @@
+"""Every sequence model in the book, on one scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from octavo.version import VERSION as __version__  # noqa: N811
+
+__all__ = ["UserError", "__version__", "evaluate", "generate", "load", "train"]
+
+if TYPE_CHECKING:
+    from octavo.api import evaluate, generate, load, train
+    from octavo.errors import UserError
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when first asked for, so that `import octavo` stays fast."""
+    if name == "UserError":
+        from octavo.errors import UserError
+
+        return UserError
+    if name in __all__:
+        from octavo import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'octavo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

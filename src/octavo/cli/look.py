@@ -1,0 +1,93 @@
+"""octavo inspect and list."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import RunPath
+from octavo.cli.show import note, print_json, print_table, size
+from octavo.lens.surprisal import surprises
+from octavo.models import NGram, describe
+from octavo.run import SAMPLES, TENSORS, Run, find_runs, load, read_record
+
+
+def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
+    """What a run is; with --text, how the model saw each token of it coming.
+
+    Example: octavo inspect runs/kn7 --text "to be or not to be"
+
+    Args:
+        run: A run folder.
+        text: A short text to look at token by token.
+        json: Print JSON.
+    """
+    loaded = load(run)
+    if text is None:
+        _print_run(loaded, json)
+        return
+    told = surprises(loaded.model, loaded.tokenizer, text.encode("utf-8", "surrogateescape"))
+    if json:
+        print_json([dataclasses.asdict(one) for one in told])
+        return
+    rows = [
+        (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context),
+         "  ".join(f"{token} {p:.0%}" for token, p in one.candidates))
+        for one in told
+    ]  # fmt: skip
+    print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
+    print(f"{sum(one.bits for one in told):.1f} bits for {len(text.encode('utf-8', 'surrogateescape'))} bytes")
+
+
+def _print_run(run: Run, json: bool) -> None:
+    tensors = run.model.state_dict()
+    told = {
+        "run": str(run.path), **describe(run.model), "tokenizer": run.tokenizer.name,
+        "vocab": run.tokenizer.vocab, "parameters": sum(t.numel() for t in tensors.values()),
+        "bytes": sum(t.numel() * t.element_size() for t in tensors.values()), **run.record,
+    }  # fmt: skip
+    if isinstance(run.model, NGram):
+        told["ngrams"] = run.model.sizes()
+    if json:
+        print_json(told)
+        return
+    print(run.summary())
+    for key in ("tokenizer", "vocab", "parameters", "bytes", "ngrams", "train_seconds", "train_tokens", "seed"):
+        if key in told:
+            print(f"  {key:<15}{told[key]}")
+    corpus = told.get("corpus", {})
+    for part in ("train", "valid"):
+        if part in corpus:
+            print(f"  {part:<15}{corpus[part]['bytes']:,} bytes, sha256 {corpus[part]['sha256'][:16]}")
+    if run.path is not None and (run.path / SAMPLES).is_file():
+        print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8")[:400])
+
+
+def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = "runs", json: bool = False) -> None:
+    """The runs in a folder, best first.
+
+    Example: octavo list runs
+
+    Args:
+        folder: Where the runs are.
+        json: Print JSON.
+    """
+    told = [(path, read_record(path)) for path in find_runs(folder)]
+    told.sort(key=lambda one: (one[1].get("result", {}).get("bits_per_byte") or 1e9, str(one[0])))
+    if json:
+        print_json([{"run": str(path), **record} for path, record in told])
+        return
+    if not told:
+        note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
+        return
+    rows = []
+    for path, record in told:
+        result = record.get("result", {})
+        bpb = result.get("bits_per_byte")
+        tensors = path / TENSORS
+        corpus, seconds = record.get("corpus", {}).get("name", ""), record.get("train_seconds", 0)
+        told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
+        rows.append((str(path), record["model"], corpus, f"{bpb:.4f}" if bpb else "", f"{seconds:.2f}", told_size))
+    print_table(("run", "model", "corpus", "bits/byte", "train s", "size"), rows, left=(0, 1, 2))

@@ -1,0 +1,156 @@
+"""octavo eval, compress and decompress: the number and its proof."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo import api
+from octavo.cli.flags import Files, InPath, OutPath, RunPath
+from octavo.cli.show import print_json, print_table
+from octavo.errors import UserError
+from octavo.files import whole_file
+from octavo.progress import progress
+from octavo.run import Run, load
+from octavo.scoring import coder
+from octavo.scoring.bits import Score, score_text, total
+from octavo.training import TextConfig
+
+
+def eval_(
+    run: RunPath,
+    files: Files = (),
+    prove: bool = False,
+    field: str = "text",
+    errors: Literal["strict", "replace", "raw"] = "strict",
+    json: bool = False,
+) -> None:
+    """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
+
+    Example: octavo eval runs/kn7 chapter.txt --prove
+
+    Args:
+        run: A run folder.
+        files: Files, folders or named sources; each becomes a row.
+        prove: Compress, restore and compare, and show both figures.
+        field: JSON lines, parquet: where the text is.
+        errors: What is not UTF-8: refuse it, replace it, or keep the bytes.
+        json: Print JSON.
+    """
+    loaded = load(run)
+    texts = {name: api.open_for(loaded, name, field, errors) for name in files}
+    if not files:
+        corpus = loaded.record.get("corpus", {})
+        source = corpus.get("source")
+        if not source:
+            raise UserError(f"{run} does not say which text it was trained on; name a file to score")
+        steps = tuple(corpus["preprocess"])
+        valid = TextConfig(tokenizer=loaded.tokenizer.name, preprocess=steps).open(source).valid
+        texts = {f"{corpus['name']}, the held-out part": valid}
+    rows = [score_text(loaded.model, loaded.tokenizer, text, name) for name, text in texts.items()]
+    score = total("all" if len(rows) > 1 else rows[0].name, rows, api.label_of(loaded))
+    proofs = [_prove(loaded, row, texts[row.name].read()) for row in rows] if prove else []
+    if json:
+        print_json(score.to_json() | ({"proof": proofs} if prove else {}))
+    else:
+        _print_score(score, proofs)
+
+
+def _prove(run: Run, score: Score, data: bytes) -> dict[str, Any]:
+    """Compress and restore the text; the archive's size beside the claim."""
+    archive = _compressed(run, data)
+    restored = _restored(run, archive)
+    claimed = score.bits / 8
+    return {
+        "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
+        "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)), "restored": restored == data,
+        "difference": len(archive) / claimed - 1 if claimed else 0.0,
+    }  # fmt: skip
+
+
+def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
+    titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
+    rows = [
+        (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
+         f"{s.bytes:,}", f"{s.seconds:.2f}")
+        for s in (*score.rows, score)
+    ]  # fmt: skip
+    print_table(titles, rows)
+    print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
+    if score.unknown_rate is not None:
+        print(f"unknown words, spelt in bytes: {score.unknown_rate:.2%}")
+    if score.impossible:
+        print(f"{score.impossible:,} tokens have probability zero, so the bits are infinite; smooth the model")
+    for proof in proofs:
+        verdict = "restored to the byte" if proof["restored"] else "NOT RESTORED"
+        print(
+            f"proof: {proof['name']}: claimed {proof['claimed_bytes']:,.0f} bytes, compressed to "
+            f"{proof['archive_bytes']:,} ({proof['difference']:+.3%}, "
+            f"{proof['archive_bits_per_byte']:.4f} bits/byte), {verdict}"
+        )
+    if score.passages:
+        print("\nmost surprising (bits per byte, at byte, text):")
+        for passage in score.passages:
+            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}")
+
+
+def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = None, json: bool = False) -> None:
+    """Compress any file with a model. The archive opens only with the same model.
+
+    Example: octavo compress runs/kn7 play.txt play.oct
+
+    Args:
+        run: A run folder.
+        source: The file to compress.
+        target: The archive to write.
+        lanes: Parts coded side by side: more are faster and cost a few bytes each.
+        json: Print JSON.
+    """
+    data = _read(source)
+    archive = _compressed(load(run), data, lanes)
+    with whole_file(target) as file:
+        file.write(archive)
+    told = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
+    if json:
+        print_json(told)
+    else:
+        print(f"{len(data):,} bytes to {len(archive):,}: {told['bits_per_byte']:.4f} bits per byte, in {target}")
+
+
+def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False) -> None:
+    """Restore a file that octavo compress wrote, with the same model.
+
+    Example: octavo decompress runs/kn7 play.oct play.txt
+
+    Args:
+        run: The run folder it was compressed with.
+        source: The archive.
+        target: The file to write.
+        json: Print JSON.
+    """
+    archive = _read(source)
+    data = _restored(load(run), archive)
+    with whole_file(target) as file:
+        file.write(data)
+    if json:
+        print_json({"bytes": len(data), "archive_bytes": len(archive)})
+    else:
+        print(f"{len(data):,} bytes restored to {target}")
+
+
+def _compressed(run: Run, data: bytes, lanes: int | None = None) -> bytes:
+    with progress("compressing", 1) as advance:
+        return coder.compress(run.model, run.tokenizer, data, run.identity, lanes, advance)
+
+
+def _restored(run: Run, archive: bytes) -> bytes:
+    with progress("restoring", 1) as advance:
+        return coder.decompress(run.model, run.tokenizer, archive, run.identity, advance)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error

@@ -1,0 +1,103 @@
+"""octavo train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.show import print_json
+from octavo.errors import UserError
+from octavo.models import CONFIGS
+from octavo.models.mix import MixConfig
+from octavo.run import Run
+from octavo.training import TextConfig, train_counts, train_mix
+
+
+def run_train(argv: list[str]) -> None:
+    """train takes the model's name first; its config decides the other flags."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print("usage: octavo train MODEL CORPUS [flags]       octavo train MODEL --help shows the model's flags\n")
+        print(f"models: {', '.join(CONFIGS)}\n")
+        print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
+        return
+    if argv[0] not in CONFIGS:
+        raise UserError(f"there is no model {argv[0]!r}; models are {', '.join(CONFIGS)}")
+    function = train_mixture if argv[0] == "mix" else _train_counts(argv[0])
+    tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
+
+
+def _train_counts(model: str) -> Callable[..., None]:
+    config_class = CONFIGS[model]
+    example = "--order 7 --tokenizer byte " if model == "ngram" else ""
+
+    def train(
+        corpus: Corpora,
+        config: Any = config_class(),  # noqa: B008
+        text: TextConfig = TextConfig(),  # noqa: B008
+        out: str = f"runs/{model}",
+        measure: bool = True,
+        seed: int = 0,
+        device: str = "auto",
+        json: bool = False,
+    ) -> None:
+        run = train_counts(model, list(corpus), text, config, out, seed, device, measure)
+        _tell_trained(run, json)
+
+    train.__annotations__["config"] = config_class  # the flags come from its fields
+    train.__doc__ = f"""Train a model on the first nine tenths of a text and measure it on the rest.
+
+    Example: octavo train {model} shakespeare {example}--out runs/{model}
+
+    Args:
+        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
+        config: The model.
+        text: The text and its tokens.
+        out: The folder the run is written to.
+        measure: Score the held-out text and write a sample; off, training ends when the model is saved.
+        seed: For the sample.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    return train
+
+
+def train_mixture(
+    corpus: Corpora,
+    parts: tuple[str, ...],
+    config: MixConfig = MixConfig(),  # noqa: B008
+    out: str = "runs/mix",
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Mix trained runs; the weights are learnt on the tail of the training part, which count models are refitted
+    without.
+
+    Example: octavo train mix shakespeare --parts runs/kn7 runs/bag --out runs/mix
+
+    Args:
+        corpus: The text the parts were trained on.
+        parts: Two or more run folders with the same tokenizer.
+        config: The mixture.
+        out: The folder the run is written to.
+        seed: For the sample.
+        json: Print JSON.
+    """
+    _tell_trained(train_mix(list(corpus), parts, config, out, seed=seed), json)
+
+
+def _tell_trained(run: Run, json: bool) -> None:
+    result = run.record.get("result")
+    if json:
+        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **(result or {})})
+        return
+    print(f"{run.summary()}")
+    print(f"trained on {run.record['train_tokens']:,} tokens in {run.record['train_seconds']:.2f} s")
+    if result and result["bits_per_byte"] is None:
+        print(
+            f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero; smooth the model"
+        )
+    print(f"the run is in {run.path}; next:")
+    print(f"  octavo eval {run.path} FILE\n  octavo generate {run.path} --max-tokens 200\n  octavo inspect {run.path}")

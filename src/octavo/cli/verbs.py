@@ -1,0 +1,30 @@
+"""The verbs that use models: each function's signature is its flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tyro
+
+from octavo.cli.flags import STYLE
+from octavo.cli.look import inspect, list_
+from octavo.cli.score import compress, decompress, eval_
+from octavo.cli.train import run_train
+from octavo.cli.write import generate
+
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "eval": eval_,
+    "generate": generate,
+    "compress": compress,
+    "decompress": decompress,
+    "inspect": inspect,
+    "list": list_,
+}
+
+
+def run_verb(verb: str, argv: list[str]) -> None:
+    """Parse the flags of one verb and call it."""
+    if verb == "train":
+        run_train(argv)
+    else:
+        tyro.cli(FUNCTIONS[verb], prog=f"octavo {verb}", args=argv, config=STYLE)

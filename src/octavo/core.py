@@ -1,0 +1,144 @@
+"""A model is a state and a step.
+
+B batch, T time, V vocabulary. Every tensor inside a state has the batch as its first dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from octavo.errors import UserError
+
+S = TypeVar("S")
+
+
+class LanguageModel(nn.Module, Generic[S]):
+    """Predicts the next token from a state. `step` is the definition; the rest must agree with it.
+
+    Logits are whatever a softmax turns into the distribution: neural models return scores, count models
+    log-probabilities. `begin` opens every sequence, so the first real token is predicted like any other.
+    """
+
+    config: Any  # a frozen dataclass
+    vocab: int
+    begin: int
+
+    @property
+    def begin_resets(self) -> bool:
+        """Whether absorbing `begin` forgets everything before it."""
+        return False
+
+    def start(self, batch: int) -> S:
+        """The state before anything, `begin` included, was absorbed."""
+        raise NotImplementedError
+
+    def step(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
+        """Absorb one token a row: logits_BV of the token after it, and the new state. Never changes `state`."""
+        raise NotImplementedError
+
+    def absorb(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
+        """Absorb many tokens: logits_BTV after each of them, and the last state."""
+        return scan(self, state, x_BT)
+
+    def forward(self, x_BT: Tensor) -> Tensor:
+        """logits_BTV after each token of sequences that start with x_BT's first column."""
+        return self.absorb(self.start(len(x_BT)), x_BT)[0]
+
+    def charge(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
+        """log p of every token but the first, and the state with every token but the last absorbed.
+
+        Windows that overlap by one token therefore charge a long text once, with the state carried.
+        """
+        logits_BTV, state = self.absorb(state, x_BT[:, :-1])
+        logp_BTV = logits_BTV.log_softmax(-1)
+        return logp_BTV.gather(-1, x_BT[:, 1:, None]).squeeze(-1), state
+
+    @property
+    def window(self) -> int:
+        """How many tokens `charge` should get at once: as many as keep the logits of one row below 128 MB."""
+        return max(16, (1 << 25) // self.vocab)
+
+    def score(self, x_BT: Tensor) -> Tensor:
+        """log p(x_t | x_<t) of every token, the first included."""
+        return self.charge(self.start(len(x_BT)), self.after_begin(x_BT))[0]
+
+    def after_begin(self, x_BT: Tensor) -> Tensor:
+        """The sequences with the begin token put in front."""
+        return torch.cat([x_BT.new_full((len(x_BT), 1), self.begin), x_BT], 1)
+
+    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the model's own buffers and parameters to what was saved; a foreign or damaged set is refused."""
+        own = {**dict(self.named_parameters(recurse=False)), **dict(self.named_buffers(recurse=False))}
+        if set(tensors) != set(own):
+            raise UserError(f"the model has tensors {sorted(own)}, the file {sorted(tensors)}; it is of another model")
+        for name, tensor in tensors.items():
+            if tensor.dtype != own[name].dtype or tensor.shape != own[name].shape:
+                ours, theirs = (f"{t.dtype} {tuple(t.shape)}" for t in (own[name], tensor))
+                raise UserError(f"tensor {name} must be {ours}, the file has {theirs}; it is of another model")
+            own[name].data = tensor
+
+    @property
+    def context_classes(self) -> int:
+        """How many values `context_class` has; one means that it tells nothing."""
+        return 1
+
+    def context_class(self, state: S) -> Tensor:
+        """A small integer for each row that says how much the state knows; what `mix` chooses its weights by."""
+        raise NotImplementedError
+
+    def class_along(self, state: S, x_BT: Tensor) -> Tensor:
+        """The context class in front of each token that `charge` charges."""
+        classes = []
+        for x_B in x_BT[:, :-1].unbind(1):
+            _, state = self.step(state, x_B)
+            classes.append(self.context_class(state))
+        return torch.stack(classes, 1) if classes else torch.zeros_like(x_BT[:, 1:])
+
+
+def scan(model: LanguageModel[S], state: S, x_BT: Tensor) -> tuple[Tensor, S]:
+    """`step` over each column of x_BT: the plain twin of every `absorb`."""
+    logits = []
+    for x_B in x_BT.unbind(1):
+        logits_BV, state = model.step(state, x_B)
+        logits.append(logits_BV)
+    if not logits:
+        reference = next(model.buffers(), None)
+        dtype = torch.get_default_dtype() if reference is None else reference.dtype
+        return torch.empty(len(x_BT), 0, model.vocab, dtype=dtype, device=x_BT.device), state
+    return torch.stack(logits, 1), state
+
+
+def select(state: Any, rows_B: Tensor) -> Any:
+    """The state of a new batch whose row b is row rows_B[b] of this one; rows may repeat or be left out."""
+    if isinstance(state, Tensor):
+        return state.index_select(0, rows_B)
+    if isinstance(state, tuple):
+        parts = [select(part, rows_B) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    if state is None:
+        return None
+    raise TypeError(f"a state is a tensor, a tuple of states or None, not {type(state).__name__}")
+
+
+@contextmanager
+def evaluating(model: LanguageModel[Any]) -> Iterator[None]:
+    """Switch dropout and its like off; afterwards every part is as it was."""
+    before = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
+def device_of(model: LanguageModel[Any]) -> torch.device:
+    """Where the model's weights or tables lie; a model without any is on the CPU."""
+    held = next(chain(model.parameters(), model.buffers()), None)
+    return torch.device("cpu") if held is None else held.device

@@ -1,0 +1,44 @@
+"""From a model to text: greedy, sampling, beam and exact search, written once for every family.
+
+`generate` takes the method as a value; `stream` gives the tokens of greedy and sampling as they are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.decode.beam import Beam, Hypothesis, beam_search
+from octavo.decode.exact import Exact, Found, exact_search
+from octavo.decode.greedy import Choice, Greedy, Prompt, stream
+from octavo.decode.sample import Sample
+
+__all__ = [
+    "Beam", "Choice", "Exact", "Found", "Greedy", "Hypothesis", "Method", "Prompt", "Sample",
+    "beam_search", "exact_search", "generate", "stream",
+]  # fmt: skip
+
+Method = Greedy | Sample | Beam | Exact
+
+
+def generate(
+    model: LanguageModel[Any],
+    prompts: Sequence[Prompt],
+    max_tokens: int,
+    method: Method,
+    generator: torch.Generator | None = None,
+    stop: Sequence[int] = (),
+) -> list[Tensor]:
+    """The new tokens of each prompt: max_tokens of them, or up to and including the first stop token."""
+    if isinstance(method, Beam):
+        return [ranked[0].tokens for ranked in beam_search(model, prompts, max_tokens, method, stop)]
+    if isinstance(method, Exact):
+        return [exact_search(model, prompt, max_tokens, method, stop).tokens for prompt in prompts]
+    columns = list(stream(model, prompts, max_tokens, method, generator, stop))
+    if not columns:
+        return [torch.empty(0, dtype=torch.long) for _ in prompts]
+    return [x_T[x_T != model.begin] for x_T in torch.stack(columns, 1)]

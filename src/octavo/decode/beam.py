@@ -1,0 +1,134 @@
+"""Beam search: at every length, keep the few best continuations of the few best beginnings.
+
+B prompts, W hypotheses of each, N = B * W rows of the model's batch, T time, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel, evaluating, select
+from octavo.decode.greedy import Group, Prompt, absorb_prompts, without_begin
+from octavo.errors import UserError
+
+
+@dataclass(frozen=True)
+class Beam:
+    """Keep `width` hypotheses, ranked by log p / ((5 + length) / 6) ** length_penalty."""
+
+    width: int = 4
+    length_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise UserError(f"width must be at least 1: {self.width}; width 1 is greedy decoding")
+        if self.length_penalty < 0:
+            raise UserError(f"length_penalty must be at least 0: {self.length_penalty}; 0 ranks by log p alone")
+
+
+class Hypothesis(NamedTuple):
+    """A continuation of a prompt, its log-probability and the score it was ranked by."""
+
+    tokens: Tensor
+    logp: float
+    score: float
+
+
+class _Hypotheses(NamedTuple):
+    """What is known of every hypothesis of every prompt, best first."""
+
+    x_BWT: Tensor
+    logp_BW: Tensor
+    length_BW: Tensor
+    done_BW: Tensor
+
+    def score(self, alpha: float) -> Tensor:
+        return self.logp_BW / _penalty(self.length_BW, alpha)
+
+
+@torch.no_grad()
+def beam_search(
+    model: LanguageModel[Any],
+    prompts: Sequence[Prompt],
+    max_tokens: int,
+    method: Beam,
+    stop: Sequence[int] = (),
+    best: int = 1,
+) -> list[list[Hypothesis]]:
+    """The `best` hypotheses of each prompt, best first; fewer where fewer have a probability above zero.
+
+    A hypothesis ends with a stop token or at max_tokens. One that has ended stays in the beam and competes with
+    its score, so the search is over when the whole beam has ended.
+    """
+    if not 1 <= best <= method.width:
+        raise UserError(f"best must lie between 1 and the beam's width: best={best}, width={method.width}")
+    found: dict[int, list[Hypothesis]] = {}
+    with evaluating(model):
+        for group in absorb_prompts(model, prompts):
+            hypotheses = _search(model, group, max_tokens, method, stop)
+            for b, row in enumerate(group.rows_B.tolist()):
+                found[row] = _ranked(hypotheses, b, method.length_penalty)[:best]
+                if not found[row]:
+                    raise UserError(
+                        f"a continuation needs a probability above zero: prompt {row} has none; smooth the model"
+                    )
+    return [found[row] for row in range(len(prompts))]
+
+
+def _search(model: LanguageModel[Any], group: Group, max_tokens: int, method: Beam, stop: Sequence[int]) -> _Hypotheses:
+    B, device = len(group.rows_B), group.rows_B.device
+    stop_S = torch.tensor(list(stop), dtype=torch.long, device=device)
+    zero_BW = torch.zeros(B, 1, dtype=torch.long, device=device)
+    kept = _Hypotheses(zero_BW.new_empty(B, 1, 0), zero_BW.double(), zero_BW, zero_BW.bool())
+    logits_NV, state = group.logits_BV, group.state
+    for left in reversed(range(max_tokens)):
+        logp_NV = without_begin(logits_NV.double().log_softmax(-1), model.begin)
+        W = kept.logp_BW.shape[1]
+        kept, parent_BW = _extend(kept, logp_NV.view(B, W, -1), model.begin, stop_S, method)
+        if not left or bool(kept.done_BW.all()):
+            break
+        rows_N = (torch.arange(B, device=device)[:, None] * W + parent_BW).flatten()
+        logits_NV, state = model.step(select(state, rows_N), kept.x_BWT[:, :, -1].flatten())
+    return kept
+
+
+def _extend(
+    kept: _Hypotheses, next_BWV: Tensor, begin: int, stop_S: Tensor, method: Beam
+) -> tuple[_Hypotheses, Tensor]:
+    """The best hypotheses one token longer, and which of the old ones each continues."""
+    V = next_BWV.shape[-1]
+    # What has ended can only be followed by begin, which stands for nothing and costs nothing.
+    nothing_V = torch.full_like(next_BWV[0, 0], -torch.inf).index_fill(0, torch.tensor([begin]).to(stop_S.device), 0.0)
+    next_BWV = torch.where(kept.done_BW[..., None], nothing_V, next_BWV)
+    length_BW = kept.length_BW + ~kept.done_BW
+    logp_BWV = kept.logp_BW[..., None] + next_BWV
+    score_BWV = logp_BWV / _penalty(length_BW, method.length_penalty)[..., None]
+    flat = score_BWV.flatten(1)
+    at_BW = flat.topk(min(method.width, flat.shape[1])).indices
+    parent_BW, x_BW = at_BW // V, at_BW % V
+    logp_BW = logp_BWV.flatten(1).gather(1, at_BW)
+    old_BWT = kept.x_BWT.gather(1, parent_BW[..., None].expand(-1, -1, kept.x_BWT.shape[2]))
+    # An impossible hypothesis (a beam wider than there are continuations) counts as ended.
+    ended_BW = kept.done_BW.gather(1, parent_BW) | torch.isin(x_BW, stop_S) | logp_BW.isneginf()
+    x_BWT = torch.cat([old_BWT, x_BW[..., None]], -1)
+    return _Hypotheses(x_BWT, logp_BW, length_BW.gather(1, parent_BW), ended_BW), parent_BW
+
+
+def _penalty(length_BW: Tensor, alpha: float) -> Tensor:
+    """GNMT's length penalty (Wu et al. 2016, equation 14)."""
+    return ((5 + length_BW.double()) / 6) ** alpha
+
+
+def _ranked(kept: _Hypotheses, b: int, alpha: float) -> list[Hypothesis]:
+    logp_W, score_W = kept.logp_BW[b].tolist(), kept.score(alpha)[b].tolist()
+    lengths_W = kept.length_BW[b].tolist()
+    return [
+        Hypothesis(kept.x_BWT[b, w, :length], logp, score)
+        for w, (length, logp, score) in enumerate(zip(lengths_W, logp_W, score_W, strict=True))
+        if logp > -torch.inf
+    ]

@@ -1,0 +1,125 @@
+"""One token at a time: absorb the prompts, choose the next token of every row, feed it back.
+
+B batch (one row a prompt), T time, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel, device_of, evaluating
+from octavo.errors import UserError
+
+Prompt = Tensor | Sequence[int]
+
+# `absorb` returns logits for every token it is given; a long prompt goes in by pieces to bound their memory.
+PIECE = 64
+
+
+class Choice(Protocol):
+    """A way to pick the next token of every row from its logits alone."""
+
+    def choose(self, logits_BV: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The next token of each row."""
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Always the most probable next token; of equals, the one with the lowest id."""
+
+    def choose(self, logits_BV: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The next token of each row; nothing is random."""
+        return logits_BV.argmax(-1)
+
+
+class Group(NamedTuple):
+    """The rows of a batch whose prompts are equally long, so that they can share one state."""
+
+    rows_B: Tensor
+    logits_BV: Tensor
+    state: Any
+
+
+@torch.no_grad()
+def stream(
+    model: LanguageModel[Any],
+    prompts: Sequence[Prompt],
+    max_tokens: int,
+    method: Choice,
+    generator: torch.Generator | None = None,
+    stop: Sequence[int] = (),
+) -> Iterator[Tensor]:
+    """Yield the next token of every row, column by column, until max_tokens or until every row has stopped.
+
+    A row stops after it has yielded a stop token; from then on it yields the begin token, which stands for
+    no text and is never yielded otherwise.
+    """
+    if not prompts:
+        return
+    with evaluating(model):
+        groups = absorb_prompts(model, prompts)
+        stop_S = torch.tensor(list(stop), dtype=torch.long, device=groups[0].rows_B.device)
+        done_B = torch.zeros(len(prompts), dtype=torch.bool, device=stop_S.device)
+        for left in reversed(range(max_tokens)):
+            x_B = method.choose(_choosable(_in_row_order(groups), model.begin), generator)
+            x_B = x_B.masked_fill(done_B, model.begin)
+            yield x_B
+            done_B = done_B | torch.isin(x_B, stop_S)
+            if not left or bool(done_B.all()):
+                return
+            groups = [Group(g.rows_B, *model.step(g.state, x_B[g.rows_B])) for g in groups]
+
+
+def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list[Group]:
+    """Absorb begin and then each prompt; prompts of one length go through the model together."""
+    device = device_of(model)
+    x_by_row = [torch.as_tensor(prompt, dtype=torch.long, device=device) for prompt in prompts]
+    for row, x_T in enumerate(x_by_row):
+        _check_prompt(model, row, x_T)
+    groups = []
+    for length in sorted({len(x_T) for x_T in x_by_row}):
+        rows = [row for row, x_T in enumerate(x_by_row) if len(x_T) == length]
+        x_BT = model.after_begin(torch.stack([x_by_row[row] for row in rows]))
+        state = model.start(len(rows))
+        for piece_BT in x_BT.split(PIECE, 1):
+            logits_BTV, state = model.absorb(state, piece_BT)
+        groups.append(Group(torch.tensor(rows, device=device), logits_BTV[:, -1], state))
+    return groups
+
+
+def without_begin(logits_BV: Tensor, begin: int) -> Tensor:
+    """The same logits with begin made impossible: it opens a sequence and is never emitted."""
+    return logits_BV.index_fill(-1, torch.tensor([begin], device=logits_BV.device), -torch.inf)
+
+
+def _in_row_order(groups: list[Group]) -> Tensor:
+    rows_B = torch.cat([group.rows_B for group in groups])
+    return torch.cat([group.logits_BV for group in groups])[rows_B.argsort()]
+
+
+def _choosable(logits_BV: Tensor, begin: int) -> Tensor:
+    """The logits without begin; refused where that leaves nothing to choose."""
+    logits_BV = without_begin(logits_BV, begin)
+    best_B = logits_BV.amax(-1)
+    if not bool((best_B > -torch.inf).all()):
+        row = int((~(best_B > -torch.inf)).nonzero()[0])
+        raise UserError(
+            f"a next token needs a probability above zero: row {row} of the batch has none (its best logit is "
+            f"{float(best_B[row])}); smooth the model, or train it again if the logits are not numbers"
+        )
+    return logits_BV
+
+
+def _check_prompt(model: LanguageModel[Any], row: int, x_T: Tensor) -> None:
+    if x_T.dim() != 1:
+        raise UserError(f"a prompt is one sequence of token ids: prompt {row} has shape {tuple(x_T.shape)}")
+    if len(x_T) and (int(x_T.min()) < 0 or int(x_T.max()) >= model.vocab):
+        raise UserError(
+            f"prompt tokens must lie between 0 and {model.vocab - 1}: prompt {row} holds {int(x_T.min())} to "
+            f"{int(x_T.max())}; encode it with the model's own tokenizer"
+        )

@@ -1,0 +1,58 @@
+"""Every model by name, and how a model is described and built again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from octavo.config import from_json
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.models.bag import Bag, BagConfig
+from octavo.models.mix import Mix, MixConfig
+from octavo.models.ngram import NGram, NGramConfig
+
+__all__ = ["CONFIGS", "MODELS", "Bag", "Mix", "NGram", "build", "describe", "name_of"]
+
+MODELS: dict[str, type[LanguageModel[Any]]] = {"bag": Bag, "ngram": NGram, "mix": Mix}
+CONFIGS: dict[str, type] = {"bag": BagConfig, "ngram": NGramConfig, "mix": MixConfig}
+
+
+def name_of(model: LanguageModel[Any]) -> str:
+    """The name a model's class is registered under."""
+    return next(name for name, cls in MODELS.items() if type(model) is cls)
+
+
+def describe(model: LanguageModel[Any]) -> dict[str, Any]:
+    """What `build` needs to make the model again, but for its tensors."""
+    description: dict[str, Any] = {"model": name_of(model), "config": dataclasses.asdict(model.config)}
+    if isinstance(model, Mix):
+        return description | {"parts": [describe(part) for part in model.parts]}
+    return description | {"vocab": model.vocab} | ({"newline": model.newline} if isinstance(model, NGram) else {})
+
+
+def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
+    """The model of a description with the tensors of its `state_dict`."""
+    try:
+        name = description["model"]
+        config: Any = from_json(CONFIGS[name], description["config"])
+        if name == "mix":
+            parts = [build(part, _below(tensors, f"parts.{i}.")) for i, part in enumerate(description["parts"])]
+            model: LanguageModel[Any] = Mix(config, parts)
+        elif name == "ngram":
+            model = NGram(config, description["vocab"], description["newline"])
+        else:
+            model = MODELS[name](config, description["vocab"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"this is not the description of a model that octavo {list(MODELS)} knows: {error!r}"
+        ) from error
+    model.take_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
+    return model
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

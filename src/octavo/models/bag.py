@@ -1,0 +1,66 @@
+"""The bag of words: every token is drawn from one distribution; there is no state.
+
+B batch, T time, N tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+
+
+@dataclass(frozen=True)
+class BagConfig:
+    """How a bag-of-words model is made."""
+
+    k: float = 1.0
+    """Added to every token's count; 0 gives maximum likelihood, and probability zero to what was never seen."""
+
+    def __post_init__(self) -> None:
+        if not self.k >= 0:
+            raise UserError(f"k must not be negative: k={self.k}; try --k 1")
+
+
+class Bag(LanguageModel[None]):
+    """p(w) = (count(w) + k) / (N + k (V - 1)); the begin token is never drawn."""
+
+    logp_V: Tensor
+
+    def __init__(self, config: BagConfig, vocab: int) -> None:
+        super().__init__()
+        self.config, self.vocab, self.begin = config, vocab, vocab - 1
+        self.register_buffer("logp_V", torch.full((vocab,), -torch.inf, dtype=torch.float64))
+
+    @classmethod
+    def fit(cls, x_N: Tensor, config: BagConfig, vocab: int) -> Bag:
+        """Count x_N, in which the begin token opens every sequence."""
+        model = cls(config, vocab)
+        weight_V = torch.bincount(x_N, minlength=vocab).double() + config.k
+        weight_V[model.begin] = 0
+        model.logp_V = (weight_V / weight_V.sum()).log()
+        return model
+
+    @property
+    def begin_resets(self) -> bool:
+        return True
+
+    @property
+    def window(self) -> int:
+        return 1 << 20
+
+    def start(self, batch: int) -> None:
+        return None
+
+    def step(self, state: None, x_B: Tensor) -> tuple[Tensor, None]:
+        return self.logp_V.repeat(len(x_B), 1), None
+
+    def absorb(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
+        return self.logp_V.repeat(*x_BT.shape, 1), None
+
+    def charge(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
+        return self.logp_V[x_BT[:, 1:]], None

@@ -1,0 +1,103 @@
+"""A model made of models: p = sum of w_i p_i, with weights chosen by how much a part knows about the context.
+
+B batch, T time, V vocabulary, I parts, G context classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+
+State = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class MixConfig:
+    """How a mixture is made."""
+
+    by_class: bool = True
+    """Learn weights for each context class (for instance each length of the longest matched n-gram), not one set."""
+    rounds: int = 100
+    """At most so many rounds of expectation-maximisation."""
+
+
+class Mix(LanguageModel[State]):
+    """The state is the tuple of the parts' states; the first part with context classes chooses the weights."""
+
+    logw_GI: Tensor
+
+    def __init__(self, config: MixConfig, parts: Sequence[LanguageModel[Any]]) -> None:
+        super().__init__()
+        vocabs = [part.vocab for part in parts]
+        if len(parts) < 2 or len(set(vocabs)) > 1:
+            raise UserError(f"a mixture needs two or more parts with one tokenizer: vocabularies {vocabs}")
+        self.config, self.vocab, self.begin = config, parts[0].vocab, parts[0].begin
+        self.parts: Sequence[LanguageModel[Any]] = nn.ModuleList(parts)  # type: ignore[assignment]
+        self.gate = next((i for i, part in enumerate(parts) if part.context_classes > 1), 0)
+        classes = parts[self.gate].context_classes if config.by_class else 1
+        even = torch.full((classes, len(parts)), 1 / len(parts), dtype=torch.float64)
+        self.register_buffer("logw_GI", even.log())
+
+    @property
+    def begin_resets(self) -> bool:
+        return all(part.begin_resets for part in self.parts)
+
+    def learn(self, logp_IN: Tensor, class_N: Tensor) -> None:
+        """Choose the weights that make held-out tokens most probable: expectation-maximisation, class by class.
+
+        One token shared evenly among the parts stands in each class beforehand, so that no weight is ever zero.
+        """
+        w_GI = self.logw_GI.exp()
+        p_IN = (logp_IN - logp_IN.amax(0).clamp(min=-700)).exp()
+        for _ in range(self.config.rounds):
+            share_IN = w_GI[class_N].T * p_IN
+            share_IN = share_IN / share_IN.sum(0)
+            total_GI = torch.full_like(w_GI, 1 / len(w_GI[0])).index_add_(0, class_N, share_IN.T)
+            w_new_GI = total_GI / total_GI.sum(1, keepdim=True)
+            moved = (w_new_GI - w_GI).abs().max()
+            w_GI = w_new_GI
+            if moved < 1e-5:
+                break
+        self.logw_GI = w_GI.log()
+
+    @property
+    def window(self) -> int:
+        return min(part.window for part in self.parts)
+
+    def start(self, batch: int) -> State:
+        return tuple(part.start(batch) for part in self.parts)
+
+    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        logits, states = zip(*(part.step(s, x_B) for part, s in zip(self.parts, state, strict=True)), strict=True)
+        logp_IBV = torch.stack([logits_BV.double().log_softmax(-1) for logits_BV in logits])
+        logw_IB1 = self._logw(states, len(x_B)).T[:, :, None]
+        return (logw_IB1 + logp_IBV).logsumexp(0), states
+
+    def charge(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        class_BT = self.class_along(state, x_BT)
+        logp_IBT, states = self.charge_parts(state, x_BT)
+        return (self.logw_GI[class_BT].permute(2, 0, 1) + logp_IBT).logsumexp(0), states
+
+    def charge_parts(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        """What each part charges on its own: logp_IBT, and the states."""
+        logps, states = zip(*(part.charge(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True)
+        return torch.stack([logp_BT.double() for logp_BT in logps]), states
+
+    def class_along(self, state: State, x_BT: Tensor) -> Tensor:
+        """The context class in front of each token that `charge` charges."""
+        if len(self.logw_GI) == 1:
+            return torch.zeros_like(x_BT[:, 1:])
+        return self.parts[self.gate].class_along(state[self.gate], x_BT)
+
+    def _logw(self, states: State, batch: int) -> Tensor:
+        """logw_BI for these states."""
+        if len(self.logw_GI) == 1:
+            return self.logw_GI.expand(batch, -1)
+        return self.logw_GI[self.parts[self.gate].context_class(states[self.gate])]

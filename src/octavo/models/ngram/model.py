@@ -1,0 +1,279 @@
+"""The n-gram model: the state is the last n - 1 tokens, as the nodes of the contexts they end.
+
+B batch, T time, V vocabulary, K contexts of 0 to n - 1 words, M nodes, C nodes that can be contexts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.models.ngram import estimate
+from octavo.models.ngram.count import Level, Vocabulary, count_ngrams
+from octavo.models.ngram.estimate import Weights
+from octavo.models.ngram.trie import Index
+
+SCORED_AT_ONCE = 1 << 18  # tokens whose look-ups stay in the cache
+
+
+@dataclass(frozen=True)
+class NGramConfig:
+    """How an n-gram model is made."""
+
+    order: int = 5
+    """Tokens in the longest n-gram: the prediction looks back at order - 1 tokens."""
+    estimator: Literal["kneser-ney", "mle", "add-k", "stupid", "arpa"] = "kneser-ney"
+    """Interpolated modified Kneser-Ney, maximum likelihood, add-k, stupid backoff scaled to sum to one; or, for a
+    model that was read from an ARPA file, arpa."""
+    k: float = 1.0
+    """What add-k adds to every count."""
+    factor: float = 0.4
+    """What stupid backoff multiplies a shorter context's score by."""
+    prune: tuple[int, ...] = ()
+    """Drop n-grams seen at most this often: one threshold an order, the last one serves the rest."""
+    sentences: bool = False
+    """Forget everything at the end of each line, as KenLM does."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.order <= 64:
+            raise UserError(f"order must be from 1 to 64: order={self.order}; try --order 5")
+        if self.estimator == "add-k" and not self.k > 0:
+            raise UserError(f"k must be above 0 for add-k: k={self.k}; for k = 0 use --estimator mle")
+        if self.estimator == "stupid" and not 0 < self.factor < 1:
+            raise UserError(f"factor must be between 0 and 1: factor={self.factor}; try --factor 0.4")
+        if list(self.prune) != sorted(self.prune) or any(t < 0 for t in self.prune):
+            raise UserError(f"prune thresholds must not be negative or fall: prune={self.prune}; try --prune 0 0 1")
+
+
+class NGram(LanguageModel[Tensor]):
+    """p(w | c) = alpha(c w) + gamma(c) p(w | c without its first word), down to the uniform distribution."""
+
+    first_C: Tensor  # where each context's continuations begin, and one more: where the last one's end
+    word_M: Tensor
+    alpha_M: Tensor
+    gamma_C: Tensor
+
+    def __init__(self, config: NGramConfig, vocab: int, newline: int | None = None) -> None:
+        super().__init__()
+        self.config, self.vocab, self.begin = config, vocab, vocab - 1
+        self.newline = newline if config.sentences else None
+        if config.sentences and newline is None:
+            raise UserError(
+                "sentences need a token for the end of a line; choose another tokenizer or drop --sentences"
+            )
+        for name, dtype in DTYPES.items():
+            self.register_buffer(name, torch.empty(0, dtype=dtype))
+        self._index: Index | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        x_N: Tensor,
+        config: NGramConfig,
+        vocab: int,
+        newline: int | None = None,
+        chunk: int | None = None,
+        report: Callable[[float], None] = lambda tokens: None,
+    ) -> NGram:
+        """Count x_N, in which the begin token opens every sequence, and estimate."""
+        model = cls(config, vocab, newline)
+        levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), chunk, report)
+        model._assemble(model._estimated(levels))
+        return model
+
+    def _estimated(self, levels: Iterable[Level]) -> Iterator[tuple[Level, Weights]]:
+        """The levels with their weights, pruned."""
+        estimator = self._estimator()
+        kept_C = torch.ones(1, dtype=torch.bool, device=self.word_M.device)
+        k = 0  # not enumerate: it would hold on to the level before
+        for level in levels:
+            weights = estimator(level)
+            if any(self.config.prune):
+                threshold = self.config.prune[min(k, len(self.config.prune) - 1)] if k else -1  # words always stay
+                kept_C = estimate.prune(level, weights, threshold, kept_C.to(level.word_M.device))
+            yield level, weights
+            del level, weights
+            k += 1  # noqa: SIM113
+
+    def _estimator(self) -> estimate.Estimator:
+        config, choices = self.config, self.vocab - 1
+        if config.estimator == "kneser-ney":
+            return estimate.kneser_ney
+        if config.estimator == "mle":
+            return estimate.maximum_likelihood
+        if config.estimator == "add-k":
+            return estimate.AddK(config.k, choices)
+        if config.estimator == "stupid":
+            return estimate.StupidBackoff(config.factor, choices, self.vocab)
+        raise UserError("a model of estimator 'arpa' is read from a file, not trained; try --estimator kneser-ney")
+
+    def _assemble(self, levels: Iterable[tuple[Level, Weights]]) -> None:
+        """Lay the orders out one after another, below the root; the last entry stands for what is not there."""
+        fanouts, words, alphas, gammas = [], [], [], []
+        for level, weights in levels:
+            fanouts.append(torch.bincount(level.context_M, minlength=level.contexts).int())
+            words.append(level.word_M)
+            alphas.append(weights.alpha_M)
+            gammas.append(weights.gamma_C)
+            del level, weights  # or their counts would live on while the next order is counted
+        one, zero = torch.ones_like(words[0][:1]), torch.zeros_like(alphas[0][:1])
+        self.first_C = torch.cat([one, *fanouts, 0 * one]).cumsum(0, dtype=torch.int32)
+        fanouts.clear()
+        self.word_M = torch.cat([0 * one, *words])
+        words.clear()
+        self.alpha_M = torch.cat([zero, *alphas, zero])
+        alphas.clear()
+        self.gamma_C = torch.cat([*gammas, one.double()])
+        self._index = None
+
+    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
+        dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+        if dtypes not in (DTYPES, DTYPES | {"alpha_M": torch.float64}):
+            raise UserError(f"an n-gram model has tensors {DTYPES}; the file is of another model")
+        first_C, word_M, alpha_M, gamma_C = (tensors[name] for name in DTYPES)
+        whole = (
+            len(alpha_M) == len(word_M) + 1
+            and len(first_C) == len(gamma_C) + 1 >= 3
+            and first_C[:2].tolist() == [1, 1 + self.vocab]
+            and int(first_C[-1]) == len(word_M)
+            and bool((first_C.diff() >= 0).all())
+            and 0 <= int(word_M.min()) <= int(word_M.max()) < self.vocab
+        )
+        if not whole:
+            raise UserError("the n-gram tables point outside themselves: the file is damaged; train the model again")
+        self.first_C, self.word_M, self.alpha_M, self.gamma_C = first_C, word_M, alpha_M, gamma_C
+        self._index = None
+
+    @property
+    def index(self) -> Index:
+        """The look-up table, made when it is first needed."""
+        if self._index is None or self._index.table_S2.device != self.word_M.device:
+            self._index = Index.build(self.first_C[:-1], self.word_M, self.vocab)
+        return self._index
+
+    @property
+    def none(self) -> int:
+        """The node that stands for an n-gram that is not there."""
+        return len(self.word_M)
+
+    @property
+    def context_classes(self) -> int:
+        return int(self.config.order)
+
+    def context_class(self, state: Tensor) -> Tensor:
+        """The length of the longest context that was seen in training and continued there."""
+        context_BK = state.clamp(max=len(self.gamma_C) - 1)
+        continued_BK = self.first_C[context_BK + 1] > self.first_C[context_BK]
+        return (continued_BK * torch.arange(self.config.order, device=state.device)).amax(1)
+
+    def sizes(self) -> list[int]:
+        """How many n-grams of each order there are."""
+        return [high - low for low, high in self.order_ranges()]
+
+    def order_ranges(self) -> list[tuple[int, int]]:
+        """Where the nodes of each order begin and end."""
+        ranges, low, high = [], 1, self.vocab + 1
+        for _ in range(self.config.order):
+            ranges.append((low, high))
+            low, high = high, int(self.first_C[high]) if high < len(self.first_C) else high
+        return ranges
+
+    @property
+    def begin_resets(self) -> bool:
+        return True
+
+    @property
+    def window(self) -> int:
+        return 1 << 20
+
+    def class_along(self, state: Tensor, x_BT: Tensor) -> Tensor:
+        classes = [torch.zeros_like(x_BT[:, :0])]
+        for _, contexts in self._walk(state, x_BT):
+            classes.append(self.context_class(torch.stack(contexts, -1).flatten(0, 1)).view(len(x_BT), -1))
+        return torch.cat(classes, 1)
+
+    def start(self, batch: int) -> Tensor:
+        """No token was absorbed: no context but the empty one, node 0, applies."""
+        state_BK = torch.full((batch, self.config.order), self.none, device=self.word_M.device)
+        state_BK[:, 0] = 0
+        return state_BK
+
+    def step(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
+        state_BK = self._next(state, x_B)
+        return self.distribution(state_BK).log(), state_BK
+
+    def _next(self, state_BK: Tensor, x_B: Tensor) -> Tensor:
+        """The state after x_B: each context, one word longer."""
+        state_BK = torch.cat([state_BK[:, :1], self.index.child(state_BK[:, :-1], x_B[:, None])], 1)
+        if self.newline is not None:
+            state_BK = torch.where((x_B == self.newline)[:, None], self._begun(x_B.device), state_BK)
+        return state_BK
+
+    def _begun(self, device: torch.device) -> Tensor:
+        """The state in which the begin token alone was absorbed."""
+        state_K = torch.full((self.config.order,), self.none, device=device)
+        state_K[:2] = torch.tensor([0, 1 + self.begin], device=device)[: self.config.order]
+        return state_K
+
+    def distribution(self, state_BK: Tensor) -> Tensor:
+        """p_BV of the next token: what continues each context, times the gammas of all longer contexts."""
+        context_BK = state_BK.clamp(max=len(self.gamma_C) - 1)
+        gamma_BK = self.gamma_C[context_BK]
+        down_BK = gamma_BK.flip(1).cumprod(1).flip(1)  # what reaches below each context
+        reach_BK = torch.cat([down_BK[:, 1:], torch.ones_like(down_BK[:, :1])], 1)  # what reaches it
+        p_BV = reach_BK[:, :1] * self.alpha_M[1 : self.vocab + 1]
+        p_BV[:, : self.begin] += down_BK[:, :1] / (self.vocab - 1)
+        context_R, reach_R = context_BK[:, 1:].flatten(), reach_BK[:, 1:].flatten()
+        first_R = self.first_C[context_R].long()
+        fanout_R = self.first_C[context_R + 1] - first_R
+        row_E = torch.repeat_interleave(torch.arange(len(context_R), device=context_R.device), fanout_R)
+        node_E = torch.arange(len(row_E), device=row_E.device) + (first_R - fanout_R.cumsum(0) + fanout_R)[row_E]
+        cell_E = row_E // max(1, self.config.order - 1) * self.vocab + self.word_M[node_E]
+        p_BV.view(-1).index_add_(0, cell_E, self.alpha_M[node_E] * reach_R[row_E])
+        return p_BV
+
+    def charge(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """log p of every token but the first by n look-ups each: no distribution over the vocabulary is made."""
+        logps = [torch.empty(len(x_BT), 0, dtype=self.gamma_C.dtype, device=x_BT.device)]
+        for x_Bt, contexts in self._walk(state, x_BT):
+            logps.append(self.probability(x_Bt, contexts).log())
+            state = torch.stack([context_Bt[:, -1] for context_Bt in contexts], 1)
+        return torch.cat(logps, 1), state
+
+    def _walk(self, state_BK: Tensor, x_BT: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
+        """Some tokens at a time, the first left out, and the contexts of 0 to n - 1 words in front of each."""
+        width = max(1, SCORED_AT_ONCE // max(1, len(x_BT)))
+        for t in range(0, x_BT.shape[1] - 1, width):
+            state_BK = self._next(state_BK, x_BT[:, t])
+            x_Bt = x_BT[:, t + 1 : t + 1 + width]
+            contexts = self.contexts(state_BK, x_Bt)
+            yield x_Bt, contexts
+            state_BK = torch.stack([context_Bt[:, -1] for context_Bt in contexts], 1)
+
+    def contexts(self, state_BK: Tensor, x_BT: Tensor) -> list[Tensor]:
+        """For each length 0 to n - 1, the context of that length in front of each token; state_BK precedes all."""
+        contexts = [torch.zeros_like(x_BT)]
+        for k in range(1, self.config.order):
+            node_BT = self.index.child(contexts[-1][:, :-1], x_BT[:, :-1])
+            if self.newline is not None:
+                node_BT = torch.where(x_BT[:, :-1] == self.newline, self._begun(x_BT.device)[k], node_BT)
+            contexts.append(torch.cat([state_BK[:, k : k + 1], node_BT], 1))
+        return contexts
+
+    def probability(self, x_BT: Tensor, contexts: list[Tensor]) -> Tensor:
+        """p of each token, from the shortest context up."""
+        p_BT = (x_BT != self.begin).to(self.gamma_C.dtype) / (self.vocab - 1)
+        for context_BT in contexts:
+            gamma_BT = self.gamma_C[context_BT.clamp(max=len(self.gamma_C) - 1)]
+            p_BT = self.alpha_M[self.index.child(context_BT, x_BT)] + gamma_BT * p_BT
+        return p_BT
+
+
+DTYPES = {"first_C": torch.int32, "word_M": torch.int32, "alpha_M": torch.float32, "gamma_C": torch.float64}

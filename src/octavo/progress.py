@@ -1,0 +1,26 @@
+"""Progress and time left on standard error, so that standard output holds results alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Advance = Callable[[float], None]
+
+
+@contextmanager
+def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
+    """Show a bar for `total` units of work; call what it yields with the amount done since the last call."""
+    if not sys.stderr.isatty():
+        yield lambda amount: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+    bar = Progress(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                   console=Console(stderr=True), transient=True)  # fmt: skip
+    with bar:
+        task = bar.add_task(f"{label} ({total:,.0f} {unit})" if unit else label, total=total)
+        yield lambda amount: bar.advance(task, amount)

@@ -1,0 +1,179 @@
+"""Bits per byte: every token is charged, the first one included, and divided by the length of the raw text.
+
+N tokens of one document, W tokens of one window.
+"""
+
+from __future__ import annotations
+
+import heapq
+import html
+import math
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from octavo.core import LanguageModel, device_of, evaluating
+from octavo.progress import progress
+from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
+from octavo.text.block import recut
+
+PASSAGE = 32  # tokens in a passage shown as surprising
+PASSAGES = 5
+STATE_CARRIED = "state carried from the first byte of each document to its last"
+NOT_COMPARABLE = "not comparable"
+
+
+@dataclass
+class Score:
+    """What a model pays for a text."""
+
+    name: str
+    bits: float
+    bytes: int
+    tokens: int
+    seconds: float
+    impossible: int = 0  # tokens with probability zero: then bits is infinite
+    unknown_rate: float | None = None  # words that had to be spelt; None where the tokenizer has no words
+    policy: str = STATE_CARRIED
+    label: str = ""
+    rows: list[Score] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.bits / self.bytes if self.bytes else math.nan
+
+    @property
+    def bits_per_token(self) -> float:
+        return self.bits / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """2 to the bits per token; e to the nats per token is the same number."""
+        return 2.0**self.bits_per_token if self.bits_per_token < 1023 else math.inf
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; a number that is not finite becomes null."""
+        numbers = {key: getattr(self, key) for key in NUMBERS}
+        finite = {key: value if value is None or math.isfinite(value) else None for key, value in numbers.items()}
+        told = {"name": self.name, **finite, "policy": self.policy, "label": self.label}
+        rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
+        return told | rows | ({"passages": [asdict(p) for p in self.passages]} if self.passages else {})
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
+        body = "".join(
+            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
+            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+            for s in (*self.rows, self)
+        )
+        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
+        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+
+
+NUMBERS = (
+    "bits_per_byte", "bits_per_token", "perplexity", "bits", "bytes", "tokens", "seconds", "impossible", "unknown_rate",
+)  # fmt: skip
+
+
+@dataclass(order=True)
+class Passage:
+    """Some consecutive tokens and what a byte of them costs."""
+
+    bits_per_byte: float
+    text: str
+    offset: int  # in bytes, from the start of the text
+
+
+@torch.no_grad()
+def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tuple[Tokens, NDArray[Any]]]:
+    """Tokens and the bits each costs, window by window, with the state carried; begin tokens start over, free."""
+    device = device_of(model)
+    with evaluating(model):
+        state, last = model.start(1), None
+        for block in tokens:
+            for window in _windows(block, model):
+                if last is None or (window[0] == model.begin and not model.begin_resets):
+                    state, last, window = (
+                        model.start(1),
+                        np.array([model.begin]),
+                        window[int(window[0] == model.begin) :],
+                    )
+                x_1W = torch.from_numpy(np.concatenate([last, window], dtype=np.int64)).to(device)[None]
+                logp_1W, state = model.charge(state, x_1W)
+                bits_W = (-logp_1W[0].double() / math.log(2)).cpu().numpy()
+                bits_W[window == model.begin] = 0
+                yield window, bits_W
+                last = window[-1:] if len(window) else last
+
+
+def _windows(block: Tokens, model: LanguageModel[Any]) -> Iterator[Tokens]:
+    """At most model.window tokens each; where begin does not reset the state by itself, begin opens a window."""
+    begins = [] if model.begin_resets else np.flatnonzero(block == model.begin).tolist()
+    for low, high in pairwise(sorted({0, *begins, len(block)})):
+        for start in range(low, high, model.window):
+            yield block[start : min(high, start + model.window)]
+
+
+def score_text(model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, name: str, label: str = "") -> Score:
+    """What the model pays for the documents of a text."""
+    bits, tokens, impossible, offset = 0.0, 0, 0, 0
+    worst: list[Passage] = []
+    began = time.perf_counter()
+    with progress(f"scoring {name}", text.size, "bytes") as advance:
+        for tokens_W, bits_W in charges(model, encode_blocks(tokenizer, text.blocks())):
+            bits += float(bits_W.sum())
+            tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
+            impossible += int(np.isinf(bits_W).sum())
+            passages, size = _surprising(tokenizer, tokens_W, bits_W, offset)
+            worst = heapq.nlargest(PASSAGES, worst + passages)
+            offset += size
+            advance(size)
+    seconds = time.perf_counter() - began
+    unknown = _unknown_rate(tokenizer, text)
+    return Score(name, bits, text.size, tokens, seconds, impossible, unknown, label=label, passages=worst)
+
+
+def _unknown_rate(tokenizer: Tokenizer, text: Split) -> float | None:
+    """The share of words that are spelt out because the vocabulary lacks them."""
+    if not isinstance(tokenizer, Word):
+        return None
+    counts = [tokenizer.unknown_pieces(block.data) for block in recut(text.blocks(), tokenizer.cut)]
+    return sum(unknown for unknown, _ in counts) / max(1, sum(pieces for _, pieces in counts))
+
+
+def total(name: str, scores: Iterable[Score], label: str = "") -> Score:
+    """The scores of several documents as one."""
+    rows = list(scores)
+    tokens = sum(row.tokens for row in rows)
+    rates = [(row.unknown_rate, row.tokens) for row in rows if row.unknown_rate is not None]
+    unknown = sum(rate * n for rate, n in rates) / max(1, sum(n for _, n in rates)) if rates else None
+    worst = heapq.nlargest(PASSAGES, (p for row in rows for p in row.passages))
+    return Score(
+        name, math.fsum(row.bits for row in rows), sum(row.bytes for row in rows), tokens,
+        math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows), unknown,
+        label=label, rows=rows if len(rows) > 1 else [], passages=worst,
+    )  # fmt: skip
+
+
+def _surprising(tokenizer: Tokenizer, tokens_W: Tokens, bits_W: NDArray[Any], offset: int) -> tuple[list[Passage], int]:
+    """The window's passages whose bytes cost most, and how many bytes the window has."""
+    if not len(tokens_W):
+        return [], 0
+    starts = np.arange(0, len(tokens_W), PASSAGE)
+    bits = np.add.reduceat(bits_W, starts)
+    likely = np.sort(np.argsort(-bits, kind="stable")[: 4 * PASSAGES])  # spelling is slow, so only for these
+    found, at, before = [], 0, 0
+    for i in likely.tolist():
+        before += len(tokenizer.decode(tokens_W[at : starts[i]]))
+        spelt = tokenizer.decode(tokens_W[starts[i] : starts[i] + PASSAGE])
+        text = spelt.decode("utf-8", "replace")
+        found.append(Passage(float(bits[i]) / max(1, len(spelt)), text, offset + before))
+        at = int(starts[i])
+    return heapq.nlargest(PASSAGES, found), before + len(tokenizer.decode(tokens_W[at:]))

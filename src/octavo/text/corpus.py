@@ -1,0 +1,155 @@
+"""A corpus: the user's text, split into a part to learn from and a part to be measured on, ready to be tokenized."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from octavo.errors import UserError
+from octavo.progress import Advance, progress
+from octavo.text.block import Block, encode_blocks
+from octavo.text.load import Source, Split, Text, load_text, text_of
+from octavo.text.preprocess import apply, check_steps
+from octavo.text.read import Errors
+from octavo.text.registry import load_tokenizer, tokenizer_class
+from octavo.text.store import Store, in_memory, write_store
+from octavo.text.tokenizer import Tokenizer, Tokens
+from octavo.text.word import learn_and_encode
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text in two parts, and how it came about."""
+
+    train: Split
+    valid: Split
+    source: tuple[str, ...]
+    errors: Errors
+    preprocess: tuple[str, ...]
+    notes: tuple[str, ...]  # what the user may want to know: files passed over, names with two meanings
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the text is the user's own bytes, so that bits per byte of it can be compared."""
+        return not self.preprocess and self.errors != "replace"
+
+    def describe(self) -> dict[str, Any]:
+        """What identifies the corpus in a run's record."""
+        return {
+            "source": list(self.source),
+            "errors": self.errors,
+            "preprocess": list(self.preprocess),
+            "comparable": self.comparable,
+            "train": self.train.describe(),
+            "valid": self.valid.describe(),
+        }
+
+
+def open_corpus(
+    source: Source,
+    *,
+    field: str = "text",
+    errors: Errors = "strict",
+    preprocess: Iterable[str] = (),
+    valid: Source | None = None,
+) -> Corpus:
+    """Open a file, several, a folder, '-' (standard input) or a named source, and split it.
+
+    Without `valid`, the last tenth is the validation part: to the byte for a single document, to the nearest end of a
+    document for several.
+    """
+    steps = check_steps(preprocess)
+    notes: list[str] = []
+    text = load_text(source, field, errors, steps, notes)
+    if valid is None:
+        cut = _cut_place(text)
+        train, held = Split(text, 0, cut), Split(text, cut, text.size)
+    else:
+        other = load_text(valid, field, errors, steps, notes)
+        train, held = Split(text, 0, text.size), Split(other, 0, other.size)
+    names = (source,) if isinstance(source, str | Path) else source
+    return Corpus(train, held, tuple(map(str, names)), errors, steps, tuple(notes))
+
+
+def open_text(
+    source: Source, *, field: str = "text", errors: Errors = "strict", preprocess: Iterable[str] = ()
+) -> Split:
+    """All of a text, not split: a file, several, a folder, '-' or a named source."""
+    text = load_text(source, field, errors, check_steps(preprocess), [])
+    return Split(text, 0, text.size)
+
+
+def text_in_memory(data: str | bytes, preprocess: Iterable[str] = ()) -> Split:
+    """A text that is no file, as one document."""
+    text = text_of(apply(preprocess, data.encode() if isinstance(data, str) else data))
+    return Split(text, 0, text.size)
+
+
+def tokenize(split: Split, tokenizer: Tokenizer, out: str | Path | None = None) -> Store:
+    """The split's tokens, each document opened by `begin`: in the file `out`, or in memory."""
+    with progress("tokenising", split.size, "bytes") as advance:
+        return _stored(encode_blocks(tokenizer, _counted(split.blocks(), advance)), tokenizer, out)
+
+
+def learn_tokenizer(name: str, corpus: Corpus, **options: Any) -> Tokenizer:
+    """Learn a tokenizer on the training part; a `name` that ends in .json is a file to load instead."""
+    if name.endswith(".json"):
+        _check_options(name, options, ())
+        return load_tokenizer(name)
+    kind = tokenizer_class(name)
+    _check_options(name, options, list(inspect.signature(kind.learn).parameters)[1:])
+    with progress("learning tokens", corpus.train.size, "bytes") as advance:
+        return kind.learn(_counted(corpus.train.blocks(), advance), **options)
+
+
+def learn_and_tokenize(
+    name: str, corpus: Corpus, out: str | Path | None = None, **options: Any
+) -> tuple[Tokenizer, Store]:
+    """A tokenizer and the training part's tokens; words take one pass over the text for both."""
+    if name != "word":
+        tokenizer = learn_tokenizer(name, corpus, **options)
+        return tokenizer, tokenize(corpus.train, tokenizer, out)
+    _check_options(name, options, list(inspect.signature(learn_and_encode).parameters)[1:])
+    with progress("learning words", corpus.train.size, "bytes") as advance:
+        word, tokens = learn_and_encode(_counted(corpus.train.blocks(), advance), **options)
+        return word, _stored(tokens, word, out)
+
+
+def _cut_place(text: Text) -> int:
+    """Where the validation part begins: after nine tenths of the bytes, or at the nearest end of a document."""
+    cut = text.size * 9 // 10
+    if len(text.starts) > 1:
+        ends = text.starts[1:]
+        return int(ends[np.argmin(np.abs(ends - text.size * 0.9))])
+    following = os.pread(text.file.fileno(), 4, cut)
+    while following and following[0] & 0xC0 == 0x80 and cut < text.size * 9 // 10 + 3:  # inside a character
+        cut, following = cut + 1, following[1:]
+    if not 0 < cut < text.size:
+        raise UserError(
+            f"the text is too small to be split: of {text.size:,} bytes, {cut:,} would be for training and "
+            f"{text.size - cut:,} for validation; give a longer text, or validation files of their own"
+        )
+    return cut
+
+
+def _stored(blocks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> Store:
+    return in_memory(blocks, tokenizer) if out is None else write_store(out, blocks, tokenizer)
+
+
+def _counted(blocks: Iterator[Block], advance: Advance) -> Iterator[Block]:
+    for block in blocks:
+        yield block
+        advance(len(block.data))
+
+
+def _check_options(name: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
+    for option in options:
+        if option not in allowed:
+            choice = f"it has {', '.join(allowed)}" if allowed else "it has none"
+            raise UserError(f"the tokenizer {name} has no option {option!r}; {choice}")

@@ -1,0 +1,211 @@
+"""From a text to a run: tokenise, fit, measure on the held-out part, write a sample, save."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.decode import Sample, generate
+from octavo.errors import UserError
+from octavo.models import MODELS, Bag, Mix, NGram
+from octavo.progress import progress
+from octavo.run import SAMPLES, Run, load, save
+from octavo.scoring.bits import NOT_COMPARABLE, score_text
+from octavo.text import (
+    Corpus,
+    Split,
+    Store,
+    Tokenizer,
+    encode_blocks,
+    fingerprint,
+    learn_and_tokenize,
+    open_corpus,
+    tokenize,
+)  # fmt: skip
+
+TAIL = 0.05  # of the training part: what choices such as mixture weights are made on
+IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
+SAMPLE_TOKENS = 300
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """Which text, and how it becomes tokens."""
+
+    tokenizer: str = "byte"
+    """byte, char, word, bpe, or the path of a tokenizer.json."""
+    size: int | None = None
+    """How many words, or BPE tokens, to know at most."""
+    min_count: int = 2
+    """word: spell out words that occur less often."""
+    split: Literal["words", "space"] = "words"
+    """word: cut at spaces and punctuation, or at spaces alone."""
+    valid: tuple[str, ...] = ()
+    """Text to measure on; without it the last tenth of the corpus."""
+    field: str = "text"
+    """JSON lines, parquet: where the text is."""
+    errors: Literal["strict", "replace", "raw"] = "strict"
+    """What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them)."""
+    preprocess: tuple[str, ...] = ()
+    """Steps that lose information (lower, digits, ptb, sentences): the result is then not comparable."""
+
+    def open(self, source: str | Path | Sequence[str | Path]) -> Corpus:
+        """The corpus, split."""
+        errors = "raw" if self.tokenizer == "byte" and self.errors == "strict" else self.errors
+        return open_corpus(
+            source, field=self.field, errors=errors, preprocess=self.preprocess, valid=list(self.valid) or None
+        )
+
+    def tokenizer_options(self) -> dict[str, Any]:
+        """What the tokenizer of that name takes."""
+        if self.tokenizer == "word":
+            return {"size": self.size, "min_count": self.min_count, "split": self.split}
+        return {"size": self.size} if self.size is not None else {}
+
+
+def train_counts(
+    model: str, source: Any, text: TextConfig, config: Any, out: str | Path | None, seed: int = 0,
+    device: str = "auto", measure: bool = True,
+) -> Run:  # fmt: skip
+    """Fit a count model (bag, ngram) on the training part of a text."""
+    began = time.perf_counter()
+    corpus = text.open(source)
+    mapped = Path(f"{out}.tokens") if out and corpus.train.size > IN_MEMORY else None
+    try:
+        tokenizer, store = learn_and_tokenize(text.tokenizer, corpus, mapped, **text.tokenizer_options())
+        fitted = _fit(model, store_tensor(store, device), config, tokenizer)
+    finally:
+        if mapped:
+            mapped.unlink(missing_ok=True)
+            mapped.with_suffix(".json").unlink(missing_ok=True)
+    run = Run(fitted.cpu(), tokenizer, _record(corpus, seed, time.perf_counter() - began, len(store)))
+    return _finish(run, corpus, out, seed, measure)
+
+
+def train_mix(
+    source: Any, parts: Sequence[str | Path], config: Any, out: str | Path | None, text: TextConfig | None = None,
+    seed: int = 0, measure: bool = True,
+) -> Run:  # fmt: skip
+    """Mix trained runs; the weights are learnt on a tail of the training part that the parts have not seen."""
+    began = time.perf_counter()
+    runs = [load(part) for part in parts]
+    tokenizers = {fingerprint(run.tokenizer) for run in runs}
+    if len(runs) < 2 or len(tokenizers) > 1:
+        names = ", ".join(f"{run.name} ({run.tokenizer.name})" for run in runs) or "none"
+        raise UserError(f"a mixture needs two or more --parts with the same tokenizer: {names}; train them alike")
+    tokenizer = runs[0].tokenizer
+    steps = tuple(runs[0].record.get("corpus", {}).get("preprocess", ()))
+    text = text or TextConfig(tokenizer=tokenizer.name, preprocess=steps)
+    corpus = text.open(source)
+    head, tail = _head_and_tail(corpus.train)
+    twins = [_without_the_tail(run, corpus, head) for run in runs]
+    mix, twin = Mix(config, [run.model for run in runs]), Mix(config, twins)
+    learn_weights(twin, encode_blocks(tokenizer, tail.blocks()))
+    mix.logw_GI = twin.logw_GI
+    record = _record(corpus, seed, time.perf_counter() - began, len(tokenizer.encode(tail.read())))
+    record["parts"] = [{"run": run.name, "model": run.summary()} for run in runs]
+    record["train_seconds"] += sum(run.record.get("train_seconds", 0.0) for run in runs)
+    return _finish(Run(mix, tokenizer, record), corpus, out, seed, measure)
+
+
+@torch.no_grad()
+def learn_weights(mix: Mix, tokens: Any) -> None:
+    """Expectation-maximisation of the mixture weights over the tokens of a text."""
+    state, last, logps, classes = mix.start(1), None, [], []
+    for block in tokens:
+        for start in range(0, len(block), mix.window):
+            window = block[start : start + mix.window].astype(np.int64)
+            x_1W = torch.from_numpy(window if last is None else np.concatenate([last, window]))[None]
+            class_1W = mix.class_along(state, x_1W)
+            logp_I1W, state = mix.charge_parts(state, x_1W)
+            possible_W = (logp_I1W[:, 0] > -torch.inf).any(0)  # begin tokens, above all, are not
+            classes.append(class_1W[0, possible_W])
+            logps.append(logp_I1W[:, 0, possible_W])
+            last = window[-1:]
+    mix.learn(torch.cat(logps, 1), torch.cat(classes))
+
+
+def store_tensor(store: Store, device: str = "cpu") -> Tensor:
+    """The tokens as 32-bit integers on the device."""
+    tokens = store.tokens if store.tokens.dtype == np.int32 else store.tokens.astype(np.int32)
+    return torch.from_numpy(tokens).to(pick_device(device))
+
+
+def pick_device(device: str) -> torch.device:
+    """auto is the GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UserError(f"there is no kind of device called {device!r}; try auto, cpu or cuda") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {device} needs a CUDA GPU and none is here; try --device cpu")
+    return chosen
+
+
+def _fit(model: str, x_N: Tensor, config: Any, tokenizer: Tokenizer) -> LanguageModel[Any]:
+    if model == "bag":
+        return Bag.fit(x_N, config, tokenizer.vocab)
+    if model != "ngram":
+        raise UserError(f"there is no count model {model!r}; models are {', '.join(MODELS)}")
+    with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
+        return NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, report=advance)
+
+
+def _finish(run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool) -> Run:
+    """Measure, sample, save."""
+    extra = {}
+    if measure:
+        label = "" if run.comparable and corpus.comparable else NOT_COMPARABLE
+        score = score_text(run.model, run.tokenizer, corpus.valid, "validation", label)
+        run.record["result"] = score.to_json()
+        extra[SAMPLES] = sample(run, seed)
+    return save(run, out, extra) if out is not None else run
+
+
+def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:
+    """Text the model writes from nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    (x_T,) = generate(run.model, [[]], tokens, Sample(), generator)
+    return run.tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
+
+
+def _record(corpus: Corpus, seed: int, seconds: float, tokens: int) -> dict[str, Any]:
+    told = corpus.describe()
+    return {
+        "corpus": {"name": ", ".join(told["source"]), **told},
+        "preprocess": told["preprocess"],
+        "seed": seed,
+        "train_seconds": seconds,
+        "train_tokens": tokens,
+        "made_with": {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()},
+    }
+
+
+def _head_and_tail(train: Split) -> tuple[Split, Split]:
+    cut = train.start + int(train.size * (1 - TAIL))
+    if not train.start < cut < train.end:
+        raise UserError(f"the text is too small to hold a tail out: {train.size} bytes; give a longer one")
+    return Split(train.text, train.start, cut), Split(train.text, cut, train.end)
+
+
+def _without_the_tail(run: Run, corpus: Corpus, head: Split) -> LanguageModel[Any]:
+    """The model as it would be had it not seen the tail: count models are fitted again, on the rest."""
+    trained_on = run.record.get("corpus", {}).get("train", {}).get("sha256")
+    if trained_on != corpus.train.sha256:
+        return run.model  # it was trained on another text, so it has not seen this one's tail
+    config = run.model.config
+    if isinstance(run.model, Mix) or getattr(config, "estimator", None) == "arpa":
+        raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
+    model = "bag" if isinstance(run.model, Bag) else "ngram"
+    return _fit(model, store_tensor(tokenize(head, run.tokenizer)), config, run.tokenizer)

@@ -1,0 +1,3 @@
+"""Which octavo this is."""
+
+VERSION = "0.1.0"

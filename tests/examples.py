@@ -1,0 +1,54 @@
+"""A few small trained models of each kind, for the laws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.models.bag import Bag, BagConfig
+from octavo.models.mix import Mix, MixConfig
+from octavo.models.ngram import NGram, NGramConfig
+
+VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin
+
+
+def text(length: int = 600, seed: int = 1, vocab: int = VOCAB) -> Tensor:
+    """A sequence that repeats itself now and then, opened by begin: each token follows one of two by a rule."""
+    generator = torch.Generator().manual_seed(seed)
+    choice = torch.randint(0, 4, (length,), generator=generator).tolist()
+    x = [0]
+    for c in choice:
+        x.append((3 * x[-1] + (0, 0, 1, 5)[c]) % (vocab - 1))
+    return torch.tensor([vocab - 1, *x[1:]], dtype=torch.int32)
+
+
+def ngram(**config: Any) -> NGram:
+    return NGram.fit(text(), NGramConfig(**config), VOCAB, NEWLINE)
+
+
+def mixed() -> Mix:
+    mix = Mix(MixConfig(), [Bag.fit(text(), BagConfig(), VOCAB), ngram(order=4)])
+    x_1T = text(seed=2)[None, 1:].long()
+    opened = mix.after_begin(x_1T)
+    logp_IBT, _ = mix.charge_parts(mix.start(1), opened)
+    mix.learn(logp_IBT[:, 0], mix.class_along(mix.start(1), opened)[0])
+    return mix
+
+
+def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
+    """By the registered name, then by variant."""
+    return {
+        "bag": {"add-one": Bag.fit(text(), BagConfig(), VOCAB), "mle": Bag.fit(text(), BagConfig(k=0), VOCAB)},
+        "ngram": {
+            **{f"kneser-ney-{n}": ngram(order=n) for n in (1, 2, 5)},
+            "mle": ngram(order=3, estimator="mle"),
+            "add-k": ngram(order=3, estimator="add-k", k=0.1),
+            "stupid": ngram(order=4, estimator="stupid"),
+            "pruned": ngram(order=4, prune=(0, 1, 2)),
+            "sentences": ngram(order=4, sentences=True),
+        },
+        "mix": {"bag and 4-gram": mixed()},
+    }
