@@ -82,7 +82,7 @@ def test_a_long_certain_text_costs_nearly_nothing_and_comes_back() -> None:
 def test_a_large_vocabulary_loses_less_than_a_twentieth_of_a_percent() -> None:
     V, L, steps = 100_000, 256, 140
     logits_V = 6 * torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    p_GK = coder._grouped(logits_V[None])[0]
+    p_GK = coder._grouped(logits_V.softmax(0)[None])[0]
     p_V = p_GK.flatten()[:V]
     x_TL = torch.multinomial(p_V, L * steps, True, generator=torch.Generator().manual_seed(1)).view(steps, L)
     encoder = constriction.stream.queue.RangeEncoder()
@@ -126,10 +126,22 @@ def test_lanes_cover_the_text_in_order_and_differ_by_at_most_one() -> None:
         assert (np.diff(sizes) <= 0).all()
 
 
-def test_automatic_lanes_grow_with_the_text_and_shrink_with_the_vocabulary() -> None:
-    assert [coder.lanes_for(n, 257) for n in (0, 4000, 2**20, 10**9)] == [1, 1, 256, 512]
-    assert coder.lanes_for(10**9, 500_000) == 33
-    assert coder.lanes_for(10**9, 10**8) == 1
+@pytest.mark.parametrize("start_bits", [0.0, 40.0])
+def test_lanes_are_few_enough_that_their_starts_cost_little(start_bits: float) -> None:
+    """A model that pays `start_bits` more for a sequence's first token, and three bits for any token."""
+    logits_VV = torch.zeros(9, 9, dtype=torch.float64)
+    logits_VV[:, 8] = -torch.inf
+    logits_VV[8, 0] = start_bits * math.log(2)  # after begin, everything but token 0 is dear
+    x_T = torch.randint(1, 8, (200_000,), generator=torch.Generator().manual_seed(0))
+    lanes = coder.lanes_for(Markov(logits_VV), x_T)
+    assert 1 < lanes <= coder.MOST_LANES
+    assert lanes * max(8, start_bits) == pytest.approx(coder.LANES_COST * 3 * len(x_T), rel=0.15)
+
+
+def test_short_texts_and_huge_vocabularies_get_one_lane() -> None:
+    model = Markov(torch.zeros(9, 9, dtype=torch.float64))
+    assert coder.lanes_for(model, torch.zeros(300, dtype=torch.long)) == 1
+    assert coder.lanes_for(model, torch.zeros(0, dtype=torch.long)) == 1
 
 
 def test_probability_zero_is_refused_and_named() -> None:

@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from octavo.config import from_json
+from octavo.config import from_json, no_such_setting
+from octavo.core import seeded
 from octavo.decode import Beam, Exact, Greedy, Method, Sample
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.models import CONFIGS
+from octavo.report import page_maker
 from octavo.run import Run, load
 from octavo.scoring.bits import NOT_COMPARABLE, Score, score_text, total
 from octavo.text import Split, open_text, text_in_memory
+from octavo.text.preprocess import apply
 from octavo.training import TextConfig, train_counts, train_mix
 
 __all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "train"]
 
+OF_A_MIXTURE = ("field", "errors", "valid")  # the rest of how text becomes tokens is as its parts have it
 METHODS: dict[str, type] = {"sample": Sample, "greedy": Greedy, "beam": Beam, "exact": Exact}
 
 
@@ -40,23 +42,57 @@ def train(
     """
     if model not in CONFIGS:
         raise UserError(f"there is no model {model!r}; models are {', '.join(CONFIGS)}")
-    text_fields = {field.name for field in dataclasses.fields(TextConfig)}
-    text = from_json(TextConfig, {key: value for key, value in settings.items() if key in text_fields})
-    config: Any = from_json(CONFIGS[model], {key: value for key, value in settings.items() if key not in text_fields})
+    text, config = _configs(model, settings)
+    return train_with_page(model, corpus, text, config, out, parts, seed, device, measure)
+
+
+def _configs(model: str, settings: dict[str, Any]) -> tuple[TextConfig, Any]:
+    """The settings of the text and those of the model; paths may be given as such."""
+    text_fields = OF_A_MIXTURE if model == "mix" else tuple(field.name for field in dataclasses.fields(TextConfig))
+    model_fields = tuple(field.name for field in dataclasses.fields(CONFIGS[model]))
+    for key in settings:
+        if key not in (*model_fields, *text_fields):
+            raise no_such_setting(
+                model, key, (*model_fields, *text_fields, "out", "parts", "seed", "device", "measure")
+            )
+    plain = {key: _plain(value) for key, value in settings.items()}
+    text = from_json(TextConfig, {key: value for key, value in plain.items() if key in text_fields})
+    return text, from_json(CONFIGS[model], {key: value for key, value in plain.items() if key in model_fields})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def train_with_page(
+    model: str, corpus: Any, text: TextConfig, config: Any, out: str | Path | None, parts: Sequence[str | Path] = (),
+    seed: int = 0, device: str = "auto", measure: bool = True,
+) -> Run:  # fmt: skip
+    """Train from made configs; a run that is measured and saved gets its report.html."""
+    page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
     if model == "mix":
-        return train_mix(corpus, parts, config, out, seed=seed, measure=measure)
-    return train_counts(model, corpus, text, config, out, seed, device, measure)
+        return train_mix(corpus, parts, config, out, text, seed, measure, page)
+    return train_counts(model, corpus, text, config, out, seed, device, measure, page)
 
 
-def evaluate(run: Run, text: str | bytes | Path | Sequence[Path], *, field: str = "text") -> Score:
-    """What the run's model pays for a text: a str or bytes is the text itself, a Path a file, a folder or a source."""
+def evaluate(
+    run: Run, text: str | bytes | Path | Sequence[str | Path], *, field: str = "text", errors: str = "strict"
+) -> Score:
+    """What the run's model pays for a text: a str or bytes is the text itself, a Path a file, a folder or a source;
+    a list of those becomes a row for each, and a total.
+    """
+    label = label_of(run, errors)
     if isinstance(text, str | bytes):
-        named = {"text": text_in_memory(text, run.record.get("preprocess", ()))}
+        named = [("text", text_in_memory(_bytes_of(text), run.record.get("preprocess", ())))]
     else:
         paths = [text] if isinstance(text, Path) else list(text)
-        named = {str(path): open_for(run, path, field) for path in paths}
-    scores = [score_text(run.model, run.tokenizer, split, name) for name, split in named.items()]
-    return total(", ".join(named), scores, label_of(run))
+        named = [(str(path), open_for(run, path, field, errors)) for path in paths]
+    if not named:
+        raise UserError("there is nothing to score: the list of files is empty; name at least one")
+    scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
+    return total(", ".join(name for name, _ in named), scores, label)
 
 
 def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
@@ -65,20 +101,43 @@ def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "s
     return open_text(source, field=field, errors=errors, preprocess=run.record.get("preprocess", ()))  # type: ignore[arg-type]
 
 
-def label_of(run: Run) -> str:
-    """What must stand beside the run's figures."""
-    return "" if run.comparable else NOT_COMPARABLE
+def label_of(run: Run, errors: str = "strict") -> str:
+    """What must stand beside the run's figures for text that was read this way."""
+    return "" if run.comparable and errors != "replace" else NOT_COMPARABLE
 
 
 def generate(
     run: Run, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0, **settings: Any
 ) -> str:
     """Text that continues the prompt; settings are the method's: temperature, top_k, top_p, min_p, width, ..."""
+    if settings and not isinstance(method, str):
+        raise UserError(f"{type(method).__name__} has its settings already: {', '.join(settings)} cannot be given too")
     chosen = make_method(method, settings) if isinstance(method, str) else method
-    x_T = run.tokenizer.encode(prompt.encode())
-    generator = torch.Generator().manual_seed(seed)
-    (y_T,) = generate_tokens(run.model, [x_T.tolist()], max_tokens, chosen, generator)
+    check_amount("max_tokens", max_tokens, 0)
+    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded(seed))
     return run.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
+
+
+def encode_prompt(run: Run, prompt: str) -> list[int]:
+    """The prompt as the model would have met it in its training text: after the run's preprocessing."""
+    x_T: list[int] = run.tokenizer.encode(apply(run.record.get("preprocess", ()), _bytes_of(prompt))).tolist()
+    return x_T
+
+
+def check_amount(name: str, value: int, least: int) -> None:
+    """Refuse too small a number."""
+    if value < least:
+        raise UserError(f"{name} must be at least {least}: {name}={value}; try {name}={max(1, least)}")
+
+
+def _bytes_of(text: str | bytes) -> bytes:
+    """UTF-8; what Python keeps of a terminal's undecodable bytes becomes those bytes again."""
+    try:
+        return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"the text must be Unicode: character {error.start:,} is half a surrogate pair; leave it out"
+        ) from error
 
 
 def make_method(name: str, settings: dict[str, Any]) -> Method:

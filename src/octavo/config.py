@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from octavo.errors import UserError
@@ -16,14 +17,21 @@ C = TypeVar("C")
 
 def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
     """Make the config; every key must be a field, and every value of the field's type."""
+    if not isinstance(values, Mapping):
+        raise UserError(f"{cls.__name__} must be a JSON object: it is a {type(values).__name__}")
     hints = typing.get_type_hints(cls)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
-            near = difflib.get_close_matches(key, fields, 1)
-            remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(fields)}"
-            raise UserError(f"{cls.__name__} has no setting {key!r}; {remedy}")
+            raise no_such_setting(cls.__name__, key, list(fields))
     return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
+
+
+def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
+    """The refusal of a setting, with the nearest one that exists."""
+    near = difflib.get_close_matches(key, known, 1)
+    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    return UserError(f"{owner} has no setting {key!r}; {remedy}")
 
 
 def _as(hint: Any, value: Any, key: str) -> Any:
@@ -37,9 +45,23 @@ def _as(hint: Any, value: Any, key: str) -> Any:
         return _as(next(one for one in inside if one is not type(None)), value, key)
     if origin is tuple and isinstance(value, list | tuple):
         return tuple(_as(inside[0], item, key) for item in value)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if hint is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
         return float(value)
-    if isinstance(hint, type) and type(value) is hint:
+    if hint is not float and isinstance(hint, type) and type(value) is hint:
         return value
-    wanted = f"one of {', '.join(map(str, inside))}" if origin is typing.Literal else getattr(hint, "__name__", hint)
-    raise UserError(f"{key} must be {wanted}: {key}={value!r}")
+    raise UserError(f"{key} must be {_wanted(hint)}: {key}={value!r}")
+
+
+def _wanted(hint: Any) -> str:
+    """The type in words."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return f"one of {', '.join(map(str, inside))}"
+    if origin is tuple:
+        return f"a list, each of it {_wanted(inside[0])}"
+    return WORDS.get(hint, str(getattr(hint, "__name__", hint)))
+
+
+WORDS: dict[Any, str] = {
+    int: "a whole number", float: "a finite number", str: "a string", bool: "true or false",
+}  # fmt: skip

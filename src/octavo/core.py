@@ -42,6 +42,11 @@ class LanguageModel(nn.Module, Generic[S]):
         """Absorb one token a row: logits_BV of the token after it, and the new state. Never changes `state`."""
         raise NotImplementedError
 
+    def predict(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
+        """`step` with the distribution itself, p_BV in double precision, instead of logits."""
+        logits_BV, state = self.step(state, x_B)
+        return logits_BV.softmax(-1, dtype=torch.float64), state
+
     def absorb(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
         """Absorb many tokens: logits_BTV after each of them, and the last state."""
         return scan(self, state, x_BT)
@@ -136,6 +141,20 @@ def evaluating(model: LanguageModel[Any]) -> Iterator[None]:
     finally:
         for part, training in before:
             part.training = training
+
+
+def check_distribution(logp: Tensor, what: str) -> None:
+    """Refuse saved log-probabilities that do not sum to one along the last dimension: they were tampered with."""
+    sums = logp.logsumexp(-1)
+    if not bool((sums.abs() < 1e-9).all()):
+        raise UserError(f"{what} must sum to one; the file is damaged, train the model again")
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A random generator that the same seed starts in the same place."""
+    if not 0 <= seed < 1 << 63:
+        raise UserError(f"seed must be from 0 to 2**63 - 1: seed={seed}; try --seed 1")
+    return torch.Generator().manual_seed(seed)
 
 
 def device_of(model: LanguageModel[Any]) -> torch.device:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,22 +17,39 @@ from typing import IO
 
 from octavo.errors import UserError
 
+PART = ".part"  # ends the names of what is not whole yet
+STALE = 3600  # seconds after which a part that nobody holds a lock on is taken for a killed process's
+REFUSALS = (
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST,
+    errno.ENOENT, errno.ELOOP, errno.EIO, errno.EBUSY,
+)  # fmt: skip
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # Linux: names are relative to the working directory; swap the two
+
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that appears under its name only when everything in it is on disk."""
-    path = Path(path)
+    """Open a file for writing that appears under its name only when everything in it is on disk.
+
+    A link is followed; what is no file, such as a pipe or /dev/stdout, cannot be replaced and is written to as it is.
+    """
+    target = Path(os.path.realpath(path))
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with _telling_about(path), open(path, "wb") as file:
+            yield file
+        return
     with _telling_about(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART)
     try:
         with _telling_about(path), os.fdopen(handle, "wb") as file:
+            _lock(file.fileno())
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             yield file
             file.flush()
             os.fsync(file.fileno())
-            os.replace(name, path)
-        _sync_folder(path.parent)
+            os.replace(name, target)
+        _sync_folder(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
@@ -36,49 +57,93 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
-    """Fill a folder under a temporary name, then put it in place of the one that stood there."""
-    path = Path(path)
+    """Fill a folder under a temporary name, then put it in place of the one that stood there; a link is followed."""
+    target = Path(os.path.realpath(path))
     with _telling_about(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-        work.chmod(0o777 & ~_umask())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(target)
+        work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART))
+    handle = os.open(work, os.O_RDONLY)
     try:
         with _telling_about(path):
+            _lock(handle)
+            work.chmod(0o777 & ~_umask())
             yield work
             for file in work.rglob("*"):
                 if file.is_file():
                     _sync(file)
-            _swap_in(work, path)
-        _sync_folder(path.parent)
+            _swap_in(work, target)
+        _sync_folder(target.parent)
     except BaseException:
         shutil.rmtree(work, ignore_errors=True)
         raise
+    finally:
+        os.close(handle)
 
 
 def _swap_in(work: Path, path: Path) -> None:
-    """Rename `work` to `path`; what stood at `path` is set aside first and deleted last."""
+    """Rename `work` to `path`; what stood at `path` is deleted last."""
     if not path.exists():
         os.rename(work, path)
         return
+    if _exchange(work, path):
+        shutil.rmtree(work, ignore_errors=True)
+        return
+    # Without an exchange a kill between the two renames leaves the old folder only under its temporary name.
     aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
     os.rename(path, aside / "old")
     os.rename(work, path)
     shutil.rmtree(aside, ignore_errors=True)
 
 
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two names in one step, so that neither is ever missing; False where the system or its disk cannot."""
+    renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)
+    if renameat2 is None:
+        return False
+    done: int = renameat2(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(other), RENAME_EXCHANGE)
+    return done == 0
+
+
+def _sweep(path: Path) -> None:
+    """Delete what killed processes left of the same name: old parts on which no living process holds a lock."""
+    for name in glob.glob(f".{glob.escape(path.name)}.*{PART}", root_dir=path.parent):
+        part = path.parent / name
+        try:
+            if time.time() - part.stat().st_mtime < STALE:
+                continue
+            handle = os.open(part, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(part) if part.is_dir() else part.unlink()
+            finally:
+                os.close(handle)
+        except OSError:  # somebody still writes it, or it is not ours to delete
+            continue
+
+
+def _lock(handle: int) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # a file system without locks cannot be swept either
+        return
+
+
 @contextmanager
-def _telling_about(path: Path) -> Iterator[None]:
+def _telling_about(path: str | Path) -> Iterator[None]:
     """Turn the operating system's refusals into a message that names the file and the remedy."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(_existing(path)).free
+            free = shutil.disk_usage(_existing(Path(path))).free
             raise UserError(
                 f"the disk is full: writing {path} failed with {free:,} bytes free; free some room and run it again"
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG):
+        if error.errno in REFUSALS:
             raise UserError(f"cannot write {path}: {error.strerror}; choose another place") from error
+        if error.filename is None and error.errno is not None:  # say at least which file it was
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

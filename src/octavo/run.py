@@ -8,6 +8,7 @@
     report.html        a page that opens offline
 
 The folder is written under another name and renamed when it is complete, so a killed run leaves the last good one.
+Reading it runs no code that is in it, and every value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import html
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,14 +36,23 @@ from octavo.text import load_tokenizer
 from octavo.text.tokenizer import Tokenizer
 from octavo.version import VERSION
 
-CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES = (
-    "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt",
+CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE = OURS = (
+    "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
 )  # fmt: skip
 SAFE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
     torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 FORMAT = 1  # of the folder; a reader refuses what it does not know
+NUMBER: tuple[type, ...] = (int, float)
+PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
+KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
+    "model": str,
+    "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
+               "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
+    "preprocess": list, "notes": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
+}  # fmt: skip
 
 
 @dataclass
@@ -56,7 +67,7 @@ class Run:
     @property
     def name(self) -> str:
         """What to call it: the folder's name, else the model's."""
-        return self.path.name if self.path else str(describe(self.model)["model"])
+        return self.path.absolute().name if self.path else str(describe(self.model)["model"])
 
     @property
     def comparable(self) -> bool:
@@ -88,9 +99,14 @@ class Run:
         told = describe(self.model)
         shape = ", ".join(f"{key} {value}" for key, value in told["config"].items() if value not in ((), False))
         corpus = self.record.get("corpus", {}).get("name", "unknown text")
-        result = self.record.get("result", {}).get("bits_per_byte")
-        number = f", {result:.4f} bits per byte" if result is not None else ""
-        return f"{told['model']} ({shape}), {self.tokenizer.name} tokens, on {corpus}{number}"
+        return f"{told['model']} ({shape}), {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
+
+    def _figure(self) -> str:
+        result = self.record.get("result", {})
+        if result.get("bits_per_byte") is None:
+            return ""
+        label = f" ({result['label']})" if result.get("label") else ""
+        return f", {result['bits_per_byte']:.4f} bits per byte{label}"
 
     def _repr_html_(self) -> str:
         return f"<p><b>octavo run {html.escape(self.name)}</b><br>{html.escape(self.summary())}</p>"
@@ -99,18 +115,42 @@ class Run:
 def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None) -> Run:
     """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
     path = Path(path)
-    if path.exists() and not (path / CONFIG).is_file() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} is there already and is not a run; choose another --out")
-    told = {"format": FORMAT, "octavo": VERSION, **describe(run.model), **run.record}
+    check_out(path)
+    told = {**run.record, "format": FORMAT, "octavo": VERSION, **describe(run.model)}
     with whole_folder(path) as folder:
         write_tensors(run.model.state_dict(), folder / TENSORS)
-        (folder / TOKENIZER).write_text(json.dumps(run.tokenizer.to_json(), ensure_ascii=False), encoding="utf-8")
-        (folder / CONFIG).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (folder / METRICS).write_text(json.dumps(run.record.get("result", {})) + "\n", encoding="utf-8")
-        for name, text in (extra or {}).items():
-            (folder / name).write_text(text, encoding="utf-8")
+        texts = {
+            TOKENIZER: json.dumps(run.tokenizer.to_json(), ensure_ascii=False),
+            CONFIG: json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+            METRICS: json.dumps(run.record.get("result", {}), allow_nan=False) + "\n",
+            **(extra or {}),
+        }
+        for name, text in texts.items():
+            # A name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape.
+            (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
     run.path = path
     return run
+
+
+def check_out(path: str | Path) -> None:
+    """Refuse a place where a run cannot be written, or where something of the user's would be lost by it."""
+    path = Path(path)
+    if not os.path.lexists(path):
+        above = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+        if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+            raise UserError(
+                f"cannot write {path}: {above} is not a folder that can be written to; choose another --out"
+            )
+        return
+    names = set(os.listdir(path)) if os.path.isdir(path) else {""}
+    try:
+        if names:
+            read_record(path)
+    except UserError as error:
+        raise UserError(f"{path} is there already and is not a run; choose another --out") from error
+    if foreign := sorted(names - set(OURS)):
+        shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+        raise UserError(f"{path} holds what octavo did not put there: {shown}; move that, or choose another --out")
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -132,31 +172,79 @@ def load(path: str | Path) -> Run:
     """The run in a folder. Reading it runs no code of the folder's; what is damaged or foreign is refused."""
     path = Path(path)
     told = read_record(path)
-    tokenizer = load_tokenizer(_json(path / TOKENIZER))
+    tokenizer = _tokenizer(path / TOKENIZER)
     try:
-        tensors = safetensors.torch.load_file(path / TENSORS)
+        # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
+        tensors = {key: tensor.clone() for key, tensor in safetensors.torch.load_file(path / TENSORS).items()}
     except FileNotFoundError as error:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
-    except safetensors.SafetensorError as error:
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
-    model = build(told, tensors)
-    if model.vocab != tokenizer.vocab:
-        raise UserError(f"{path}: the model knows {model.vocab} tokens, the tokenizer {tokenizer.vocab}; train again")
+    _check_agreement(told, tokenizer, path)
+    try:
+        model = build(told, tensors)
+    except UserError as error:
+        raise UserError(f"{path} is damaged or foreign: {error}") from error
     record = {key: value for key, value in told.items() if key not in (*describe(model), "format", "octavo")}
     return Run(model, tokenizer, record, path)
 
 
+def _tokenizer(path: Path) -> Tokenizer:
+    values = _json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold a JSON object: it holds a {type(values).__name__}; train the run again")
+    try:
+        return load_tokenizer(values)
+    except UserError as error:
+        raise UserError(f"{path} is damaged or foreign: {error}; train the run again") from error
+
+
+def _check_agreement(told: Mapping[str, Any], tokenizer: Tokenizer, path: Path) -> None:
+    """The model and its parts must speak the tokenizer's language, before any memory is taken for them."""
+    for part in told["parts"] if isinstance(told.get("parts"), list) else ():
+        if isinstance(part, Mapping):
+            _check_agreement(part, tokenizer, path)
+    vocab, newline = told.get("vocab", tokenizer.vocab), told.get("newline")
+    if type(vocab) is not int or vocab != tokenizer.vocab:
+        raise UserError(f"{path}: the model knows {vocab} tokens, the tokenizer {tokenizer.vocab}; train again")
+    if newline is not None and (type(newline) is not int or newline != tokenizer.newline):
+        raise UserError(f"{path}: the model's newline is {newline!r}, the tokenizer's {tokenizer.newline}; train again")
+
+
 def read_record(path: str | Path) -> dict[str, Any]:
-    """config.json of a run folder."""
+    """config.json of a run folder, with every value of the kind that it should be."""
     path = Path(path)
     if not (path / CONFIG).is_file():
         near = f"; runs here: {', '.join(map(str, found))}" if (found := find_runs(path.parent)[:5]) else ""
         raise UserError(f"{path} is not a run: it has no {CONFIG}{near or '; make one with octavo train'}")
     told = _json(path / CONFIG)
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
-        version = told.get("format") if isinstance(told, dict) else None
-        raise UserError(f"{path / CONFIG} is of format {version!r}, this octavo reads {FORMAT}; train the run again")
+    if not isinstance(told, dict) or "octavo" not in told:
+        raise UserError(
+            f"{path} is not a run: its {CONFIG} is not one of octavo's; name a folder that octavo train made"
+        )
+    if told.get("format") != FORMAT:
+        raise UserError(
+            f"{path / CONFIG} is of format {told.get('format')!r}, this octavo reads {FORMAT}; train the run again"
+        )
+    if wrong := _wrong_kind(told, KINDS):
+        raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return told
+
+
+def _wrong_kind(told: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+    """What is not of its kind, in words; empty if all is well."""
+    for key, kind in kinds.items():
+        if key not in told:
+            continue
+        value, name = told[key], f"{above}{key}"
+        if isinstance(kind, dict) and isinstance(value, dict):
+            if wrong := _wrong_kind(value, kind, f"{name}."):
+                return wrong
+        elif isinstance(kind, dict) or isinstance(value, bool) or not isinstance(value, kind):
+            return f"{name} is {json.dumps(value)[:40]}"
+        elif kind is list and not all(isinstance(item, str) for item in value):
+            return f"{name} must be a list of strings"
+    return ""
 
 
 def find_runs(folder: str | Path) -> list[Path]:
@@ -170,6 +258,10 @@ def find_runs(folder: str | Path) -> list[Path]:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is missing or damaged: {error}; train the run again") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -41,24 +43,46 @@ first steps:
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 all well, 1 our bug, 2 the user's mistake, 130 interrupted."""
     argv = list(sys.argv[1:] if args is None else args)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a file's name, say, need not be UTF-8
     try:
-        return _run(argv)
+        code = _run(argv)
+        sys.stdout.flush()  # while a full disk or a closed pipe can still be told of
+        return code
+    except SystemExit as stop:  # tyro has shown help, or what is wrong with the flags
+        return stop.code if isinstance(stop.code, int) else 0
     except UserError as error:
-        print(f"octavo: {error}", file=sys.stderr)
+        _complain(str(error))
         return 2
     except KeyboardInterrupt:
         print("octavo: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        sys.stderr.close()
+        _let_go_of_output()
         return 0
-    except MemoryError:
-        print("octavo: out of memory; try a smaller text, a lower --order, or --prune 0 0 1", file=sys.stderr)
+    except OSError as error:
+        _complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        _let_go_of_output()
         return 2
-    except Exception:
+    except Exception as error:
+        if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
+            _complain("out of memory; try a smaller text, a lower --order, or --prune 0 0 1")
+            return 2
         traceback.print_exc()
         print("octavo: that was a bug in octavo, not your mistake; please report the lines above", file=sys.stderr)
         return 1
+
+
+def _complain(message: str) -> None:
+    print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
+
+
+def _let_go_of_output() -> None:
+    """What could not be written is given up, or Python would try again, and complain, when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:

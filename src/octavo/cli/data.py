@@ -79,6 +79,8 @@ def show_source(
         lines: How many lines of the text to show.
         json: Print JSON.
     """
+    if lines < 0:
+        raise UserError(f"lines must not be negative: lines={lines}; try --lines 10")
     source = sources.find(name)
     if json:
         print_json(source.to_json())

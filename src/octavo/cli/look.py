@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
 from octavo.cli.show import note, print_json, print_table, size
+from octavo.errors import UserError
 from octavo.lens.surprisal import surprises
 from octavo.models import NGram, describe
 from octavo.run import SAMPLES, TENSORS, Run, find_runs, load, read_record
+from octavo.scoring.bits import finite
+from octavo.text.preprocess import apply
+
+RUNS = "runs"
 
 
 def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
@@ -28,9 +34,10 @@ def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
     if text is None:
         _print_run(loaded, json)
         return
-    told = surprises(loaded.model, loaded.tokenizer, text.encode("utf-8", "surrogateescape"))
+    data = apply(loaded.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
+    told = surprises(loaded.model, loaded.tokenizer, data)
     if json:
-        print_json([dataclasses.asdict(one) for one in told])
+        print_json([dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in told])
         return
     rows = [
         (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context),
@@ -38,7 +45,7 @@ def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
         for one in told
     ]  # fmt: skip
     print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
-    print(f"{sum(one.bits for one in told):.1f} bits for {len(text.encode('utf-8', 'surrogateescape'))} bytes")
+    print(f"{sum(one.bits for one in told):.1f} bits for {len(data)} bytes")
 
 
 def _print_run(run: Run, json: bool) -> None:
@@ -59,13 +66,13 @@ def _print_run(run: Run, json: bool) -> None:
             print(f"  {key:<15}{told[key]}")
     corpus = told.get("corpus", {})
     for part in ("train", "valid"):
-        if part in corpus:
+        if {"bytes", "sha256"} <= set(corpus.get(part, ())):
             print(f"  {part:<15}{corpus[part]['bytes']:,} bytes, sha256 {corpus[part]['sha256'][:16]}")
     if run.path is not None and (run.path / SAMPLES).is_file():
-        print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8")[:400])
+        print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8", errors="replace")[:400])
 
 
-def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = "runs", json: bool = False) -> None:
+def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json: bool = False) -> None:
     """The runs in a folder, best first.
 
     Example: octavo list runs
@@ -74,7 +81,14 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = "runs", js
         folder: Where the runs are.
         json: Print JSON.
     """
-    told = [(path, read_record(path)) for path in find_runs(folder)]
+    if folder != RUNS and not Path(folder).is_dir():
+        raise UserError(f"there is no folder {folder}; name one that holds runs")
+    told = []
+    for path in find_runs(folder):
+        try:
+            told.append((path, read_record(path)))
+        except UserError as error:
+            note(f"left out: {error}")
     told.sort(key=lambda one: (one[1].get("result", {}).get("bits_per_byte") or 1e9, str(one[0])))
     if json:
         print_json([{"run": str(path), **record} for path, record in told])
@@ -85,9 +99,10 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = "runs", js
     rows = []
     for path, record in told:
         result = record.get("result", {})
-        bpb = result.get("bits_per_byte")
+        figure = "" if result.get("bits_per_byte") is None else f"{result['bits_per_byte']:.4f}"
         tensors = path / TENSORS
         corpus, seconds = record.get("corpus", {}).get("name", ""), record.get("train_seconds", 0)
         told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
-        rows.append((str(path), record["model"], corpus, f"{bpb:.4f}" if bpb else "", f"{seconds:.2f}", told_size))
-    print_table(("run", "model", "corpus", "bits/byte", "train s", "size"), rows, left=(0, 1, 2))
+        label, model = result.get("label", ""), record.get("model", "")
+        rows.append((str(path), model, corpus, figure, label, f"{seconds:.2f}", told_size))
+    print_table(("run", "model", "corpus", "bits/byte", "", "train s", "size"), rows, left=(0, 1, 2, 4))

@@ -15,7 +15,7 @@ from octavo.progress import progress
 from octavo.run import Run, load
 from octavo.scoring import coder
 from octavo.scoring.bits import Score, score_text, total
-from octavo.training import TextConfig
+from octavo.training.fit import held_out
 
 
 def eval_(
@@ -39,25 +39,22 @@ def eval_(
         json: Print JSON.
     """
     loaded = load(run)
-    texts = {name: api.open_for(loaded, name, field, errors) for name in files}
-    if not files:
-        corpus = loaded.record.get("corpus", {})
-        source = corpus.get("source")
-        if not source:
-            raise UserError(f"{run} does not say which text it was trained on; name a file to score")
-        steps = tuple(corpus["preprocess"])
-        valid = TextConfig(tokenizer=loaded.tokenizer.name, preprocess=steps).open(source).valid
-        texts = {f"{corpus['name']}, the held-out part": valid}
-    rows = [score_text(loaded.model, loaded.tokenizer, text, name) for name, text in texts.items()]
-    score = total("all" if len(rows) > 1 else rows[0].name, rows, api.label_of(loaded))
-    proofs = [_prove(loaded, row, texts[row.name].read()) for row in rows] if prove else []
+    if files:
+        texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
+        label = api.label_of(loaded, errors)
+    else:
+        texts = [held_out(loaded)]
+        label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
+    rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
+    score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
+    proofs = [proof_of(loaded, row, text.read()) for row, (_, text) in zip(rows, texts, strict=True)] if prove else []
     if json:
         print_json(score.to_json() | ({"proof": proofs} if prove else {}))
     else:
         _print_score(score, proofs)
 
 
-def _prove(run: Run, score: Score, data: bytes) -> dict[str, Any]:
+def proof_of(run: Run, score: Score, data: bytes) -> dict[str, Any]:
     """Compress and restore the text; the archive's size beside the claim."""
     archive = _compressed(run, data)
     restored = _restored(run, archive)
@@ -92,7 +89,8 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
     if score.passages:
         print("\nmost surprising (bits per byte, at byte, text):")
         for passage in score.passages:
-            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}")
+            name = f"  in {passage.name}" if score.rows else ""
+            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
 
 
 def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = None, json: bool = False) -> None:

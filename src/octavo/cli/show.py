@@ -10,7 +10,8 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """One JSON value; numbers that are not finite must have been made null before."""
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, ensure_ascii=not unicode, allow_nan=False))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
@@ -25,8 +26,10 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
         table.add_column(title, justify="left" if i in left else "right", overflow="fold", no_wrap=i not in left)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, highlight=False, soft_wrap=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, soft_wrap=False)
+    with console.capture() as drawn:  # rich has its own ideas of what to do when a pipe breaks
+        console.print(table)
+    sys.stdout.write(drawn.get())
 
 
 def note(text: str) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import tyro
 
+from octavo import api
 from octavo.cli.flags import STYLE, Corpora
-from octavo.cli.show import print_json
+from octavo.cli.show import note, print_json
 from octavo.errors import UserError
 from octavo.models import CONFIGS
 from octavo.models.mix import MixConfig
 from octavo.run import Run
-from octavo.training import TextConfig, train_counts, train_mix
+from octavo.training import TextConfig
 
 
 def run_train(argv: list[str]) -> None:
@@ -43,7 +44,7 @@ def _train_counts(model: str) -> Callable[..., None]:
         device: str = "auto",
         json: bool = False,
     ) -> None:
-        run = train_counts(model, list(corpus), text, config, out, seed, device, measure)
+        run = api.train_with_page(model, list(corpus), text, config, out, (), seed, device, measure)
         _tell_trained(run, json)
 
     train.__annotations__["config"] = config_class  # the flags come from its fields
@@ -68,6 +69,8 @@ def train_mixture(
     corpus: Corpora,
     parts: tuple[str, ...],
     config: MixConfig = MixConfig(),  # noqa: B008
+    valid: tuple[str, ...] = (),
+    field: str = "text",
     out: str = "runs/mix",
     seed: int = 0,
     json: bool = False,
@@ -81,15 +84,20 @@ def train_mixture(
         corpus: The text the parts were trained on.
         parts: Two or more run folders with the same tokenizer.
         config: The mixture.
+        valid: Text to measure on; without it, as the first part has it.
+        field: JSON lines, parquet: where the text is; without it, as the first part has it.
         out: The folder the run is written to.
         seed: For the sample.
         json: Print JSON.
     """
-    _tell_trained(train_mix(list(corpus), parts, config, out, seed=seed), json)
+    text = TextConfig(valid=valid, field=field)
+    _tell_trained(api.train_with_page("mix", list(corpus), text, config, out, parts, seed), json)
 
 
 def _tell_trained(run: Run, json: bool) -> None:
     result = run.record.get("result")
+    for line in run.record["notes"]:
+        note(line)
     if json:
         print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **(result or {})})
         return

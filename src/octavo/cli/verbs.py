@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import tyro
 
+from octavo.cli.demo import demo
+from octavo.cli.exchange import export, import_
 from octavo.cli.flags import STYLE
 from octavo.cli.look import inspect, list_
 from octavo.cli.score import compress, decompress, eval_
@@ -19,6 +21,9 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "decompress": decompress,
     "inspect": inspect,
     "list": list_,
+    "export": export,
+    "import": import_,
+    "demo": demo,
 }
 
 

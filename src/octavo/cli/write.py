@@ -6,11 +6,10 @@ import codecs
 import sys
 from typing import Any, Literal
 
-import torch
-
 from octavo import api
 from octavo.cli.flags import RunPath
 from octavo.cli.show import print_json
+from octavo.core import seeded
 from octavo.decode import generate as generate_tokens
 from octavo.decode import stream
 from octavo.run import Run, load
@@ -55,9 +54,12 @@ def generate(
     given = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "width": width,
              "length_penalty": length_penalty, "limit": limit}  # fmt: skip
     chosen = api.make_method(method, {key: value for key, value in given.items() if value is not None})
+    api.check_amount("max_tokens", max_tokens, 0)
+    api.check_amount("count", count, 1)
+    generator = seeded(seed)
     loaded = load(run)
-    x_T = loaded.tokenizer.encode(prompt.encode("utf-8", "surrogateescape")).tolist()
-    generator = torch.Generator().manual_seed(seed)
+    x_T = api.encode_prompt(loaded, prompt)
+    prompt = prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # as it can be shown
     if count == 1 and not json and method in ("sample", "greedy"):
         sys.stdout.write(prompt)
         _stream(loaded, stream(loaded.model, [x_T], max_tokens, chosen, generator))  # type: ignore[arg-type]

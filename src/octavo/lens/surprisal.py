@@ -42,6 +42,7 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
             candidates = tuple(
                 (shown(tokenizer, i), math.exp(p))
                 for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+                if p > -math.inf
             )
             bits, rank = -float(logp_V[token]) / math.log(2), int((logp_V > logp_V[token]).sum()) + 1
             told.append(Surprise(shown(tokenizer, token), bits, rank, candidates, _matched(model, state, token)))
@@ -50,8 +51,9 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
 
 
 def shown(tokenizer: Tokenizer, token: int) -> str:
-    """A token as text on one line."""
-    return tokenizer.spelling(token).decode("utf-8", "backslashreplace").replace("\n", "⏎").replace(" ", "␣")
+    """A token as text on one line: what a terminal would act on, a carriage return for instance, is spelt out."""
+    text = tokenizer.spelling(token).decode("utf-8", "backslashreplace").replace("\n", "⏎").replace(" ", "␣")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _matched(model: LanguageModel[Any], state: Any, token: int) -> int | None:

@@ -5,12 +5,14 @@ B batch, T time, N tokens, V vocabulary.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, check_distribution
 from octavo.errors import UserError
 
 
@@ -22,8 +24,8 @@ class BagConfig:
     """Added to every token's count; 0 gives maximum likelihood, and probability zero to what was never seen."""
 
     def __post_init__(self) -> None:
-        if not self.k >= 0:
-            raise UserError(f"k must not be negative: k={self.k}; try --k 1")
+        if not 0 <= self.k < math.inf:
+            raise UserError(f"k must be a number that is not negative: k={self.k}; try --k 1")
 
 
 class Bag(LanguageModel[None]):
@@ -44,6 +46,10 @@ class Bag(LanguageModel[None]):
         weight_V[model.begin] = 0
         model.logp_V = (weight_V / weight_V.sum()).log()
         return model
+
+    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().take_tensors(tensors)
+        check_distribution(self.logp_V, "the bag's probabilities")
 
     @property
     def begin_resets(self) -> bool:

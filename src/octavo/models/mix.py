@@ -5,14 +5,14 @@ B batch, T time, V vocabulary, I parts, G context classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, check_distribution
 from octavo.errors import UserError
 
 State = tuple[Any, ...]
@@ -26,6 +26,10 @@ class MixConfig:
     """Learn weights for each context class (for instance each length of the longest matched n-gram), not one set."""
     rounds: int = 100
     """At most so many rounds of expectation-maximisation."""
+
+    def __post_init__(self) -> None:
+        if self.rounds < 0:
+            raise UserError(f"rounds must not be negative: rounds={self.rounds}; try --rounds 100")
 
 
 class Mix(LanguageModel[State]):
@@ -44,6 +48,10 @@ class Mix(LanguageModel[State]):
         classes = parts[self.gate].context_classes if config.by_class else 1
         even = torch.full((classes, len(parts)), 1 / len(parts), dtype=torch.float64)
         self.register_buffer("logw_GI", even.log())
+
+    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().take_tensors(tensors)
+        check_distribution(self.logw_GI, "the mixture's weights")
 
     @property
     def begin_resets(self) -> bool:

@@ -39,7 +39,8 @@ class Score:
     tokens: int
     seconds: float
     impossible: int = 0  # tokens with probability zero: then bits is infinite
-    unknown_rate: float | None = None  # words that had to be spelt; None where the tokenizer has no words
+    words: int = 0  # of the text; 0 where the tokenizer has no words
+    unknown_words: int = 0  # those that had to be spelt out
     policy: str = STATE_CARRIED
     label: str = ""
     rows: list[Score] = field(default_factory=list)
@@ -56,15 +57,20 @@ class Score:
     @property
     def perplexity(self) -> float:
         """2 to the bits per token; e to the nats per token is the same number."""
-        return 2.0**self.bits_per_token if self.bits_per_token < 1023 else math.inf
+        return math.inf if self.bits_per_token > 1023 else 2.0**self.bits_per_token
+
+    @property
+    def unknown_rate(self) -> float | None:
+        """The share of the words that had to be spelt out."""
+        return self.unknown_words / self.words if self.words else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = {key: getattr(self, key) for key in NUMBERS}
-        finite = {key: value if value is None or math.isfinite(value) else None for key, value in numbers.items()}
-        told = {"name": self.name, **finite, "policy": self.policy, "label": self.label}
+        numbers = {key: finite(getattr(self, key)) for key in NUMBERS}
+        told = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
-        return told | rows | ({"passages": [asdict(p) for p in self.passages]} if self.passages else {})
+        passages = [asdict(p) | {"bits_per_byte": finite(p.bits_per_byte)} for p in self.passages]
+        return told | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
         head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
@@ -82,6 +88,11 @@ NUMBERS = (
 )  # fmt: skip
 
 
+def finite(value: float | None) -> float | None:
+    """The number as JSON can hold it: what is infinite or no number becomes null."""
+    return value if value is None or math.isfinite(value) else None
+
+
 @dataclass(order=True)
 class Passage:
     """Some consecutive tokens and what a byte of them costs."""
@@ -89,6 +100,7 @@ class Passage:
     bits_per_byte: float
     text: str
     offset: int  # in bytes, from the start of the text
+    name: str = ""  # of the text
 
 
 @torch.no_grad()
@@ -131,38 +143,42 @@ def score_text(model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, nam
             bits += float(bits_W.sum())
             tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
             impossible += int(np.isinf(bits_W).sum())
-            passages, size = _surprising(tokenizer, tokens_W, bits_W, offset)
+            passages, size = _surprising(tokenizer, tokens_W, bits_W, offset, name)
             worst = heapq.nlargest(PASSAGES, worst + passages)
             offset += size
             advance(size)
     seconds = time.perf_counter() - began
-    unknown = _unknown_rate(tokenizer, text)
-    return Score(name, bits, text.size, tokens, seconds, impossible, unknown, label=label, passages=worst)
+    unknown, words = _unknown_words(tokenizer, text)
+    return Score(name, bits, text.size, tokens, seconds, impossible, words, unknown, label=label, passages=worst)
 
 
-def _unknown_rate(tokenizer: Tokenizer, text: Split) -> float | None:
-    """The share of words that are spelt out because the vocabulary lacks them."""
+def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
+    """How many words are spelt out because the vocabulary lacks them, and how many words there are."""
     if not isinstance(tokenizer, Word):
-        return None
-    counts = [tokenizer.unknown_pieces(block.data) for block in recut(text.blocks(), tokenizer.cut)]
-    return sum(unknown for unknown, _ in counts) / max(1, sum(pieces for _, pieces in counts))
+        return 0, 0
+    counts = [
+        tokenizer.unknown_pieces(block.data[start:end])
+        for block in recut(text.blocks(), tokenizer.cut)
+        for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
+    ]
+    return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)
 
 
 def total(name: str, scores: Iterable[Score], label: str = "") -> Score:
     """The scores of several documents as one."""
     rows = list(scores)
-    tokens = sum(row.tokens for row in rows)
-    rates = [(row.unknown_rate, row.tokens) for row in rows if row.unknown_rate is not None]
-    unknown = sum(rate * n for rate, n in rates) / max(1, sum(n for _, n in rates)) if rates else None
     worst = heapq.nlargest(PASSAGES, (p for row in rows for p in row.passages))
     return Score(
-        name, math.fsum(row.bits for row in rows), sum(row.bytes for row in rows), tokens,
-        math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows), unknown,
+        name, math.fsum(row.bits for row in rows), sum(row.bytes for row in rows), sum(row.tokens for row in rows),
+        math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows),
+        sum(row.words for row in rows), sum(row.unknown_words for row in rows),
         label=label, rows=rows if len(rows) > 1 else [], passages=worst,
     )  # fmt: skip
 
 
-def _surprising(tokenizer: Tokenizer, tokens_W: Tokens, bits_W: NDArray[Any], offset: int) -> tuple[list[Passage], int]:
+def _surprising(
+    tokenizer: Tokenizer, tokens_W: Tokens, bits_W: NDArray[Any], offset: int, name: str
+) -> tuple[list[Passage], int]:
     """The window's passages whose bytes cost most, and how many bytes the window has."""
     if not len(tokens_W):
         return [], 0
@@ -174,6 +190,6 @@ def _surprising(tokenizer: Tokenizer, tokens_W: Tokens, bits_W: NDArray[Any], of
         before += len(tokenizer.decode(tokens_W[at : starts[i]]))
         spelt = tokenizer.decode(tokens_W[starts[i] : starts[i] + PASSAGE])
         text = spelt.decode("utf-8", "replace")
-        found.append(Passage(float(bits[i]) / max(1, len(spelt)), text, offset + before))
+        found.append(Passage(float(bits[i]) / max(1, len(spelt)), text, offset + before, name))
         at = int(starts[i])
     return heapq.nlargest(PASSAGES, found), before + len(tokenizer.decode(tokens_W[at:]))

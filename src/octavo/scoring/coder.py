@@ -1,8 +1,8 @@
 """Lossless compression with any language model: the bits a model claims, paid in a file that gives the text back.
 
 L lanes, V vocabulary, G groups of K consecutive ids (G * K >= V). The tokens are cut into L contiguous lanes that
-are coded in lock-step, so that one batched `step` serves L tokens; every lane begins with a fresh state and the
-begin token. All lanes share one stream of the range coder. Encoder and decoder make the same calls of `step` with
+are coded in lock-step, so that one batched `predict` serves L tokens; every lane begins with a fresh state and the
+begin token. All lanes share one stream of the range coder. Encoder and decoder make the same calls of it with
 the same shapes, and so compute the same probabilities to the last bit.
 
 The range coder works with 24 bits and gives every id at least 2**-24, and its own arithmetic costs about 1.3e-4 bits
@@ -19,6 +19,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import constriction
@@ -36,9 +37,9 @@ MAGIC, VERSION = b"OCTV", 1
 FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original
 CHECKED_FROM = 9  # the crc32 covers the archive from this byte on
 
-# A lane's first tokens have little context: at this length that costs byte n-grams of order 3 and 6 about 0.02 %
-# (Tiny Shakespeare); a model with a longer memory loses more.
-TOKENS_PER_LANE = 4096
+LANES_COST = 0.0006  # of the bits, for the little context that lanes begin with
+LEAST_START_BITS = 8.0  # that a fresh start is taken to cost, however well the samples begin
+SAMPLES, SAMPLE = 64, 256  # texts of so many tokens, to see what a fresh start costs
 MOST_LANES = 512
 ROOM = 2**24  # automatic lanes keep the L * V probabilities below this many
 MOST_ROOM = 2**27  # and nothing, neither an option nor a forged header, may ask for more (a gigabyte)
@@ -82,7 +83,7 @@ def compress(
     tokens = np.asarray(tokenizer.encode(data), dtype=np.int64)
     if tokenizer.decode(tokens.astype(np.int32)) != data:
         raise UserError("only a lossless tokenizer can compress: this one does not give the bytes back; use another")
-    lanes = lanes_for(len(tokens), model.vocab) if lanes is None else lanes
+    lanes = lanes_for(model, torch.from_numpy(tokens)) if lanes is None else lanes
     if not 1 <= lanes <= max(1, MOST_ROOM // model.vocab):
         most = max(1, MOST_ROOM // model.vocab)
         raise UserError(f"lanes must lie between 1 and {most} with a vocabulary of {model.vocab}: lanes={lanes}")
@@ -120,9 +121,26 @@ def decompress(
     return data
 
 
-def lanes_for(tokens: int, vocab: int) -> int:
-    """How many lanes a text gets: enough for speed, few enough that their fresh starts cost next to nothing."""
-    return max(1, min(tokens // TOKENS_PER_LANE, MOST_LANES, ROOM // vocab))
+@torch.no_grad()
+def lanes_for(model: LanguageModel[Any], tokens: Tensor) -> int:
+    """How many lanes a text gets: enough for speed, few enough that their fresh starts cost at most LANES_COST.
+
+    A lane's first tokens are predicted with little context. What that costs is seen on samples from all over the
+    text, each begun afresh: what their first half takes beyond their second half.
+    """
+    most = min(len(tokens) // SAMPLE, MOST_LANES, ROOM // model.vocab)
+    if most < 2:
+        return 1
+    rows = max(2, min(SAMPLES, model.window // SAMPLE, most))
+    starts_R = torch.linspace(0, len(tokens) - SAMPLE, rows).long()
+    x_RT = tokens[starts_R[:, None] + torch.arange(SAMPLE)].to(device_of(model))
+    with evaluating(model):
+        bits_RT = model.score(x_RT).double() / -math.log(2)
+    first, second = (float(half.sum()) / rows for half in bits_RT.chunk(2, 1))
+    if not math.isfinite(first + second):
+        return 1
+    total_bits = len(tokens) * second / (SAMPLE / 2)
+    return max(1, min(most, int(LANES_COST * total_bits / max(first - second, LEAST_START_BITS))))
 
 
 def lane_starts(tokens: int, lanes: int) -> NDArray[np.int64]:
@@ -142,11 +160,11 @@ def encode_tokens(model: LanguageModel[Any], tokens: Tensor, lanes: int, progres
     encoder = constriction.stream.queue.RangeEncoder()
     starts_L = torch.from_numpy(lane_starts(len(tokens), lanes)[:-1])
     x_L = torch.full((lanes,), model.begin, device=device_of(model))
-    with evaluating(model):
+    with evaluating(model), one_thread():
         state = model.start(lanes)
         for t, active in _columns(len(tokens), lanes, progress):
-            logits_LV, state = model.step(state, x_L)
-            p_LGK = _grouped(logits_LV[:active])
+            p_LV, state = model.predict(state, x_L)
+            p_LGK = _grouped(p_LV[:active])
             at_L = starts_L[:active] + t
             x_L = tokens[at_L].to(x_L.device)
             _encode(encoder, p_LGK, x_L, at_L)
@@ -162,16 +180,27 @@ def decode_tokens(
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, dtype="<u4").astype(np.uint32))
     x_L = torch.full((lanes,), model.begin, device=device_of(model))
     columns = []
-    with evaluating(model):
+    with evaluating(model), one_thread():
         state = model.start(lanes)
         for _, active in _columns(count, lanes, progress):
-            logits_LV, state = model.step(state, x_L)
-            x_L = _decode(decoder, _grouped(logits_LV[:active]))
+            p_LV, state = model.predict(state, x_L)
+            x_L = _decode(decoder, _grouped(p_LV[:active]))
             columns.append(x_L.cpu().int())
     if not columns:
         return torch.empty(0, dtype=torch.long)
     x_LT = torch.nn.utils.rnn.pad_sequence(columns, padding_value=-1)
     return x_LT[x_LT >= 0].long()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A step's tensors are small: on busy cores, waiting for a second thread takes longer than the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def read_header(archive: bytes) -> tuple[Header, bytes]:
@@ -214,19 +243,10 @@ def _group_shape(vocab: int) -> tuple[int, int]:
     return -(-vocab // K), K
 
 
-def _grouped(logits_LV: Tensor) -> Tensor:
-    """p_LGK in double precision, where probabilities down to 1e-308 stay above zero."""
-    L, V = logits_LV.shape
-    G, K = _group_shape(V)
-    padded = logits_LV if G * K == V else torch.nn.functional.pad(logits_LV, (0, G * K - V), value=-torch.inf)
-    if G > 1 or padded.is_cuda:
-        return padded.softmax(-1, dtype=torch.float64).view(L, G, K)
-    # NumPy stays on one thread. For 256 lanes of 257 ids on two idle cores it takes as long as torch (0.2 ms); with
-    # both cores busy torch waits for its second thread (8.1 ms a call, NumPy 0.2), and this runs at every step.
-    z_LV = padded.numpy().astype(np.float64)
-    with np.errstate(invalid="ignore"):  # a row without any possible token becomes NaN and is refused by `_encode`
-        e_LV = np.exp(z_LV - z_LV.max(-1, keepdims=True))
-    return torch.from_numpy(e_LV / e_LV.sum(-1, keepdims=True)).view(L, G, K)
+def _grouped(p_LV: Tensor) -> Tensor:
+    """p_LGK: the ids in groups, the last one filled up with what never occurs."""
+    G, K = _group_shape(p_LV.shape[1])
+    return torch.nn.functional.pad(p_LV, (0, G * K - p_LV.shape[1])).view(len(p_LV), G, K)
 
 
 def _within(p_LGK: Tensor, g_L: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from octavo.files import whole_file
 from octavo.text.bpe import Bpe
 from octavo.text.byte import Byte
 from octavo.text.char import Char
+from octavo.text.closed import Closed
 from octavo.text.tokenizer import Tokenizer
 from octavo.text.word import Word
 
@@ -56,4 +57,6 @@ def _from_values(values: Any, place: str) -> Tokenizer:
         raise UserError(
             f"{place} does not describe a tokenizer: it must have 'octavo_tokenizer' or be a tokenizer.json"
         )
+    if values["octavo_tokenizer"] == Closed.name:  # not among TOKENIZERS: it is read from a file, never learnt
+        return Closed.from_json(values)
     return tokenizer_class(values["octavo_tokenizer"]).from_json(values)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, seeded
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.models import MODELS, Bag, Mix, NGram
 from octavo.progress import progress
-from octavo.run import SAMPLES, Run, load, save
+from octavo.run import REPORT, SAMPLES, Run, check_out, load, save
 from octavo.scoring.bits import NOT_COMPARABLE, score_text
 from octavo.text import (
     Corpus,
@@ -31,10 +33,13 @@ from octavo.text import (
     open_corpus,
     tokenize,
 )  # fmt: skip
+from octavo.text.read import STDIN
 
 TAIL = 0.05  # of the training part: what choices such as mixture weights are made on
 IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
 SAMPLE_TOKENS = 300
+
+Page = Callable[[Run, Split, str], str]  # the run, the held-out text and a sample to a page: the caller's to make
 
 
 @dataclass(frozen=True)
@@ -74,47 +79,44 @@ class TextConfig:
 
 def train_counts(
     model: str, source: Any, text: TextConfig, config: Any, out: str | Path | None, seed: int = 0,
-    device: str = "auto", measure: bool = True,
+    device: str = "auto", measure: bool = True, page: Page | None = None,
 ) -> Run:  # fmt: skip
     """Fit a count model (bag, ngram) on the training part of a text."""
     began = time.perf_counter()
+    _check_before_work(out, seed)
     corpus = text.open(source)
-    mapped = Path(f"{out}.tokens") if out and corpus.train.size > IN_MEMORY else None
-    try:
+    with _room_for_tokens(out, corpus.train.size) as mapped:
         tokenizer, store = learn_and_tokenize(text.tokenizer, corpus, mapped, **text.tokenizer_options())
         fitted = _fit(model, store_tensor(store, device), config, tokenizer)
-    finally:
-        if mapped:
-            mapped.unlink(missing_ok=True)
-            mapped.with_suffix(".json").unlink(missing_ok=True)
-    run = Run(fitted.cpu(), tokenizer, _record(corpus, seed, time.perf_counter() - began, len(store)))
-    return _finish(run, corpus, out, seed, measure)
+    record = _record(corpus, text.field, text.valid, seed, time.perf_counter() - began, len(store))
+    run = Run(fitted.cpu(), tokenizer, record)
+    return _finish(run, corpus, out, seed, measure, page)
 
 
 def train_mix(
     source: Any, parts: Sequence[str | Path], config: Any, out: str | Path | None, text: TextConfig | None = None,
-    seed: int = 0, measure: bool = True,
+    seed: int = 0, measure: bool = True, page: Page | None = None,
 ) -> Run:  # fmt: skip
-    """Mix trained runs; the weights are learnt on a tail of the training part that the parts have not seen."""
+    """Mix trained runs; the weights are learnt on a tail of the training part that the parts have not seen.
+
+    The text is read as the first part's was; of `text`, only the field, the errors and the validation files count.
+    """
     began = time.perf_counter()
+    _check_before_work(out, seed)
     runs = [load(part) for part in parts]
-    tokenizers = {fingerprint(run.tokenizer) for run in runs}
-    if len(runs) < 2 or len(tokenizers) > 1:
-        names = ", ".join(f"{run.name} ({run.tokenizer.name})" for run in runs) or "none"
-        raise UserError(f"a mixture needs two or more --parts with the same tokenizer: {names}; train them alike")
-    tokenizer = runs[0].tokenizer
-    steps = tuple(runs[0].record.get("corpus", {}).get("preprocess", ()))
-    text = text or TextConfig(tokenizer=tokenizer.name, preprocess=steps)
-    corpus = text.open(source)
+    _check_parts(runs)
+    tokenizer, read_as = runs[0].tokenizer, _reading_of_mix(runs[0], source, text or TextConfig())
+    corpus = open_corpus(source, **read_as)
     head, tail = _head_and_tail(corpus.train)
     twins = [_without_the_tail(run, corpus, head) for run in runs]
     mix, twin = Mix(config, [run.model for run in runs]), Mix(config, twins)
     learn_weights(twin, encode_blocks(tokenizer, tail.blocks()))
     mix.logw_GI = twin.logw_GI
-    record = _record(corpus, seed, time.perf_counter() - began, len(tokenizer.encode(tail.read())))
-    record["parts"] = [{"run": run.name, "model": run.summary()} for run in runs]
+    seconds, tokens = time.perf_counter() - began, len(tokenizer.encode(tail.read()))
+    record = _record(corpus, read_as["field"], read_as["valid"] or (), seed, seconds, tokens)
+    record["mixed"] = [{"run": run.name, "model": run.summary()} for run in runs]
     record["train_seconds"] += sum(run.record.get("train_seconds", 0.0) for run in runs)
-    return _finish(Run(mix, tokenizer, record), corpus, out, seed, measure)
+    return _finish(Run(mix, tokenizer, record), corpus, out, seed, measure, page)
 
 
 @torch.no_grad()
@@ -127,7 +129,7 @@ def learn_weights(mix: Mix, tokens: Any) -> None:
             x_1W = torch.from_numpy(window if last is None else np.concatenate([last, window]))[None]
             class_1W = mix.class_along(state, x_1W)
             logp_I1W, state = mix.charge_parts(state, x_1W)
-            possible_W = (logp_I1W[:, 0] > -torch.inf).any(0)  # begin tokens, above all, are not
+            possible_W = (logp_I1W[:, 0] > -torch.inf).any(0) & (x_1W[0, 1:] != mix.begin)
             classes.append(class_1W[0, possible_W])
             logps.append(logp_I1W[:, 0, possible_W])
             last = window[-1:]
@@ -148,8 +150,10 @@ def pick_device(device: str) -> torch.device:
         chosen = torch.device(device)
     except RuntimeError as error:
         raise UserError(f"there is no kind of device called {device!r}; try auto, cpu or cuda") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {device} needs a CUDA GPU and none is here; try --device cpu")
+    if chosen.type not in ("cpu", "cuda"):
+        raise UserError(f"device must be auto, cpu or cuda: device={device}; try --device auto")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device {device} needs a CUDA GPU, {torch.cuda.device_count()} are here; try --device cpu")
     return chosen
 
 
@@ -162,29 +166,33 @@ def _fit(model: str, x_N: Tensor, config: Any, tokenizer: Tokenizer) -> Language
         return NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, report=advance)
 
 
-def _finish(run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool) -> Run:
-    """Measure, sample, save."""
+def _finish(run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool, page: Page | None) -> Run:
+    """Measure, sample, save, all at once: the folder appears with its page in it."""
     extra = {}
     if measure:
         label = "" if run.comparable and corpus.comparable else NOT_COMPARABLE
         score = score_text(run.model, run.tokenizer, corpus.valid, "validation", label)
         run.record["result"] = score.to_json()
         extra[SAMPLES] = sample(run, seed)
+        if page is not None:
+            extra[REPORT] = page(run, corpus.valid, extra[SAMPLES])
     return save(run, out, extra) if out is not None else run
 
 
 def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:
     """Text the model writes from nothing."""
-    generator = torch.Generator().manual_seed(seed)
-    (x_T,) = generate(run.model, [[]], tokens, Sample(), generator)
+    (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded(seed))
     return run.tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
 
 
-def _record(corpus: Corpus, seed: int, seconds: float, tokens: int) -> dict[str, Any]:
+def _record(
+    corpus: Corpus, field: str, valid: Sequence[str], seed: int, seconds: float, tokens: int
+) -> dict[str, Any]:  # fmt: skip
     told = corpus.describe()
     return {
-        "corpus": {"name": ", ".join(told["source"]), **told},
+        "corpus": {"name": ", ".join(told["source"]), **told, "field": field, "valid_source": list(valid)},
         "preprocess": told["preprocess"],
+        "notes": list(corpus.notes),
         "seed": seed,
         "train_seconds": seconds,
         "train_tokens": tokens,
@@ -201,11 +209,82 @@ def _head_and_tail(train: Split) -> tuple[Split, Split]:
 
 def _without_the_tail(run: Run, corpus: Corpus, head: Split) -> LanguageModel[Any]:
     """The model as it would be had it not seen the tail: count models are fitted again, on the rest."""
-    trained_on = run.record.get("corpus", {}).get("train", {}).get("sha256")
-    if trained_on != corpus.train.sha256:
+    trained = run.record.get("corpus", {})
+    if trained.get("train", {}).get("sha256") != corpus.train.sha256:
+        if set(trained.get("source", ())) & set(corpus.source):
+            raise UserError(
+                f"{run.name} was trained on another part of {', '.join(corpus.source)}, or the text has changed since, "
+                "so the weights might be learnt on text that it has seen; train it again, on the same part"
+            )
         return run.model  # it was trained on another text, so it has not seen this one's tail
     config = run.model.config
     if isinstance(run.model, Mix) or getattr(config, "estimator", None) == "arpa":
         raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
     model = "bag" if isinstance(run.model, Bag) else "ngram"
     return _fit(model, store_tensor(tokenize(head, run.tokenizer)), config, run.tokenizer)
+
+
+def held_out(run: Run) -> tuple[str, Split]:
+    """The text that the run was measured on, read again, and its name; refused where it cannot be had any more."""
+    corpus = run.record.get("corpus", {})
+    sources = [*corpus.get("source", ()), *corpus.get("valid_source", ())]
+    if not sources or STDIN in sources:
+        why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
+        raise UserError(f"{run.name} {why}; name a file to score")
+    valid = open_corpus(corpus["source"], **_reading(run)).valid
+    if valid.sha256 != corpus.get("valid", {}).get("sha256"):
+        raise UserError(
+            f"{', '.join(sources)} has changed since {run.name} was trained; name a file to score, or train it again"
+        )
+    return f"{corpus.get('name', '')}, the held-out part", valid
+
+
+def _reading(run: Run) -> dict[str, Any]:
+    """How the run's own text was read: the keywords of `open_corpus`."""
+    corpus = run.record.get("corpus", {})
+    return {
+        "field": corpus.get("field", "text"),
+        "errors": corpus.get("errors", "strict"),
+        "preprocess": corpus.get("preprocess", ()),
+        "valid": corpus.get("valid_source") or None,
+    }
+
+
+def _reading_of_mix(first: Run, source: Any, text: TextConfig) -> dict[str, Any]:
+    """As the first part's text was read, but for what the user says; its validation files belong to its own text."""
+    sources = [str(source)] if isinstance(source, str | Path) else list(map(str, source))
+    own = sources == first.record.get("corpus", {}).get("source")
+    unsaid = TextConfig()
+    said = {
+        key: getattr(text, key) for key in ("field", "errors", "valid") if getattr(text, key) != getattr(unsaid, key)
+    }
+    return {**_reading(first), **({} if own else {"valid": None}), **said}
+
+
+def _check_parts(runs: Sequence[Run]) -> None:
+    """Parts of a mixture must predict the same tokens of the same text."""
+    names = ", ".join(f"{run.name} ({run.tokenizer.name})" for run in runs) or "none"
+    if len(runs) < 2 or len({fingerprint(run.tokenizer) for run in runs}) > 1:
+        raise UserError(f"a mixture needs two or more --parts with the same tokenizer: {names}; train them alike")
+    steps = [" ".join(run.record.get("preprocess", ())) or "none" for run in runs]
+    if len(set(steps)) > 1:
+        raise UserError(f"a mixture needs parts with the same preprocessing: {names} have {'; '.join(steps)}")
+
+
+def _check_before_work(out: str | Path | None, seed: int) -> None:
+    """What would only fail when the model is trained is refused before."""
+    seeded(seed)
+    if out is not None:
+        check_out(out)
+
+
+@contextmanager
+def _room_for_tokens(out: str | Path | None, size: int) -> Iterator[Path | None]:
+    """Where the tokens of a large text are mapped from while the model is fitted; None for memory."""
+    if out is None or size <= IN_MEMORY:
+        yield None
+        return
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", suffix=".tokens") as folder:
+        yield Path(folder, "train.bin")

@@ -19,7 +19,7 @@ from octavo.models.ngram.count import Level, Vocabulary, count_ngrams
 from octavo.models.ngram.estimate import Weights
 from octavo.models.ngram.trie import Index
 
-SCORED_AT_ONCE = 1 << 18  # tokens whose look-ups stay in the cache
+SCORED_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 24}  # tokens: a CPU's cache holds few, a GPU wants many
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class NGram(LanguageModel[Tensor]):
         for name, dtype in DTYPES.items():
             self.register_buffer(name, torch.empty(0, dtype=dtype))
         self._index: Index | None = None
+        self._words_V: Tensor | None = None
 
     @classmethod
     def fit(
@@ -130,7 +131,7 @@ class NGram(LanguageModel[Tensor]):
         self.alpha_M = torch.cat([zero, *alphas, zero])
         alphas.clear()
         self.gamma_C = torch.cat([*gammas, one.double()])
-        self._index = None
+        self._index = self._words_V = None
 
     def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
@@ -149,12 +150,12 @@ class NGram(LanguageModel[Tensor]):
         if not whole:
             raise UserError("the n-gram tables point outside themselves: the file is damaged; train the model again")
         self.first_C, self.word_M, self.alpha_M, self.gamma_C = first_C, word_M, alpha_M, gamma_C
-        self._index = None
+        self._index = self._words_V = None
 
     @property
     def index(self) -> Index:
         """The look-up table, made when it is first needed."""
-        if self._index is None or self._index.table_S2.device != self.word_M.device:
+        if self._index is None or self._index.table_S.device != self.word_M.device:
             self._index = Index.build(self.first_C[:-1], self.word_M, self.vocab)
         return self._index
 
@@ -195,7 +196,7 @@ class NGram(LanguageModel[Tensor]):
 
     def class_along(self, state: Tensor, x_BT: Tensor) -> Tensor:
         classes = [torch.zeros_like(x_BT[:, :0])]
-        for _, contexts in self._walk(state, x_BT):
+        for _, contexts, _ in self._walk(state, x_BT):
             classes.append(self.context_class(torch.stack(contexts, -1).flatten(0, 1)).view(len(x_BT), -1))
         return torch.cat(classes, 1)
 
@@ -206,8 +207,12 @@ class NGram(LanguageModel[Tensor]):
         return state_BK
 
     def step(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
+        p_BV, state = self.predict(state, x_B)
+        return p_BV.log(), state
+
+    def predict(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
         state_BK = self._next(state, x_B)
-        return self.distribution(state_BK).log(), state_BK
+        return self.distribution(state_BK), state_BK
 
     def _next(self, state_BK: Tensor, x_B: Tensor) -> Tensor:
         """The state after x_B: each context, one word longer."""
@@ -224,56 +229,70 @@ class NGram(LanguageModel[Tensor]):
 
     def distribution(self, state_BK: Tensor) -> Tensor:
         """p_BV of the next token: what continues each context, times the gammas of all longer contexts."""
-        context_BK = state_BK.clamp(max=len(self.gamma_C) - 1)
-        gamma_BK = self.gamma_C[context_BK]
-        down_BK = gamma_BK.flip(1).cumprod(1).flip(1)  # what reaches below each context
-        reach_BK = torch.cat([down_BK[:, 1:], torch.ones_like(down_BK[:, :1])], 1)  # what reaches it
-        p_BV = reach_BK[:, :1] * self.alpha_M[1 : self.vocab + 1]
-        p_BV[:, : self.begin] += down_BK[:, :1] / (self.vocab - 1)
-        context_R, reach_R = context_BK[:, 1:].flatten(), reach_BK[:, 1:].flatten()
-        first_R = self.first_C[context_R].long()
-        fanout_R = self.first_C[context_R + 1] - first_R
-        row_E = torch.repeat_interleave(torch.arange(len(context_R), device=context_R.device), fanout_R)
-        node_E = torch.arange(len(row_E), device=row_E.device) + (first_R - fanout_R.cumsum(0) + fanout_R)[row_E]
-        cell_E = row_E // max(1, self.config.order - 1) * self.vocab + self.word_M[node_E]
-        p_BV.view(-1).index_add_(0, cell_E, self.alpha_M[node_E] * reach_R[row_E])
-        return p_BV
+        batch, longer = len(state_BK), self.config.order - 1
+        context_R = state_BK[:, 1:].flatten().clamp(max=len(self.gamma_C) - 1)  # all but the empty one
+        gamma_BJ = self.gamma_C.index_select(0, context_R).view(batch, longer)
+        down_BJ = torch.cat([gamma_BJ, gamma_BJ.new_ones(batch, 1)], 1).flip(1).cumprod(1).flip(1)
+        p_BV = down_BJ[:, :1] * self.words_V  # down: what reaches below each context, and so the words; at last, 1
+        end_R = self.first_C.index_select(0, context_R + 1).long()
+        fanout_R = end_R - self.first_C.index_select(0, context_R)
+        row_E = torch.repeat_interleave(fanout_R)
+        node_E = (end_R - fanout_R.cumsum(0)).index_select(0, row_E).add_(torch.arange(len(row_E), device=row_E.device))
+        cell_R = torch.arange(len(context_R), device=row_E.device) // max(1, longer) * self.vocab
+        cell_E = cell_R.index_select(0, row_E).add_(self.word_M.index_select(0, node_E))
+        mass_E = down_BJ[:, 1:].flatten().index_select(0, row_E).mul_(self.alpha_M.index_select(0, node_E))
+        p_BV.view(-1).index_add_(0, cell_E, mass_E)
+        return p_BV.clamp_(min=0)  # an ARPA file's rounding may leave a hair below zero
+
+    @property
+    def words_V(self) -> Tensor:  # noqa: N802
+        """The distribution after the empty context."""
+        if self._words_V is None or self._words_V.device != self.word_M.device:
+            p_V = self.gamma_C[0].repeat(self.vocab) / (self.vocab - 1)
+            p_V[self.begin] = 0
+            self._words_V = p_V + self.alpha_M[1 : self.vocab + 1]
+        return self._words_V
 
     def charge(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
         """log p of every token but the first by n look-ups each: no distribution over the vocabulary is made."""
         logps = [torch.empty(len(x_BT), 0, dtype=self.gamma_C.dtype, device=x_BT.device)]
-        for x_Bt, contexts in self._walk(state, x_BT):
-            logps.append(self.probability(x_Bt, contexts).log())
+        for x_Bt, contexts, nodes in self._walk(state, x_BT):
+            logps.append(self.probability(x_Bt, zip(contexts, nodes, strict=True)).log())
             state = torch.stack([context_Bt[:, -1] for context_Bt in contexts], 1)
         return torch.cat(logps, 1), state
 
-    def _walk(self, state_BK: Tensor, x_BT: Tensor) -> Iterator[tuple[Tensor, list[Tensor]]]:
-        """Some tokens at a time, the first left out, and the contexts of 0 to n - 1 words in front of each."""
-        width = max(1, SCORED_AT_ONCE // max(1, len(x_BT)))
+    def probability(self, x_BT: Tensor, matches: Iterable[tuple[Tensor, Tensor]]) -> Tensor:
+        """p of each token, from the shortest context up; a match is a context and it with the token."""
+        p_BT = (x_BT != self.begin).to(self.gamma_C.dtype) / (self.vocab - 1)
+        for context_BT, node_BT in matches:
+            alpha_BT = self.alpha_M.index_select(0, node_BT.flatten()).view(x_BT.shape)
+            context_R = context_BT.flatten().clamp(max=len(self.gamma_C) - 1)
+            p_BT = alpha_BT + self.gamma_C.index_select(0, context_R).view(x_BT.shape) * p_BT
+        return p_BT
+
+    def _walk(self, state_BK: Tensor, x_BT: Tensor) -> Iterator[tuple[Tensor, list[Tensor], list[Tensor]]]:
+        """Some tokens at a time, the first left out, with the n-grams that end before and with each (see `matches`)."""
+        width = max(1, SCORED_AT_ONCE.get(x_BT.device.type, 1 << 20) // max(1, len(x_BT)))
         for t in range(0, x_BT.shape[1] - 1, width):
             state_BK = self._next(state_BK, x_BT[:, t])
             x_Bt = x_BT[:, t + 1 : t + 1 + width]
-            contexts = self.contexts(state_BK, x_Bt)
-            yield x_Bt, contexts
+            contexts, nodes = self.matches(state_BK, x_Bt)
+            yield x_Bt, contexts, nodes
             state_BK = torch.stack([context_Bt[:, -1] for context_Bt in contexts], 1)
 
-    def contexts(self, state_BK: Tensor, x_BT: Tensor) -> list[Tensor]:
-        """For each length 0 to n - 1, the context of that length in front of each token; state_BK precedes all."""
-        contexts = [torch.zeros_like(x_BT)]
-        for k in range(1, self.config.order):
-            node_BT = self.index.child(contexts[-1][:, :-1], x_BT[:, :-1])
-            if self.newline is not None:
-                node_BT = torch.where(x_BT[:, :-1] == self.newline, self._begun(x_BT.device)[k], node_BT)
-            contexts.append(torch.cat([state_BK[:, k : k + 1], node_BT], 1))
-        return contexts
+    def matches(self, state_BK: Tensor, x_BT: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """For each length k = 0 to n - 1: the context of k tokens in front of each token, and it with the token.
 
-    def probability(self, x_BT: Tensor, contexts: list[Tensor]) -> Tensor:
-        """p of each token, from the shortest context up."""
-        p_BT = (x_BT != self.begin).to(self.gamma_C.dtype) / (self.vocab - 1)
-        for context_BT in contexts:
-            gamma_BT = self.gamma_C[context_BT.clamp(max=len(self.gamma_C) - 1)]
-            p_BT = self.alpha_M[self.index.child(context_BT, x_BT)] + gamma_BT * p_BT
-        return p_BT
+        The second is the first, one longer, of the next token: so one look-up a token and length finds both.
+        """
+        contexts, nodes = [torch.zeros_like(x_BT)], [x_BT + 1]
+        for k in range(1, self.config.order):
+            before_BT = nodes[-1][:, :-1]
+            if self.newline is not None:
+                before_BT = torch.where(x_BT[:, :-1] == self.newline, self._begun(x_BT.device)[k], before_BT)
+            contexts.append(torch.cat([state_BK[:, k : k + 1], before_BT], 1))
+            nodes.append(self.index.child(contexts[-1], x_BT))
+        return contexts, nodes
 
 
 DTYPES = {"first_C": torch.int32, "word_M": torch.int32, "alpha_M": torch.float32, "gamma_C": torch.float64}

@@ -1,0 +1,73 @@
+"""What the pages and tables say about a run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from octavo.core import LanguageModel
+from octavo.models import Bag, Mix, NGram
+from octavo.run import TENSORS, TOKENIZER, Run
+
+PLURALS = {"byte": "bytes", "char": "characters", "word": "words", "bpe": "BPE tokens"}
+ESTIMATORS = {
+    "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",
+    "arpa": "read from an ARPA file",
+}  # fmt: skip
+
+
+def title_of(run: Run) -> str:
+    """What the model is, in a few words: 7-gram of bytes, Kneser-Ney."""
+    return _titled(run.model, PLURALS.get(run.tokenizer.name, f"{run.tokenizer.name} tokens"))
+
+
+def _titled(model: LanguageModel[Any], tokens: str) -> str:
+    if isinstance(model, NGram):
+        return f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}"
+    if isinstance(model, Bag):
+        return f"bag of {tokens}, add-{model.config.k:g}"
+    if isinstance(model, Mix):
+        return f"mix of {', '.join(short_title(part) for part in model.parts)} of {tokens}"
+    return f"{type(model).__name__} over {tokens}"
+
+
+def short_title(model: LanguageModel[Any]) -> str:
+    """A part of a mixture: 7-gram, bag."""
+    return f"{model.config.order}-gram" if isinstance(model, NGram) else type(model).__name__.lower()
+
+
+def bits_per_byte(run: Run) -> float:
+    """The held-out result: infinite where a token was impossible, nan where nothing was measured."""
+    result = run.record.get("result") or {}
+    value = result.get("bits_per_byte")
+    if value is not None:
+        return float(value)
+    return math.inf if result.get("impossible") else math.nan
+
+
+def number(bits: float) -> str:
+    """Bits per byte with four places, infinity as a word."""
+    return f"{bits:.4f}" if math.isfinite(bits) else "infinite" if math.isinf(bits) else "not measured"
+
+
+def stored(model: LanguageModel[Any]) -> str:
+    """What a model is made of: its n-grams, or its numbers."""
+    ngrams, others = entries_of(model)
+    told = [f"{ngrams:,} n-grams"] if ngrams else []
+    return ", ".join(told + ([f"{others:,} numbers"] if others else []))
+
+
+def entries_of(model: LanguageModel[Any]) -> tuple[int, int]:
+    """How many n-grams a model keeps, and how many other numbers."""
+    if isinstance(model, NGram):
+        return sum(model.sizes()), 0
+    if isinstance(model, Mix):
+        counts = [entries_of(part) for part in model.parts]
+        return sum(ngrams for ngrams, _ in counts), sum(others for _, others in counts) + model.logw_GI.numel()
+    return 0, sum(tensor.numel() for tensor in model.state_dict().values())
+
+
+def bytes_on_disk(path: Path) -> int:
+    """The files that using the model takes: its tensors and its tokenizer."""
+    return sum((path / name).stat().st_size for name in (TENSORS, TOKENIZER))

@@ -1,0 +1,322 @@
+"""The pages: whole, closed to the outside, safe with any text, and full of what was measured."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from octavo import api
+from octavo.cli import main
+from octavo.models.bag import Bag, BagConfig
+from octavo.models.mix import MixConfig
+from octavo.models.ngram import NGram, NGramConfig
+from octavo.report import Entry, Peer, compare_page, opening, run_page, stored, title_of
+from octavo.report.figures import Point, bars, scatter
+from octavo.report.page import shown
+from octavo.report.reproduce import train_command
+from octavo.report.surprise import coloured, level, pieces
+from octavo.run import Run, load, read_record
+from octavo.text import Byte, Split, text_in_memory
+from octavo.text.load import Text
+from octavo.training import TextConfig
+
+VOID = {"meta", "br"}
+HOSTILE = "<script>alert(1)</script> & \"quoted\" 'too' </pre></mark><img src=x onerror=alert(2)>\x00\x1b\n"
+WORDS = "the cat sat on the mat and the dog lay by the door while rain fell on every roof in town".split()
+
+
+class Page(HTMLParser):
+    """The tags of a page, checked for balance, its attributes, and the text in each `pre`."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.verbatim: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "pre":
+            self.verbatim.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> closes something else"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if "pre" in self.open:
+            self.verbatim[-1] += data
+
+    def titles(self) -> list[str]:
+        return [value for name, value in self.attributes if name == "title"]
+
+
+def sentences(count: int, seed: int = 0) -> str:
+    generator = np.random.default_rng(seed)
+    return "".join(" ".join(generator.choice(WORDS, 7)).capitalize() + ".\n" for _ in range(count))
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "rain.txt"
+    path.write_text(sentences(400), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = {
+        "bag": api.train("bag", corpus, out=folder / "bag"),
+        "kn4": api.train("ngram", corpus, order=4, out=folder / "kn4"),
+        "mle6": api.train("ngram", corpus, order=6, estimator="mle", out=folder / "mle6"),
+        "words": api.train("ngram", corpus, order=2, tokenizer="word", out=folder / "words"),
+    }
+    parts = [folder / "kn4", folder / "bag"]
+    return made | {"mix": api.train("mix", corpus, parts=parts, out=folder / "mix")}
+
+
+def page_of(run: Run) -> str:
+    assert run.path is not None
+    return (run.path / "report.html").read_text(encoding="utf-8")
+
+
+def entry(run: Run, sample: str = "a sample") -> Entry:
+    return Entry(run, sample, 1000, f"{run.name}/report.html")
+
+
+def small(**config: Any) -> NGram:
+    x_N = torch.tensor([256, *sentences(60).encode()], dtype=torch.int32)
+    return NGram.fit(x_N, NGramConfig(**config), 257)
+
+
+@pytest.mark.parametrize("name", ["bag", "kn4", "mle6", "words", "mix"])
+def test_a_trained_run_has_a_page_that_needs_nothing_from_outside(runs: dict[str, Run], name: str) -> None:
+    page = page_of(runs[name])
+    parsed = Page(page)
+    assert not {"script", "link", "img", "iframe", "object"} & set(parsed.tags)
+    assert not {"src", "srcset", "href", "style", "data"} & {attribute for attribute, _ in parsed.attributes}
+    assert not re.search(r"https?://|@import|url\(", page)
+    assert len(page) < 300_000
+    assert parsed.tags.count("h1") == 1
+    assert parsed.text.count(title_of(runs[name])) >= 1
+
+
+@pytest.mark.parametrize("name", ["bag", "kn4", "words", "mix"])
+def test_the_page_shows_the_score_that_the_model_has(runs: dict[str, Run], corpus: Path, name: str) -> None:
+    valid = TextConfig().open(corpus).valid.read()
+    score = api.evaluate(runs[name], valid)
+    text = Page(page_of(runs[name])).text
+    assert f"{score.bits_per_byte:.4f}" in text
+    assert f"{score.bits:,.0f} bits" in text
+    assert f"{len(valid):,} bytes" in text
+    assert TextConfig().open(corpus).valid.sha256 in text
+
+
+def test_impossible_tokens_are_said_to_be_infinite(runs: dict[str, Run]) -> None:
+    impossible = runs["mle6"].record["result"]["impossible"]
+    assert impossible > 0
+    parsed = Page(page_of(runs["mle6"]))
+    assert "infinite" in parsed.text
+    assert f"{impossible:,} of " in parsed.text
+    assert not re.search(r"\b(inf|nan|None|Infinity)\b", parsed.text)
+
+
+def test_every_order_is_drawn_with_its_size(runs: dict[str, Run]) -> None:
+    model = runs["kn4"].model
+    assert isinstance(model, NGram)
+    page = page_of(runs["kn4"])
+    for order, size in enumerate(model.sizes(), 1):
+        assert f"{order}-grams" in page
+        assert f">{size:,}</text>" in page
+    assert stored(model) == f"{sum(model.sizes()):,} n-grams"
+
+
+def test_each_byte_carries_what_it_costs(runs: dict[str, Run], corpus: Path) -> None:
+    run = runs["kn4"]
+    held_out = opening(TextConfig().open(corpus).valid)
+    x_1T = torch.tensor([list(held_out)])
+    bits = (-run.model.score(x_1T)[0] / math.log(2)).tolist()
+    assert Page(page_of(run)).titles()[: len(bits)] == [f"{cost:.2f} bits" for cost in bits]
+
+
+def test_the_page_holds_the_sample_and_the_held_out_text(runs: dict[str, Run], corpus: Path) -> None:
+    run = runs["words"]
+    assert run.path is not None
+    surprise, sample, _ = Page(page_of(run)).verbatim
+    assert surprise == "\n" + opening(TextConfig().open(corpus).valid).decode()
+    assert sample == "\n" + shown_plainly((run.path / "samples.txt").read_text(encoding="utf-8"))
+
+
+def shown_plainly(text: str) -> str:
+    return Page(f"<p>{shown(text)}</p>").text
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    corpus = tmp_path / "<b>bold & bad.txt"
+    corpus.write_text(HOSTILE * 40, encoding="utf-8")
+    run = api.train("ngram", corpus, order=5, out=tmp_path / "<i>run")
+    held_out = HOSTILE.encode() * 3
+    one = run_page(run, "<i>run", held_out, HOSTILE, [f"octavo train {HOSTILE}"])
+    several = compare_page(HOSTILE, [entry(run, HOSTILE)], [Peer("<xz>", 2.5)], held_out, None, HOSTILE)
+    for page in (one, several, page_of(run)):
+        parsed = Page(page)
+        assert not {"script", "img", "b", "i", "xz"} & set(parsed.tags)
+        assert not [name for name, _ in parsed.attributes if name.startswith("on") or name == "src"]
+        assert "\x00" not in page
+        assert "\x1b" not in page
+        assert "<script>alert(1)</script>" in parsed.text
+    assert Page(one).verbatim[0].count("</pre></mark><img src=x onerror=alert(2)>␀␛") == 3
+
+
+def test_a_character_of_several_bytes_is_one_piece_that_costs_their_sum() -> None:
+    model, data = Bag.fit(torch.tensor([256, 65, 66]), BagConfig(), 257), "aé…z".encode()
+    found = pieces(model, Byte(), data)
+    one = -float(model.logp_V[0]) / math.log(2)
+    assert [(piece.text, piece.bytes) for piece in found] == [("a", 1), ("é", 2), ("…", 3), ("z", 1)]
+    assert [piece.bits for piece in found] == pytest.approx([one, 2 * one, 3 * one, one])
+    assert Page(coloured(found)).titles()[1] == f"{2 * one:.2f} bits, 2 bytes"
+
+
+@pytest.mark.parametrize("data", [b"ab\xff\xfecd", b"\xc3", b"ab\xe2\x80", b"", b"\n\n"])
+def test_bytes_that_are_no_text_lose_none_of_their_cost(data: bytes) -> None:
+    model = small(order=3)
+    found = pieces(model, Byte(), data)
+    bits = -float(model.score(torch.tensor([list(data)], dtype=torch.int64)).sum()) / math.log(2)
+    assert sum(piece.bytes for piece in found) == len(data)
+    assert sum(piece.bits for piece in found) == pytest.approx(bits)
+    Page(coloured(found))
+
+
+def test_the_colour_deepens_with_the_price_of_a_byte() -> None:
+    assert [level(bits) for bits in (0.0, 0.49, 0.5, 1.5, 2.5, 3.5, 5, 7, 8, 90)] == [
+        "s0", "s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s7",
+    ]  # fmt: skip
+    assert level(math.inf) == "never"
+
+
+def test_the_opening_ends_with_a_line_or_a_word_or_a_character() -> None:
+    def cut(text: str | bytes, limit: int) -> bytes:
+        return opening(text_in_memory(text), limit)
+
+    assert cut("one two\nthree four", 11) == b"one two\n"
+    assert cut("one two three", 11) == b"one two "
+    assert cut("ééééé", 5) == "éé".encode()
+    assert cut("short", 100) == b"short"
+    assert cut(b"\x80" * 50, 10) != b""
+
+
+def test_the_opening_stays_in_the_first_document() -> None:
+    text = text_in_memory("first second").text
+    split = Split(Text(text.file, "two", text.size, np.array([0, 6])), 0, text.size)
+    assert opening(split) == b"first "
+
+
+def test_models_are_ranked_and_the_infinite_one_is_last_and_not_drawn(runs: dict[str, Run]) -> None:
+    entries = [entry(runs[name]) for name in ("mle6", "bag", "kn4", "words", "mix")]
+    proof = {"claimed_bytes": 1234.4, "archive_bytes": 1250, "difference": 0.0126, "restored": True}
+    page = compare_page("five", entries, [Peer("xz, alone", 3.21)], b"The cat sat.\n", proof, "octavo demo")
+    parsed = Page(page)
+    finite = sorted(e.bits_per_byte for e in entries if math.isfinite(e.bits_per_byte))
+    rows = re.findall(
+        r"<tr(?: class=\"best\")?><td class=\"r\">(\d*)</td>.*?<td class=\"r\">([\d.]+|infinite)</td>", page
+    )
+    assert [bits for place, bits in rows if place] == [*(f"{bits:.4f}" for bits in finite), "infinite"]
+    assert [bits for place, bits in rows if not place] == ["3.2100"]
+    assert page.count('class="best"') == 1
+    assert parsed.tags.count("circle") == len(finite) == 4
+    assert "1,234 bytes" in parsed.text
+    assert "1,250 bytes" in parsed.text
+    assert "gave back every byte" in parsed.text
+    links = [value for name, value in parsed.attributes if name == "href"]
+    assert sorted(links) == sorted(f"{e.run.name}/report.html" for e in entries)
+    assert len(page) < 300_000
+
+
+def test_a_failed_proof_is_not_hidden(runs: dict[str, Run]) -> None:
+    proof = {"claimed_bytes": 1.0, "archive_bytes": 2, "difference": 1.0, "restored": False}
+    assert "DID NOT" in compare_page("one", [entry(runs["bag"])], [], b"The", proof, "octavo demo")
+
+
+def test_the_same_passage_is_priced_by_every_model(runs: dict[str, Run]) -> None:
+    passage = b"The cat sat on the mat.\n"
+    page = compare_page("three", [entry(runs[n]) for n in ("bag", "kn4", "words")], [], passage, None, "octavo demo")
+    assert [text for text in Page(page).verbatim if text == "\n" + passage.decode()] == ["\n" + passage.decode()] * 3
+    for name in ("bag", "kn4", "words"):
+        assert f"{api.evaluate(runs[name], passage).bits:,.0f} bits for {len(passage)} bytes" in page
+
+
+def test_points_lie_where_their_numbers_say() -> None:
+    page = scatter([Point("good", 10, 2), Point("poor", 0.1, 4)], [("peer", 3.0)], "caption", ("x", "y"))
+    (x1, y1), (x2, y2) = [tuple(map(float, at)) for at in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', page)]
+    peer = float(re.findall(r'class="peer".*?y1="([\d.]+)"', page)[0])
+    assert x1 > x2
+    assert y1 == pytest.approx(2 * peer - y2, abs=0.2)  # 3 is half-way between 2 and 4
+    assert scatter([], [], "", ("x", "y")) == ""
+    Page(page)
+
+
+def test_labels_of_close_lines_do_not_overlap() -> None:
+    page = scatter([Point("a", 1, 1)], [(f"line {i}", 2 + i / 100) for i in range(4)], "", ("x", "y"))
+    heights = sorted(float(y) for y in re.findall(r'class="faint line end" x="\d+" y="([\d.]+)"', page))
+    assert min(np.diff(heights)) >= 12.9
+
+
+def test_bars_are_as_long_as_their_numbers() -> None:
+    widths = [float(w) for w in re.findall(r'width="([\d.]+)"', bars([("a", 50), ("b", 100), ("c", 0)], "caption"))]
+    assert widths[0] == pytest.approx(widths[1] / 2, abs=0.1)
+    assert widths[2] == 1.0
+
+
+def test_the_command_on_the_page_makes_the_same_run(corpus: Path, tmp_path: Path) -> None:
+    config = NGramConfig(order=4, estimator="add-k", k=0.25, prune=(0, 0, 1), sentences=True)
+    text = TextConfig(tokenizer="word", size=12, min_count=3, split="space")
+    first = api.train_with_page("ngram", str(corpus), text, config, tmp_path / "first", seed=3)
+    command = Page(page_of(first)).verbatim[-1].strip().splitlines()[0]
+    assert command == train_command("ngram", str(corpus), text, config, tmp_path / "first", 3)
+    words = shlex.split(command)
+    words[-1] = str(tmp_path / "second")
+    assert main(words[1:]) == 0
+    assert load(tmp_path / "second").identity == first.identity
+    again, before = ((tmp_path / name / "samples.txt").read_text() for name in ("second", "first"))
+    assert again == before
+
+
+def test_the_command_of_a_mixture_makes_it_again(runs: dict[str, Run], corpus: Path, tmp_path: Path) -> None:
+    words = shlex.split(Page(page_of(runs["mix"])).verbatim[-1].strip().splitlines()[0])
+    words[-1] = str(tmp_path / "again")
+    assert main(words[1:]) == 0
+    again, before = read_record(tmp_path / "again"), runs["mix"].record
+    assert again["result"]["bits"] == pytest.approx(before["result"]["bits"])
+
+
+def test_the_command_of_a_mixture_names_its_validation_text(runs: dict[str, Run], corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text(sentences(20, seed=9), encoding="utf-8")
+    parts = [str(runs[name].path) for name in ("kn4", "bag")]
+    text, config = TextConfig(valid=(str(tmp_path / "other.txt"),)), MixConfig(by_class=False, rounds=7)
+    words = shlex.split(train_command("mix", corpus, text, config, tmp_path / "mix", 0, parts))
+    assert words[words.index("--valid") + 1] == str(tmp_path / "other.txt")
+    assert "--no-by-class" in words
+    assert words[words.index("--rounds") + 1] == "7"
+    assert "--tokenizer" not in words
+
+
+def test_a_run_that_is_not_measured_has_no_page(corpus: Path, tmp_path: Path) -> None:
+    api.train("bag", corpus, out=tmp_path / "bag", measure=False)
+    assert not (tmp_path / "bag" / "report.html").exists()
