@@ -31,6 +31,7 @@ from torch import Tensor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.files import whole_folder
+from octavo.memory import expect_random_access
 from octavo.models import build, describe
 from octavo.text import load_tokenizer
 from octavo.text.tokenizer import Tokenizer
@@ -175,7 +176,9 @@ def load(path: str | Path) -> Run:
     tokenizer = _tokenizer(path / TOKENIZER)
     try:
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
-        tensors = {key: tensor.clone() for key, tensor in safetensors.torch.load_file(path / TENSORS).items()}
+        mapped = safetensors.torch.load_file(path / TENSORS)
+        tensors = {key: expect_random_access(torch.empty_like(tensor)).copy_(tensor) for key, tensor in mapped.items()}
+        del mapped
     except FileNotFoundError as error:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
     except (OSError, ValueError, safetensors.SafetensorError) as error:

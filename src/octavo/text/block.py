@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from octavo.text.tokenizer import Tokenizer, Tokens
 
-BLOCK = 8 << 20  # bytes read at a time: large enough for numpy's loops, small enough for a dozen copies in memory
+BLOCK = 2 << 20  # bytes read at a time: large enough for numpy's loops, small enough for a dozen copies in the cache
 WORKERS = 2  # numpy lets go of the interpreter in its loops, so two threads keep two cores busy; more gain little
 
 Starts = NDArray[np.int64]

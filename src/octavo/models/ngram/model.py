@@ -14,12 +14,13 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.memory import give_back
 from octavo.models.ngram import estimate
 from octavo.models.ngram.count import Level, Vocabulary, count_ngrams
 from octavo.models.ngram.estimate import Weights
 from octavo.models.ngram.trie import Index
 
-SCORED_AT_ONCE = {"cpu": 1 << 18, "cuda": 1 << 24}  # tokens: a CPU's cache holds few, a GPU wants many
+SCORED_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class NGram(LanguageModel[Tensor]):
     ) -> NGram:
         """Count x_N, in which the begin token opens every sequence, and estimate."""
         model = cls(config, vocab, newline)
+        give_back()  # what tokenising took
         levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), chunk, report)
         model._assemble(model._estimated(levels))
         return model
@@ -100,6 +102,7 @@ class NGram(LanguageModel[Tensor]):
                 kept_C = estimate.prune(level, weights, threshold, kept_C.to(level.word_M.device))
             yield level, weights
             del level, weights
+            give_back()
             k += 1  # noqa: SIM113
 
     def _estimator(self) -> estimate.Estimator:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from octavo.memory import expect_random_access
+
 ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 divided by the golden ratio, as a signed number
 SLOTS_PER_NODE = 2
 NODE_BITS = 32
@@ -44,8 +46,8 @@ class Index:
         homes = max(16, SLOTS_PER_NODE * nodes)
         key_bits = ((nodes + 1) * vocab).bit_length()
         assert ((1 << key_bits) // homes).bit_length() + STEP_BITS + NODE_BITS < 64, (nodes, vocab)
-        table_S = torch.full((homes + (1 << STEP_BITS),), EMPTY, dtype=torch.int64, device=word_M.device)
-        index = Index(table_S, key_bits, homes, vocab, nodes)
+        table_S = torch.empty(homes + 2 * (1 << STEP_BITS), dtype=torch.int64, device=word_M.device)
+        index = Index(expect_random_access(table_S).fill_(EMPTY), key_bits, homes, vocab, nodes)
         for node_m, key_m in _keys(first_C, word_M, vocab):
             index._enter(node_m, key_m)
         return index
@@ -86,6 +88,8 @@ class Index:
         slot, tag = slot_Q.index_select(0, left), tag_Q.index_select(0, left)
         while len(left):
             slot, tag = slot + 1, tag + 1
+            if len(left) * self.farthest < FEW:
+                return node_Q.index_copy_(0, left, self._find_few(slot, tag))
             entry = self.table_S.index_select(0, slot)
             found = entry >> NODE_BITS == tag
             node_Q.index_copy_(0, left, torch.where(found, entry & (1 << NODE_BITS) - 1, self.none))
@@ -94,7 +98,7 @@ class Index:
         return node_Q
 
     def _find_few(self, slot_Q: Tensor, tag_Q: Tensor) -> Tensor:
-        """All slots that could hold the key at once: for few queries, calls cost more than memory."""
+        """All slots from here on that could hold the key, at once: for few queries, calls cost more than memory."""
         steps_F = torch.arange(self.farthest + 1, device=slot_Q.device)
         entry_QF = self.table_S.unfold(0, len(steps_F), 1).index_select(0, slot_Q)
         found_QF = entry_QF >> NODE_BITS == tag_Q[:, None] + steps_F
