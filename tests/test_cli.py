@@ -528,7 +528,7 @@ def test_the_unknown_rate_is_shown_for_words(run: Octavo, here: Path, tmp_path: 
     (tmp_path / "new.txt").write_text("The xylophone")
     score = told(run("eval", here / "runs" / "word", tmp_path / "new.txt", "--json"))
     assert 0 < score["unknown_rate"] < 1
-    assert "unknown words, spelt in bytes: " in run("eval", here / "runs" / "word", tmp_path / "new.txt").out
+    assert "words that the vocabulary lacks: " in run("eval", here / "runs" / "word", tmp_path / "new.txt").out
 
 
 def test_a_name_that_is_not_utf8_is_shown_and_not_a_traceback(run: Octavo, here: Path, tmp_path: Path) -> None:

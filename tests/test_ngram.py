@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from examples import NEWLINE, VOCAB, ngram, text
 from octavo.errors import UserError
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.ngram.count import Vocabulary, count_ngrams
+from octavo.models.ngram.count import Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimate import FALLBACK, discounts
 
 IDS = Vocabulary(VOCAB, VOCAB - 1)
@@ -133,11 +134,22 @@ def test_tiny_and_artificial_texts_train(words: list[int]) -> None:
 
 def test_counting_in_chunks_changes_nothing() -> None:
     x_N = text(3000)
-    whole = list(count_ngrams(x_N, 5, IDS, chunk=1 << 20))
+    whole = list(count_ngrams(x_N, 5, IDS))
     for chunk in (1, 37, 500):
-        for level, again in zip(whole, count_ngrams(x_N, 5, IDS, chunk=chunk), strict=True):
+        for level, again in zip(whole, count_ngrams(x_N, 5, IDS, Workspace(chunk)), strict=True):
             for name in ("context_M", "word_M", "count_M", "extension_M"):
                 assert torch.equal(getattr(level, name), getattr(again, name)), (chunk, name)
+
+
+@pytest.mark.parametrize("sentences", [False, True])
+def test_counting_in_mapped_files_changes_nothing_and_leaves_nothing(sentences: bool, tmp_path: Path) -> None:
+    config = NGramConfig(order=4, sentences=sentences)
+    plain = NGram.fit(text(3000), config, VOCAB, NEWLINE)
+    for chunk in (7, 500, None):
+        mapped = NGram.fit(text(3000), config, VOCAB, NEWLINE, Workspace(chunk, tmp_path))
+        for name, tensor in plain.state_dict().items():
+            assert torch.equal(mapped.state_dict()[name], tensor), (chunk, name)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_counts_are_those_of_a_dictionary() -> None:

@@ -76,7 +76,7 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
     print_table(titles, rows)
     print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
     if score.unknown_rate is not None:
-        print(f"unknown words, spelt in bytes: {score.unknown_rate:.2%}")
+        print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
     if score.impossible:
         print(f"{score.impossible:,} tokens have probability zero, so the bits are infinite; smooth the model")
     for proof in proofs:

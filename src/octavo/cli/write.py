@@ -60,7 +60,7 @@ def generate(
     loaded = load(run)
     x_T = api.encode_prompt(loaded, prompt)
     prompt = prompt.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # as it can be shown
-    if count == 1 and not json and method in ("sample", "greedy"):
+    if count == 1 and not json and method in ("sample", "greedy") and loaded.tokenizer.lossless:
         sys.stdout.write(prompt)
         _stream(loaded, stream(loaded.model, [x_T], max_tokens, chosen, generator))  # type: ignore[arg-type]
         return
@@ -71,7 +71,8 @@ def generate(
     if json:
         print_json({"prompt": prompt, "method": method, "seed": seed, "texts": texts})
     else:
-        print("\n---\n".join(prompt + text for text in texts))
+        between = "" if loaded.tokenizer.lossless or not prompt else " "  # a closed vocabulary's words imply spaces
+        print("\n---\n".join(prompt + between + text for text in texts))
 
 
 def _stream(run: Run, columns: Any) -> None:

@@ -22,6 +22,7 @@ from octavo.core import LanguageModel, device_of, evaluating
 from octavo.progress import progress
 from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
 from octavo.text.block import recut
+from octavo.text.closed import Closed
 
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
@@ -153,8 +154,8 @@ def score_text(model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, nam
 
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
-    """How many words are spelt out because the vocabulary lacks them, and how many words there are."""
-    if not isinstance(tokenizer, Word):
+    """How many words the vocabulary lacks, and how many words there are."""
+    if not isinstance(tokenizer, Word | Closed):
         return 0, 0
     counts = [
         tokenizer.unknown_pieces(block.data[start:end])

@@ -82,7 +82,8 @@ def open_store(path: str | Path, tokenizer: Tokenizer | None = None) -> Store:
         )
     if tokenizer is not None and header["tokenizer"] != fingerprint(tokenizer):
         raise UserError(f"{path} was made with another tokenizer than the one given; make it again with this one")
-    tokens = np.memmap(path, dtype, "r") if size else np.zeros(0, dtype)
+    # Copy on write: torch wants arrays that could be written to, and the file stays as it is.
+    tokens = np.memmap(path, dtype, "c") if size else np.zeros(0, dtype)
     return Store(tokens, np.array(header["starts"], np.int64), header["vocab"], header["tokenizer"])
 
 

@@ -18,7 +18,9 @@ from torch import Tensor
 from octavo.core import LanguageModel, seeded
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
+from octavo.memory import available
 from octavo.models import MODELS, Bag, Mix, NGram
+from octavo.models.ngram.count import Workspace
 from octavo.progress import progress
 from octavo.run import REPORT, SAMPLES, Run, check_out, load, save
 from octavo.scoring.bits import NOT_COMPARABLE, score_text
@@ -37,6 +39,8 @@ from octavo.text.read import STDIN
 
 TAIL = 0.05  # of the training part: what choices such as mixture weights are made on
 IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
+COUNTED = 48  # bytes of memory that a token takes while it is counted
+COPIED = 1 << 22  # tokens turned into 32-bit integers at once
 SAMPLE_TOKENS = 300
 
 Page = Callable[[Run, Split, str], str]  # the run, the held-out text and a sample to a page: the caller's to make
@@ -85,9 +89,11 @@ def train_counts(
     began = time.perf_counter()
     _check_before_work(out, seed)
     corpus = text.open(source)
-    with _room_for_tokens(out, corpus.train.size) as mapped:
+    with _room_on_disk(out, corpus.train.size) as folder:
+        mapped = folder / "train.bin" if folder else None
         tokenizer, store = learn_and_tokenize(text.tokenizer, corpus, mapped, **text.tokenizer_options())
-        fitted = _fit(model, store_tensor(store, device), config, tokenizer)
+        workspace = _workspace(len(store), folder)
+        fitted = _fit(model, store_tensor(store, device, workspace), config, tokenizer, workspace)
     record = _record(corpus, text.field, text.valid, seed, time.perf_counter() - began, len(store))
     run = Run(fitted.cpu(), tokenizer, record)
     return _finish(run, corpus, out, seed, measure, page)
@@ -136,10 +142,14 @@ def learn_weights(mix: Mix, tokens: Any) -> None:
     mix.learn(torch.cat(logps, 1), torch.cat(classes))
 
 
-def store_tensor(store: Store, device: str = "cpu") -> Tensor:
+def store_tensor(store: Store, device: str = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
     """The tokens as 32-bit integers on the device."""
-    tokens = store.tokens if store.tokens.dtype == np.int32 else store.tokens.astype(np.int32)
-    return torch.from_numpy(tokens).to(pick_device(device))
+    if store.tokens.dtype == np.int32:
+        return torch.from_numpy(store.tokens).to(pick_device(device))
+    x_N = workspace.integers(len(store))
+    for start in range(0, len(store), COPIED):
+        x_N[start : start + COPIED] = torch.from_numpy(store.tokens[start : start + COPIED].astype(np.int32))
+    return x_N.to(pick_device(device))
 
 
 def pick_device(device: str) -> torch.device:
@@ -157,13 +167,19 @@ def pick_device(device: str) -> torch.device:
     return chosen
 
 
-def _fit(model: str, x_N: Tensor, config: Any, tokenizer: Tokenizer) -> LanguageModel[Any]:
+def _fit(
+    model: str,
+    x_N: Tensor,
+    config: Any,
+    tokenizer: Tokenizer,
+    workspace: Workspace = Workspace(),  # noqa: B008
+) -> LanguageModel[Any]:
     if model == "bag":
         return Bag.fit(x_N, config, tokenizer.vocab)
     if model != "ngram":
         raise UserError(f"there is no count model {model!r}; models are {', '.join(MODELS)}")
     with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
-        return NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, report=advance)
+        return NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, workspace, advance)
 
 
 def _finish(run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool, page: Page | None) -> Run:
@@ -279,12 +295,17 @@ def _check_before_work(out: str | Path | None, seed: int) -> None:
 
 
 @contextmanager
-def _room_for_tokens(out: str | Path | None, size: int) -> Iterator[Path | None]:
-    """Where the tokens of a large text are mapped from while the model is fitted; None for memory."""
-    if out is None or size <= IN_MEMORY:
+def _room_on_disk(out: str | Path | None, size: int) -> Iterator[Path | None]:
+    """A folder, gone afterwards, for what a large text's tokens and counts are mapped from; None for a small one."""
+    if size <= IN_MEMORY:
         yield None
         return
-    out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.", suffix=".tokens") as folder:
-        yield Path(folder, "train.bin")
+    beside = Path(out).absolute().parent if out is not None else Path(tempfile.gettempdir())
+    beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=beside, prefix=".octavo.", suffix=".tokens") as folder:
+        yield Path(folder)
+
+
+def _workspace(tokens: int, folder: Path | None) -> Workspace:
+    """Counts are mapped from files, which is slower, only where memory would be short."""
+    return Workspace(folder=folder if tokens * COUNTED > available() / 2 else None)

@@ -8,14 +8,17 @@ so the sort's buffers stay small, and the results follow one another in the righ
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from octavo.errors import UserError
 
+WORDS_CHUNK = 1 << 24  # places of words sorted at once where memory is short
 CPU_CHUNK = 1 << 19  # places sorted at once: the buffers of a few MB stay in the cache and are used again
 GPU_CHUNK = 1 << 27
 MOST_TOKENS = (1 << 31) - 2  # places and ranks are 32-bit integers
@@ -45,11 +48,26 @@ class Vocabulary:
     end: int | None = None  # ends a sentence: what follows it follows `begin` instead
 
 
+@dataclass(frozen=True)
+class Workspace:
+    """Where counting keeps what grows with the text, and how many places it sorts at once."""
+
+    chunk: int | None = None
+    folder: Path | None = None  # where memory is short: what grows with the text is mapped from files here
+
+    def integers(self, count: int, device: torch.device | None = None) -> Tensor:
+        """Room for 32-bit integers; what is never written takes no memory (on a GPU it does)."""
+        if self.folder is None or not count or (device is not None and device.type != "cpu"):
+            return torch.empty(count, dtype=torch.int32, device=device)
+        with tempfile.NamedTemporaryFile(dir=self.folder) as file:  # its name goes at once, its bytes with the tensor
+            return torch.from_file(file.name, shared=True, size=count, dtype=torch.int32)
+
+
 def count_ngrams(
     x_N: Tensor,
     order: int,
     vocabulary: Vocabulary,
-    chunk: int | None = None,
+    workspace: Workspace = Workspace(),  # noqa: B008  it is frozen
     report: Callable[[float], None] = lambda places: None,
 ) -> Iterator[Level]:
     """The k-grams of x_N for k = 1 to `order`; none reaches across a begin token or has it as its last word.
@@ -59,13 +77,14 @@ def count_ngrams(
     """
     if len(x_N) > MOST_TOKENS:
         raise UserError(f"at most {MOST_TOKENS:,} tokens can be counted: {len(x_N):,} given; use a part of the text")
-    chunk = chunk or (CPU_CHUNK if x_N.device.type == "cpu" else GPU_CHUNK)
-    level, run_C, place_N = _words(x_N, vocabulary, last=order == 1)
+    level, run_C, place_N = _words(x_N, vocabulary, order == 1, workspace)
     id_N = x_N  # the rank of the k-gram that ends at each place that has one
     begun = vocabulary.begin  # k-grams from this rank on start with the begin token
     report(len(x_N))
     for k in range(2, order + 1):
-        above, run_C, place_N, id_N = _extend(level, run_C, place_N, id_N, x_N, vocabulary, chunk, k == order, report)
+        above, run_C, place_N, id_N = _extend(
+            level, run_C, place_N, id_N, x_N, vocabulary, workspace, k == order, report
+        )
         level.extension_M[begun:] = level.count_M[begun:]
         begun = int(torch.searchsorted(above.context_M, torch.tensor(begun).to(above.context_M)))
         if k == order:  # free them before the estimator takes its share
@@ -76,7 +95,7 @@ def count_ngrams(
     yield level
 
 
-def _words(x_N: Tensor, vocabulary: Vocabulary, last: bool) -> tuple[Level, Tensor, Tensor]:
+def _words(x_N: Tensor, vocabulary: Vocabulary, last: bool, workspace: Workspace) -> tuple[Level, Tensor, Tensor]:
     """Every word of the vocabulary is a 1-gram, seen or not; `begin` is one that is never predicted.
 
     Also how many places each word has as a context, and the places in the words' order.
@@ -88,9 +107,28 @@ def _words(x_N: Tensor, vocabulary: Vocabulary, last: bool) -> tuple[Level, Tens
     level = Level(1, torch.zeros_like(word_V), word_V, count_V, extension_V, last)
     if last:
         return level, count_V, x_N
-    context_N = x_N if vocabulary.end is None else x_N.masked_fill(x_N == vocabulary.end, vocabulary.begin)
+    context_N = x_N
+    if vocabulary.end is not None:
+        context_N = (
+            workspace.integers(len(x_N), x_N.device).copy_(x_N).masked_fill_(x_N == vocabulary.end, vocabulary.begin)
+        )
     run_V = torch.bincount(context_N, minlength=vocabulary.size).int()
-    return level, run_V, context_N.sort(stable=True).indices.int()
+    return level, run_V, _places_of_words(context_N, run_V, workspace)
+
+
+def _places_of_words(word_N: Tensor, run_V: Tensor, workspace: Workspace) -> Tensor:
+    """All places in the order of the words that stand there."""
+    if workspace.folder is None:
+        return word_N.sort(stable=True).indices.int()
+    place_N = workspace.integers(len(word_N))
+    for (low, high), (start, end) in _chunks(run_V, workspace.chunk or WORDS_CHUNK):
+        parts = [
+            ((part >= low) & (part < high)).nonzero().squeeze(1) + i * WORDS_CHUNK
+            for i, part in enumerate(word_N.split(WORDS_CHUNK))
+        ]
+        found_P = torch.cat(parts)
+        place_N[start:end] = found_P[word_N.index_select(0, found_P).sort(stable=True).indices]
+    return place_N
 
 
 def _extend(
@@ -100,7 +138,7 @@ def _extend(
     id_N: Tensor,
     x_N: Tensor,
     vocabulary: Vocabulary,
-    chunk: int,
+    workspace: Workspace,
     last: bool,
     report: Callable[[float], None],
 ) -> tuple[Level, Tensor, Tensor, Tensor]:
@@ -110,9 +148,11 @@ def _extend(
     ends are left unset; nothing ever asks for them.
     """
     vocab, begin, end_word = vocabulary.size, vocabulary.begin, vocabulary.end
-    next_N = torch.empty_like(id_N) if not last else id_N
-    # As many as there could be: what is never written takes no memory (on a GPU it does).
-    context_M, word_M, count_M = (torch.empty_like(place_N) for _ in range(3))
+    chunk = workspace.chunk or (CPU_CHUNK if x_N.device.type == "cpu" else GPU_CHUNK)
+    next_N = workspace.integers(len(id_N), x_N.device) if not last else id_N
+    context_M, word_M, count_M = (
+        workspace.integers(len(place_N), x_N.device) for _ in range(3)
+    )  # as many as there could be
     made = kept = 0
     for (low, high), (start, end) in _chunks(run_C, chunk):
         place_P = place_N[start:end].long() + 1

@@ -16,7 +16,7 @@ from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.memory import give_back
 from octavo.models.ngram import estimate
-from octavo.models.ngram.count import Level, Vocabulary, count_ngrams
+from octavo.models.ngram.count import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimate import Weights
 from octavo.models.ngram.trie import Index
 
@@ -80,13 +80,13 @@ class NGram(LanguageModel[Tensor]):
         config: NGramConfig,
         vocab: int,
         newline: int | None = None,
-        chunk: int | None = None,
+        workspace: Workspace = Workspace(),  # noqa: B008  it is frozen
         report: Callable[[float], None] = lambda tokens: None,
     ) -> NGram:
         """Count x_N, in which the begin token opens every sequence, and estimate."""
         model = cls(config, vocab, newline)
         give_back()  # what tokenising took
-        levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), chunk, report)
+        levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), workspace, report)
         model._assemble(model._estimated(levels))
         return model
 
