@@ -25,8 +25,15 @@ format: .venv/.ok-dev
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
+## bench: measure; make bench TEXT=words.txt KENLM=DIR adds the large text (benchmarks/words.py makes it) and KenLM
 bench: .venv/.ok-dev
-	set -e; for bench in benchmarks/bench_*.py; do echo "== $$bench"; .venv/bin/python "$$bench"; done
+	.venv/bin/python benchmarks/bench_shakespeare.py
+ifdef TEXT
+	.venv/bin/python benchmarks/bench_kenlm.py --text $(TEXT) $(if $(KENLM),--kenlm $(KENLM))
+	.venv/bin/python benchmarks/bench_scaling.py --text $(TEXT)
+	.venv/bin/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || echo "no GPU here: bench_ngram_gpu.py is left out"
+	! .venv/bin/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || .venv/bin/python benchmarks/bench_ngram_gpu.py --text $(TEXT)
+endif
 
 clean:
 	rm -rf .venv build dist runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -226,3 +226,13 @@ def test_the_gpu_counts_and_predicts_what_the_cpu_does() -> None:
     cpu, gpu = (NGram.fit(x_N.to(device), NGramConfig(order=5), VOCAB) for device in ("cpu", "cuda"))
     x_BT = text(500, seed=9)[None, 1:].long()
     torch.testing.assert_close(gpu.score(x_BT.cuda()).cpu(), cpu.score(x_BT), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("vocab", [5_000_000, 40_000_000])
+def test_huge_vocabularies_are_looked_up_too(vocab: int) -> None:
+    x_N = torch.tensor([vocab - 1, 3, vocab - 7, 3, vocab - 7, 9], dtype=torch.int32)
+    model = NGram.fit(x_N, NGramConfig(order=2, estimator="mle"), vocab)
+    context, word = torch.tensor([1 + 3, 1 + 3, vocab]), torch.tensor([vocab - 7, 9, 3])
+    found = model.index.child(context, word)
+    assert (found != model.none).tolist() == [True, False, True]
+    assert model.word_M[found[0]] == vocab - 7

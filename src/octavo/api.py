@@ -73,6 +73,8 @@ def train_with_page(
     """Train from made configs; a run that is measured and saved gets its report.html."""
     page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
     if model == "mix":
+        if device != "auto":
+            raise UserError(f"a mixture's weights are learnt where its parts lie: device={device}; leave it out")
         return train_mix(corpus, parts, config, out, text, seed, measure, page)
     return train_counts(model, corpus, text, config, out, seed, device, measure, page)
 

@@ -222,9 +222,12 @@ def _reader(parts: dict[str, Any]) -> Any:
             bytes([alphabet[letter]]) if letter in alphabet else letter.encode() for letter in token
         )
 
+    literal, pieces = _keeps_all(parts), parts["model"].get("type") == "WordPiece"
+
     def read(token: str) -> bytes:
         if re.fullmatch("<0x[0-9A-F]{2}>", token):
             return bytes([int(token[3:5], 16)])
-        return token.replace("▁", " ").removeprefix("##").encode()
+        token = token.removeprefix("##") if pieces else token
+        return (token if literal else token.replace("▁", " ")).encode()
 
     return read

@@ -108,5 +108,8 @@ def as_text(spelling: bytes) -> str:
 
 
 def as_bytes(text: str) -> bytes:
-    """The bytes that `as_text` was given."""
-    return text.encode("utf-8", "surrogateescape")
+    """The bytes that `as_text` was given; what it cannot have given is refused."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise UserError(f"{text[:40]!r} spells no bytes: character {error.start} is half a surrogate pair") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import tempfile
 import time
@@ -116,9 +117,9 @@ def train_mix(
     head, tail = _head_and_tail(corpus.train)
     twins = [_without_the_tail(run, corpus, head) for run in runs]
     mix, twin = Mix(config, [run.model for run in runs]), Mix(config, twins)
-    learn_weights(twin, encode_blocks(tokenizer, tail.blocks()))
+    tokens = learn_weights(twin, encode_blocks(tokenizer, tail.blocks()))
     mix.logw_GI = twin.logw_GI
-    seconds, tokens = time.perf_counter() - began, len(tokenizer.encode(tail.read()))
+    seconds = time.perf_counter() - began
     record = _record(corpus, read_as["field"], read_as["valid"] or (), seed, seconds, tokens)
     record["mixed"] = [{"run": run.name, "model": run.summary()} for run in runs]
     record["train_seconds"] += sum(run.record.get("train_seconds", 0.0) for run in runs)
@@ -126,8 +127,8 @@ def train_mix(
 
 
 @torch.no_grad()
-def learn_weights(mix: Mix, tokens: Any) -> None:
-    """Expectation-maximisation of the mixture weights over the tokens of a text."""
+def learn_weights(mix: Mix, tokens: Any) -> int:
+    """Expectation-maximisation of the mixture weights over the tokens of a text; returns how many served."""
     state, last, logps, classes = mix.start(1), None, [], []
     for block in tokens:
         for start in range(0, len(block), mix.window):
@@ -139,7 +140,9 @@ def learn_weights(mix: Mix, tokens: Any) -> None:
             classes.append(class_1W[0, possible_W])
             logps.append(logp_I1W[:, 0, possible_W])
             last = window[-1:]
-    mix.learn(torch.cat(logps, 1), torch.cat(classes))
+    class_N = torch.cat(classes)
+    mix.learn(torch.cat(logps, 1), class_N)
+    return len(class_N)
 
 
 def store_tensor(store: Store, device: str = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
@@ -227,7 +230,7 @@ def _without_the_tail(run: Run, corpus: Corpus, head: Split) -> LanguageModel[An
     """The model as it would be had it not seen the tail: count models are fitted again, on the rest."""
     trained = run.record.get("corpus", {})
     if trained.get("train", {}).get("sha256") != corpus.train.sha256:
-        if set(trained.get("source", ())) & set(corpus.source):
+        if any(_overlap(one, other) for one in trained.get("source", ()) for other in corpus.source):
             raise UserError(
                 f"{run.name} was trained on another part of {', '.join(corpus.source)}, or the text has changed since, "
                 "so the weights might be learnt on text that it has seen; train it again, on the same part"
@@ -238,6 +241,12 @@ def _without_the_tail(run: Run, corpus: Corpus, head: Split) -> LanguageModel[An
         raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
     model = "bag" if isinstance(run.model, Bag) else "ngram"
     return _fit(model, store_tensor(tokenize(head, run.tokenizer)), config, run.tokenizer)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two names of texts mean the same file, or one a folder with the other in it."""
+    a, b = os.path.realpath(one), os.path.realpath(other)
+    return one == other or os.path.commonpath([a, b]) in (a, b)
 
 
 def held_out(run: Run) -> tuple[str, Split]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 
-WORDS_CHUNK = 1 << 24  # places of words sorted at once where memory is short
+WORDS_CHUNK = 1 << 22  # places of words sorted at once where memory is short
 CPU_CHUNK = 1 << 19  # places sorted at once: the buffers of a few MB stay in the cache and are used again
 GPU_CHUNK = 1 << 27
 MOST_TOKENS = (1 << 31) - 2  # places and ranks are 32-bit integers
@@ -120,7 +120,7 @@ def _places_of_words(word_N: Tensor, run_V: Tensor, workspace: Workspace) -> Ten
     """All places in the order of the words that stand there."""
     if workspace.folder is None:
         return word_N.sort(stable=True).indices.int()
-    place_N = workspace.integers(len(word_N))
+    place_N = workspace.integers(len(word_N), word_N.device)
     for (low, high), (start, end) in _chunks(run_V, workspace.chunk or WORDS_CHUNK):
         parts = [
             ((part >= low) & (part < high)).nonzero().squeeze(1) + i * WORDS_CHUNK

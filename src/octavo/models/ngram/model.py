@@ -20,6 +20,7 @@ from octavo.models.ngram.count import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimate import Weights
 from octavo.models.ngram.trie import Index
 
+MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
 SCORED_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
 
 
@@ -126,6 +127,8 @@ class NGram(LanguageModel[Tensor]):
             alphas.append(weights.alpha_M)
             gammas.append(weights.gamma_C)
             del level, weights  # or their counts would live on while the next order is counted
+        if sum(map(len, words)) > MOST_NODES:
+            raise UserError(f"at most {MOST_NODES:,} n-grams fit: {sum(map(len, words)):,} found; try --prune 0 0 1")
         one, zero = torch.ones_like(words[0][:1]), torch.zeros_like(alphas[0][:1])
         self.first_C = torch.cat([one, *fanouts, 0 * one]).cumsum(0, dtype=torch.int32)
         fanouts.clear()

@@ -16,8 +16,9 @@ from octavo.memory import expect_random_access
 
 ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 divided by the golden ratio, as a signed number
 SLOTS_PER_NODE = 2
-NODE_BITS = 32
+NODE_BITS = 31
 STEP_BITS = 10  # a key lies at most so many steps (a power of two) behind its home slot
+REST_BITS = 63 - NODE_BITS - STEP_BITS
 EMPTY = -1
 CHUNK = 1 << 20  # nodes entered at once
 FEW = 1 << 17  # slots read at once where queries are few
@@ -43,9 +44,8 @@ class Index:
     @staticmethod
     def build(first_C: Tensor, word_M: Tensor, vocab: int) -> Index:
         nodes = len(word_M)
-        homes = max(16, SLOTS_PER_NODE * nodes)
         key_bits = ((nodes + 1) * vocab).bit_length()
-        assert ((1 << key_bits) // homes).bit_length() + STEP_BITS + NODE_BITS < 64, (nodes, vocab)
+        homes = max(16, SLOTS_PER_NODE * nodes, 1 << max(0, key_bits - REST_BITS))  # so that rest has room
         table_S = torch.empty(homes + 2 * (1 << STEP_BITS), dtype=torch.int64, device=word_M.device)
         index = Index(expect_random_access(table_S).fill_(EMPTY), key_bits, homes, vocab, nodes)
         for node_m, key_m in _keys(first_C, word_M, vocab):
