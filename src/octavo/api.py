@@ -85,6 +85,7 @@ def evaluate(
     """What the run's model pays for a text: a str or bytes is the text itself, a Path a file, a folder or a source;
     a list of those becomes a row for each, and a total.
     """
+    _check_run(run)
     label = label_of(run, errors)
     if isinstance(text, str | bytes):
         named = [("text", text_in_memory(_bytes_of(text), run.record.get("preprocess", ())))]
@@ -95,6 +96,11 @@ def evaluate(
         raise UserError("there is nothing to score: the list of files is empty; name at least one")
     scores = [score_text(run.model, run.tokenizer, split, name, label) for name, split in named]
     return total(", ".join(name for name, _ in named), scores, label)
+
+
+def _check_run(run: Any) -> None:
+    if not isinstance(run, Run):
+        raise UserError(f"a run is asked for, not {type(run).__name__} {run!r}; get one with octavo.load(PATH)")
 
 
 def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
@@ -111,7 +117,8 @@ def label_of(run: Run, errors: str = "strict") -> str:
 def generate(
     run: Run, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0, **settings: Any
 ) -> str:
-    """Text that continues the prompt; settings are the method's: temperature, top_k, top_p, min_p, width, ..."""
+    """The text that follows the prompt, without it; settings are the method's: temperature, top_k, top_p, width, ..."""
+    _check_run(run)
     if settings and not isinstance(method, str):
         raise UserError(f"{type(method).__name__} has its settings already: {', '.join(settings)} cannot be given too")
     chosen = make_method(method, settings) if isinstance(method, str) else method
@@ -128,8 +135,8 @@ def encode_prompt(run: Run, prompt: str) -> list[int]:
 
 def check_amount(name: str, value: int, least: int) -> None:
     """Refuse too small a number."""
-    if value < least:
-        raise UserError(f"{name} must be at least {least}: {name}={value}; try {name}={max(1, least)}")
+    if type(value) is not int or value < least:
+        raise UserError(f"{name} must be at least {least}: {name}={value!r}; try {name}={max(1, least)}")
 
 
 def _bytes_of(text: str | bytes) -> bytes:

@@ -30,7 +30,7 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
     """The refusal of a setting, with the nearest one that exists."""
     near = difflib.get_close_matches(key, known, 1)
-    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
     return UserError(f"{owner} has no setting {key!r}; {remedy}")
 
 

@@ -13,6 +13,7 @@ Reading it runs no code that is in it, and every value is checked before it is u
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import html
 import json
@@ -98,7 +99,9 @@ class Run:
     def summary(self) -> str:
         """One line: the model, the corpus, the result."""
         told = describe(self.model)
-        shape = ", ".join(f"{key} {value}" for key, value in told["config"].items() if value not in ((), False))
+        plain = {field.name: field.default for field in dataclasses.fields(self.model.config)}
+        told_of = [(k, v) for k, v in told["config"].items() if k in ("order", "estimator") or v != plain[k]]
+        shape = ", ".join(f"{key} {value}" for key, value in told_of)
         corpus = self.record.get("corpus", {}).get("name", "unknown text")
         return f"{told['model']} ({shape}), {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
 

@@ -83,7 +83,8 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
         verdict = "restored to the byte" if proof["restored"] else "NOT RESTORED"
         print(
             f"proof: {proof['name']}: claimed {proof['claimed_bytes']:,.0f} bytes, compressed to "
-            f"{proof['archive_bytes']:,} ({proof['difference']:+.3%}, "
+            f"{proof['archive_bytes']:,} ({proof['archive_bytes'] - proof['claimed_bytes']:+,.0f}, "
+            f"{proof['difference']:+.3%}, "
             f"{proof['archive_bits_per_byte']:.4f} bits/byte), {verdict}"
         )
     if score.passages:
@@ -105,6 +106,7 @@ def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = 
         lanes: Parts coded side by side: more are faster and cost a few bytes each.
         json: Print JSON.
     """
+    _check_folder(target)
     data = _read(source)
     archive = _compressed(load(run), data, lanes)
     with whole_file(target) as file:
@@ -127,6 +129,7 @@ def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False
         target: The file to write.
         json: Print JSON.
     """
+    _check_folder(target)
     archive = _read(source)
     data = _restored(load(run), archive)
     with whole_file(target) as file:
@@ -145,6 +148,12 @@ def _compressed(run: Run, data: bytes, lanes: int | None = None) -> bytes:
 def _restored(run: Run, archive: bytes) -> bytes:
     with progress("restoring", 1) as advance:
         return coder.decompress(run.model, run.tokenizer, archive, run.identity, advance)
+
+
+def _check_folder(target: str) -> None:
+    """A mistyped folder is refused before the work, not made."""
+    if not Path(target).absolute().parent.is_dir():
+        raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
 
 
 def _read(path: str) -> bytes:

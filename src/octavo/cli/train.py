@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import tyro
@@ -25,7 +26,9 @@ def run_train(argv: list[str]) -> None:
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         return
     if argv[0] not in CONFIGS:
-        raise UserError(f"there is no model {argv[0]!r}; models are {', '.join(CONFIGS)}")
+        near = get_close_matches(argv[0], CONFIGS, 1)
+        advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(CONFIGS)}"
+        raise UserError(f"there is no model {argv[0]!r}; {advice}")
     function = train_mixture if argv[0] == "mix" else _train_counts(argv[0])
     tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
 
@@ -57,7 +60,7 @@ def _train_counts(model: str) -> Callable[..., None]:
         config: The model.
         text: The text and its tokens.
         out: The folder the run is written to.
-        measure: Score the held-out text and write a sample; off, training ends when the model is saved.
+        measure: --no-measure ends when the model is saved, without scoring the held-out text or writing a sample.
         seed: For the sample.
         device: auto, cpu or cuda.
         json: Print JSON.

@@ -25,7 +25,7 @@ from octavo.errors import UserError
 class Exact:
     """The most probable of all continuations; gives up after expanding `limit` nodes, `together` at a time."""
 
-    limit: int = 100_000
+    limit: int = 10_000
     together: int = 64
 
     def __post_init__(self) -> None:

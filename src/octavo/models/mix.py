@@ -23,7 +23,7 @@ class MixConfig:
     """How a mixture is made."""
 
     by_class: bool = True
-    """Learn weights for each context class (for instance each length of the longest matched n-gram), not one set."""
+    """Weights for each context class (for instance each length of the longest matched n-gram); off, one set for all."""
     rounds: int = 100
     """At most so many rounds of expectation-maximisation."""
 

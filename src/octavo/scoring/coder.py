@@ -283,10 +283,7 @@ def _decode(decoder: Any, p_LGK: Tensor) -> Tensor:
         if G > 1:
             g_L = torch.from_numpy(decoder.decode(family, p_LGK.sum(-1).cpu().numpy())).to(g_L)
         k_L = torch.from_numpy(decoder.decode(family, _within(p_LGK, g_L).cpu().numpy())).to(g_L)
-    except (
-        ValueError,
-        AssertionError,
-    ) as error:  # constriction's words for invalid data; or not a distribution: a group that the encoder could not have chosen
+    except (ValueError, AssertionError) as error:  # not a distribution, or what constriction calls invalid data
         raise MismatchError from error
     return g_L * K + k_L
 

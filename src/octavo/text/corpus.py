@@ -70,6 +70,9 @@ def open_corpus(
     if valid is None:
         cut = _cut_place(text)
         train, held = Split(text, 0, cut), Split(text, cut, text.size)
+        if not 0.8 <= cut / text.size <= 0.97:
+            notes.append(f"documents stay whole, so {cut / text.size:.0%} of the text is for training, not 90%; "
+                         "name validation files to choose")  # fmt: skip
     else:
         other = load_text(valid, field, errors, steps, notes)
         train, held = Split(text, 0, text.size), Split(other, 0, other.size)

@@ -49,6 +49,10 @@ class NGramConfig:
             raise UserError(f"k must be above 0 for add-k: k={self.k}; for k = 0 use --estimator mle")
         if self.estimator == "stupid" and not 0 < self.factor < 1:
             raise UserError(f"factor must be between 0 and 1: factor={self.factor}; try --factor 0.4")
+        if len(self.prune) > self.order:
+            raise UserError(
+                f"one prune threshold an order is enough: order={self.order}, prune={self.prune}; drop some"
+            )
         if list(self.prune) != sorted(self.prune) or any(t < 0 for t in self.prune):
             raise UserError(f"prune thresholds must not be negative or fall: prune={self.prune}; try --prune 0 0 1")
 
