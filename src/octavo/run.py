@@ -103,7 +103,8 @@ class Run:
         told_of = [(k, v) for k, v in told["config"].items() if k in ("order", "estimator") or v != plain[k]]
         shape = ", ".join(f"{key} {value}" for key, value in told_of)
         corpus = self.record.get("corpus", {}).get("name", "unknown text")
-        return f"{told['model']} ({shape}), {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
+        model = f"{told['model']} ({shape})" if shape else told["model"]
+        return f"{model}, {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
 
     def _figure(self) -> str:
         result = self.record.get("result", {})

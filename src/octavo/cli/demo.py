@@ -7,12 +7,8 @@ import lzma
 import math
 import shlex
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import torch
 
 from octavo import api
 from octavo.cli.score import proof_of
@@ -23,6 +19,7 @@ from octavo.report import Entry, Peer, compare_page, opening, stored
 from octavo.report.facts import bytes_on_disk, entries_of, number
 from octavo.run import CONFIG, REPORT, SAMPLES
 from octavo.scoring.bits import Score
+from octavo.scoring.coder import one_thread
 from octavo.text import Corpus
 from octavo.text.read import STDIN
 from octavo.training import TextConfig
@@ -84,19 +81,6 @@ def demo(out: str = "runs/demo", corpus: str = "shakespeare", json: bool = False
         })  # fmt: skip
     else:
         _print_result(entries, peers, proof, text, page)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute without PyTorch's threads: tensors this small gain nothing by them, and where other programs keep the
-    cores busy, waiting for one another makes a demo of half a minute last several.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _trained(folder: Path, corpus: str) -> list[Entry]:
