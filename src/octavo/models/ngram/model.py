@@ -20,6 +20,7 @@ from octavo.models.ngram.count import Level, Vocabulary, Workspace, count_ngrams
 from octavo.models.ngram.estimate import Weights
 from octavo.models.ngram.trie import Index
 
+MANY = 1 << 22  # tokens or n-grams: below, memory given back would only have to be asked for again
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
 SCORED_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
 
@@ -90,7 +91,8 @@ class NGram(LanguageModel[Tensor]):
     ) -> NGram:
         """Count x_N, in which the begin token opens every sequence, and estimate."""
         model = cls(config, vocab, newline)
-        give_back()  # what tokenising took
+        if len(x_N) >= MANY:
+            give_back()  # what tokenising took
         levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), workspace, report)
         model._assemble(model._estimated(levels))
         return model
@@ -105,9 +107,11 @@ class NGram(LanguageModel[Tensor]):
             if any(self.config.prune):
                 threshold = self.config.prune[min(k, len(self.config.prune) - 1)] if k else -1  # words always stay
                 kept_C = estimate.prune(level, weights, threshold, kept_C.to(level.word_M.device))
+            many = len(level) >= MANY
             yield level, weights
             del level, weights
-            give_back()
+            if many:
+                give_back()
             k += 1  # noqa: SIM113
 
     def _estimator(self) -> estimate.Estimator:
