@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -79,7 +80,7 @@ class LanguageModel(nn.Module, Generic[S]):
 
     def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the model's own buffers and parameters to what was saved; a foreign or damaged set is refused."""
-        own = {**dict(self.named_parameters(recurse=False)), **dict(self.named_buffers(recurse=False))}
+        own = self.own_tensors()
         if set(tensors) != set(own):
             raise UserError(f"the model has tensors {sorted(own)}, the file {sorted(tensors)}; it is of another model")
         for name, tensor in tensors.items():
@@ -87,6 +88,13 @@ class LanguageModel(nn.Module, Generic[S]):
                 ours, theirs = (f"{t.dtype} {tuple(t.shape)}" for t in (own[name], tensor))
                 raise UserError(f"tensor {name} must be {ours}, the file has {theirs}; it is of another model")
             own[name].data = tensor
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """The parameters and buffers that `take_tensors` sets, by name."""
+        return {**dict(self.named_parameters()), **dict(self.named_buffers())}
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights that training starts from; a model that is fitted to counts has none to draw."""
 
     @property
     def context_classes(self) -> int:
@@ -129,6 +137,33 @@ def select(state: Any, rows_B: Tensor) -> Any:
     if state is None:
         return None
     raise TypeError(f"a state is a tensor, a tuple of states or None, not {type(state).__name__}")
+
+
+_traced: ContextVar[dict[str, list[Tensor]] | None] = ContextVar("traced", default=None)
+
+
+@contextmanager
+def trace() -> Iterator[dict[str, list[Tensor]]]:
+    """Collect what `tap` is called with inside: by name, the values in the order they came."""
+    found: dict[str, list[Tensor]] = {}
+    token = _traced.set(found)
+    try:
+        yield found
+    finally:
+        _traced.reset(token)
+
+
+def tap(name: str, value: Tensor) -> Tensor:
+    """The value itself; inside `trace` it is noted under the name too."""
+    found = _traced.get()
+    if found is not None:
+        found.setdefault(name, []).append(value)
+    return value
+
+
+def tracing() -> bool:
+    """Whether somebody looks: then a path that shows its inner values must be taken."""
+    return _traced.get() is not None
 
 
 @contextmanager

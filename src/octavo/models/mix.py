@@ -49,6 +49,9 @@ class Mix(LanguageModel[State]):
         even = torch.full((classes, len(parts)), 1 / len(parts), dtype=torch.float64)
         self.register_buffer("logw_GI", even.log())
 
+    def own_tensors(self) -> dict[str, Tensor]:
+        return {"logw_GI": self.logw_GI}  # the parts have taken theirs already
+
     def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         super().take_tensors(tensors)
         check_distribution(self.logw_GI, "the mixture's weights")
