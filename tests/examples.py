@@ -7,10 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, seeded
+from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.bigram import BigramConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
+from octavo.training.bigram import fit_bigram
 
 VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin
 
@@ -38,6 +42,19 @@ def mixed() -> Mix:
     return mix
 
 
+def recurrent(cls: type[Recurrent], **config: Any) -> Recurrent:
+    """A small network with weights drawn at random, for use, not for training."""
+    model = cls(RecurrentConfig(**{"width": 6, "layers": 2} | config), VOCAB)
+    model.initialise(seeded(1))
+    return model.double().requires_grad_(False)
+
+
+def attentive(**config: Any) -> Attentive:
+    model = Attentive(AttentiveConfig(**{"width": 6, "memory": 5} | config), VOCAB)
+    model.initialise(seeded(1))
+    return model.double().requires_grad_(False)
+
+
 def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
     """By the registered name, then by variant."""
     return {
@@ -50,5 +67,18 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "pruned": ngram(order=4, prune=(0, 1, 2)),
             "sentences": ngram(order=4, sentences=True),
         },
+        "bigram": {
+            "trained": fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded(1))
+            .double()
+            .requires_grad_(False)
+        },
         "mix": {"bag and 4-gram": mixed()},
+        "rnn": {"tied": recurrent(RNN), "he": recurrent(RNN, init="he", layers=1)},
+        "gru": {"tied": recurrent(GRU), "untied": recurrent(GRU, tied=False, layers=1)},
+        "lstm": {"tied": recurrent(LSTM), "untied": recurrent(LSTM, tied=False, init="xavier")},
+        "rnn-attention": {
+            "scaled": attentive(),
+            "additive": attentive(score="additive", tied=False),
+            "gru, all": attentive(cell="gru", score="dot", memory=0),
+        },
     }

@@ -31,7 +31,7 @@ def run(text: Path) -> Run:
 
 
 def test_the_public_names_are_these() -> None:
-    assert set(octavo.__all__) == {"UserError", "__version__", "evaluate", "generate", "load", "train"}
+    assert set(octavo.__all__) == {"UserError", "__version__", "evaluate", "generate", "load", "resume", "train"}
     assert all(getattr(octavo, name) is not None for name in octavo.__all__)
     assert dir(octavo) == sorted(octavo.__all__)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
@@ -70,7 +70,10 @@ def test_wrong_settings_are_refused_and_the_near_one_named(text: Path, settings:
 
 
 def test_wrong_models_and_settings_of_a_mixture_are_refused(text: Path) -> None:
-    with pytest.raises(UserError, match="there is no model 'transfromer'; models are bag, ngram, mix"):
+    with pytest.raises(
+        UserError,
+        match="there is no model 'transfromer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, mix",
+    ):
         octavo.train("transfromer", text)
     with pytest.raises(UserError, match="mix has no setting 'tokenizer'"):
         octavo.train("mix", text, parts=["a", "b"], tokenizer="byte")

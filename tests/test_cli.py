@@ -110,7 +110,10 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
     [
         (["evla"], "there is no verb 'evla'; did you mean eval?"),
         (["zzz"], "there is no verb 'zzz'; see octavo --help"),
-        (["train", "trasnformer", "x"], "there is no model 'trasnformer'; models are bag, ngram, mix"),
+        (
+            ["train", "trasnformer", "x"],
+            "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, mix",
+        ),
         (["data", "gte"], "octavo data takes list, get, show: got 'gte'"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),

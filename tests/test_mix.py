@@ -14,13 +14,14 @@ import torch
 
 import octavo
 from octavo.core import LanguageModel
+from octavo.data.holdout import hold_out
 from octavo.errors import UserError
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
-from octavo.text import encode_blocks, open_corpus
-from octavo.training.fit import _head_and_tail, learn_weights
+from octavo.text import open_corpus, tokenize
+from octavo.training.mixing import learn_weights
 
 VOCAB = 13
 
@@ -143,8 +144,8 @@ def test_weights_learnt_on_seen_text_would_trust_long_contexts_more(trained: Pat
     octavo.train("ngram", text, order=8, estimator="mle", out=trained / "mle8", measure=False)
     honest = octavo.train("mix", text, parts=[trained / name for name in names], by_class=False, measure=False)
     naive = Mix(MixConfig(by_class=False), [octavo.load(trained / name).model for name in names])
-    _, tail = _head_and_tail(open_corpus(text).train)
-    learn_weights(naive, encode_blocks(honest.tokenizer, tail.blocks()))
+    held = hold_out(tokenize(open_corpus(text).train, honest.tokenizer).tokens, naive.begin)
+    learn_weights(naive, torch.from_numpy(held.pieces_PL.astype("int64")))
     assert float(naive.logw_GI.exp()[0, 0]) > 0.95  # what it has learnt by heart it always knows
     assert float(honest.model.logw_GI.exp()[0, 0]) < 0.8
 

@@ -18,7 +18,21 @@ import torch
 
 import octavo
 from octavo.errors import UserError
-from octavo.run import CONFIG, OURS, REPORT, SAMPLES, STATE, TENSORS, TOKENIZER, Run, check_out, find_runs, load, save
+from octavo.run import (
+    BOARD,
+    CONFIG,
+    OURS,
+    REPORT,
+    SAMPLES,
+    STATE,
+    TENSORS,
+    TOKENIZER,
+    Run,
+    check_out,
+    find_runs,
+    load,
+    save,
+)
 from octavo.scoring import coder
 
 TEXT = "she sells sea shells by the sea shore; the shells she sells are sea shells, I'm sure.\n" * 20
@@ -95,7 +109,7 @@ def test_the_tensors_are_plain_safetensors(runs: Path) -> None:
 
 
 def test_the_files_of_a_run_are_the_documented_ones(runs: Path) -> None:
-    assert set(os.listdir(runs / "kn3")) == set(OURS) - {STATE}
+    assert set(os.listdir(runs / "kn3")) == set(OURS) - {STATE, BOARD}
     told = json.loads((runs / "kn3" / CONFIG).read_text())
     assert told["corpus"]["valid"]["bytes"] == told["result"]["bytes"] == len(TEXT) - len(TEXT) * 9 // 10
 

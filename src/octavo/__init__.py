@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.version import VERSION as __version__  # noqa: N811
 
-__all__ = ["UserError", "__version__", "evaluate", "generate", "load", "train"]
+__all__ = ["UserError", "__version__", "evaluate", "generate", "load", "resume", "train"]
 
 if TYPE_CHECKING:
-    from octavo.api import evaluate, generate, load, train
+    from octavo.api import evaluate, generate, load, resume, train
     from octavo.errors import UserError
 
 

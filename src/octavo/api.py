@@ -12,15 +12,16 @@ from octavo.core import seeded
 from octavo.decode import Beam, Exact, Greedy, Method, Sample
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
-from octavo.models import CONFIGS
+from octavo.models import CONFIGS, COUNTED
 from octavo.report import page_maker
-from octavo.run import Run, load
+from octavo.run import Run, load, read_record
 from octavo.scoring.bits import NOT_COMPARABLE, Score, score_text, total
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
-from octavo.training import TextConfig, train_counts, train_mix
+from octavo.training import LoopConfig, OptimConfig, Recipe, TextConfig, train_counts, train_mix, train_neural
+from octavo.training import resume as resume_training
 
-__all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "train"]
+__all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
 
 OF_A_MIXTURE = ("field", "errors", "valid")  # the rest of how text becomes tokens is as its parts have it
 METHODS: dict[str, type] = {"sample": Sample, "greedy": Greedy, "beam": Beam, "exact": Exact}
@@ -37,27 +38,35 @@ def train(
     measure: bool = True,
     **settings: Any,
 ) -> Run:
-    """Train a model (bag, ngram, mix) on a file, a folder or a named source; keyword settings are the model's and the
-    text's: order=7, estimator="kneser-ney", tokenizer="word", min_count=2, ...
+    """Train a model (bag, ngram, gru, ..., mix) on a file, a folder or a named source; keyword settings are the
+    model's, the text's and, of a neural model, the training's: order=7, tokenizer="word", width=256, budget="3min", ...
     """
     if model not in CONFIGS:
         raise UserError(f"there is no model {model!r}; models are {', '.join(CONFIGS)}")
-    text, config = _configs(model, settings)
-    return train_with_page(model, corpus, text, config, out, parts, seed, device, measure)
+    config, text, *how = _configs(model, settings)
+    return train_with_page(model, corpus, text, config, out, parts, seed, device, measure, tuple(how))
 
 
-def _configs(model: str, settings: dict[str, Any]) -> tuple[TextConfig, Any]:
-    """The settings of the text and those of the model; paths may be given as such."""
-    text_fields = OF_A_MIXTURE if model == "mix" else tuple(field.name for field in dataclasses.fields(TextConfig))
-    model_fields = tuple(field.name for field in dataclasses.fields(CONFIGS[model]))
+def _configs(model: str, settings: dict[str, Any]) -> list[Any]:
+    """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
+    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if is_neural(model) else ())]
+    names = [[field.name for field in dataclasses.fields(one)] for one in classes]
+    if model == "mix":
+        names[1] = list(OF_A_MIXTURE)
     for key in settings:
-        if key not in (*model_fields, *text_fields):
-            raise no_such_setting(
-                model, key, (*model_fields, *text_fields, "out", "parts", "seed", "device", "measure")
-            )
-    plain = {key: _plain(value) for key, value in settings.items()}
-    text = from_json(TextConfig, {key: value for key, value in plain.items() if key in text_fields})
-    return text, from_json(CONFIGS[model], {key: value for key, value in plain.items() if key in model_fields})
+        if not any(key in known for known in names):
+            known = [name for some in names for name in some]
+            raise no_such_setting(model, key, [*known, "out", "parts", "seed", "device", "measure"])
+    plain = {key: _plain(value) for key, value in settings.items()}  # paths may be given as such
+    return [
+        from_json(one, {key: value for key, value in plain.items() if key in known})
+        for one, known in zip(classes, names, strict=True)
+    ]
+
+
+def is_neural(model: str) -> bool:
+    """Whether the model is trained step by step."""
+    return model not in (*COUNTED, "mix")
 
 
 def _plain(value: Any) -> Any:
@@ -68,15 +77,36 @@ def _plain(value: Any) -> Any:
 
 def train_with_page(
     model: str, corpus: Any, text: TextConfig, config: Any, out: str | Path | None, parts: Sequence[str | Path] = (),
-    seed: int = 0, device: str = "auto", measure: bool = True,
+    seed: int = 0, device: str = "auto", measure: bool = True, how: tuple[Any, ...] = (),
 ) -> Run:  # fmt: skip
-    """Train from made configs; a run that is measured and saved gets its report.html."""
+    """Train from made configs; a run that is measured and saved gets its report.html.
+
+    `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
+    """
+    if is_neural(model):
+        loop, optim = how or (LoopConfig(), OptimConfig())
+        page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
+        return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)
     page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
     if model == "mix":
         if device != "auto":
             raise UserError(f"a mixture's weights are learnt where its parts lie: device={device}; leave it out")
         return train_mix(corpus, parts, config, out, text, seed, measure, page)
     return train_counts(model, corpus, text, config, out, seed, device, measure, page)
+
+
+def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Run:
+    """Go on with the training of a run that was stopped or killed, as if it had not been; or, with a larger budget, of
+    any neural run.
+    """
+    record = read_record(path)
+    recipe = Recipe.of(record)
+    loop = dataclasses.replace(recipe.loop, budget=budget) if budget else recipe.loop
+    sources = record.get("corpus", {}).get("source", [])
+    page = page_maker(
+        recipe.model, sources, recipe.text, recipe.config, path, recipe.seed, (), loop, recipe.optim
+    )  # fmt: skip
+    return resume_training(path, budget, measure, page)
 
 
 def evaluate(

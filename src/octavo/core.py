@@ -83,6 +83,11 @@ class LanguageModel(nn.Module, Generic[S]):
         own = self.own_tensors()
         if set(tensors) != set(own):
             raise UserError(f"the model has tensors {sorted(own)}, the file {sorted(tensors)}; it is of another model")
+        if any(isinstance(one, nn.Parameter) for one in own.values()):  # weights may be of any precision, all the same
+            first = next(tensor for name, tensor in tensors.items() if isinstance(own[name], nn.Parameter))
+            if first.is_floating_point():
+                self.to(first.dtype)
+                own = self.own_tensors()
         for name, tensor in tensors.items():
             if tensor.dtype != own[name].dtype or tensor.shape != own[name].shape:
                 ours, theirs = (f"{t.dtype} {tuple(t.shape)}" for t in (own[name], tensor))
@@ -95,6 +100,15 @@ class LanguageModel(nn.Module, Generic[S]):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from; a model that is fitted to counts has none to draw."""
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
+        return 2 * sum(parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
+
+    @property
+    def gains_from_compiling(self) -> bool:
+        """Whether torch.compile makes its training faster on a GPU."""
+        return False
 
     @property
     def context_classes(self) -> int:

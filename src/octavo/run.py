@@ -6,6 +6,7 @@
     metrics.jsonl      one object a measurement
     samples.txt        text the model wrote
     report.html        a page that opens offline
+    state/             what training needs to go on: optimizers, the place in the text
 
 The folder is written under another name and renamed when it is complete, so a killed run leaves the last good one.
 Reading it runs no code that is in it, and every value is checked before it is used.
@@ -18,11 +19,12 @@ import hashlib
 import html
 import json
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import safetensors
 import safetensors.torch
@@ -38,8 +40,9 @@ from octavo.text import load_tokenizer
 from octavo.text.tokenizer import Tokenizer
 from octavo.version import VERSION
 
-CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE = OURS = (
+CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
     "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
+    "tensorboard",
 )  # fmt: skip
 SAFE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
@@ -117,8 +120,11 @@ class Run:
         return f"<p><b>octavo run {html.escape(self.name)}</b><br>{html.escape(self.summary())}</p>"
 
 
-def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None) -> Run:
-    """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
+def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Run:
+    """Write the folder, in place of the run that stood there; anything else that stands there is refused.
+
+    What the old folder has of the names in `keep` goes into the new one.
+    """
     path = Path(path)
     check_out(path)
     told = {**run.record, "format": FORMAT, "octavo": VERSION, **describe(run.model)}
@@ -133,6 +139,9 @@ def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None) -> 
         for name, text in texts.items():
             # A name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape.
             (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
+        for name in keep:
+            if (path / name).is_dir():
+                shutil.copytree(path / name, folder / name)
     run.path = path
     return run
 
@@ -158,26 +167,31 @@ def check_out(path: str | Path) -> None:
         raise UserError(f"{path} holds what octavo did not put there: {shown}; move that, or choose another --out")
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
     """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
-    header: dict[str, Any] = {}
+    with open(path, "wb") as file:
+        stream_tensors(tensors, file, about)
+
+
+def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> None:
+    """The tensors in the safetensors format, with some text `about` them in its header."""
+    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
     end = 0
     for key, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     told = json.dumps(header).encode()
     told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
-    with open(path, "wb") as file:
-        file.write(len(told).to_bytes(8, "little") + told)
-        for tensor in tensors.values():
-            file.write(tensor.cpu().contiguous().numpy().data)
+    file.write(len(told).to_bytes(8, "little") + told)
+    for tensor in tensors.values():
+        file.write(tensor.detach().cpu().contiguous().numpy().data)
 
 
 def load(path: str | Path) -> Run:
     """The run in a folder. Reading it runs no code of the folder's; what is damaged or foreign is refused."""
     path = Path(path)
     told = read_record(path)
-    tokenizer = _tokenizer(path / TOKENIZER)
+    tokenizer = read_tokenizer(path)
     try:
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
         mapped = safetensors.torch.load_file(path / TENSORS)
@@ -196,7 +210,9 @@ def load(path: str | Path) -> Run:
     return Run(model, tokenizer, record, path)
 
 
-def _tokenizer(path: Path) -> Tokenizer:
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a run's folder."""
+    path = folder / TOKENIZER
     values = _json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold a JSON object: it holds a {type(values).__name__}; train the run again")

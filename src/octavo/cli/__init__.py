@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from octavo.errors import UserError
+from octavo.errors import Stopped, UserError
 from octavo.version import VERSION
 
 Verb = Callable[[list[str]], None]
@@ -16,6 +16,7 @@ Verb = Callable[[list[str]], None]
 VERBS: dict[str, str] = {
     "data": "list, fetch and show the named texts",
     "train": "train a model on a text",
+    "resume": "go on with training that was stopped",
     "eval": "bits per byte, perplexity and the most surprising passages",
     "generate": "let a model write",
     "compress": "compress a file with a model",
@@ -24,6 +25,8 @@ VERBS: dict[str, str] = {
     "list": "the runs in a folder",
     "export": "write a model in a format others read",
     "import": "read a model that others wrote",
+    "vectors": "learn word vectors from a text, and look at them",
+    "domains": "compare models on two domains, and see which words cost more",
     "demo": "train a few models on Shakespeare and compare them",
 }
 
@@ -54,6 +57,9 @@ def main(args: Sequence[str] | None = None) -> int:
     except UserError as error:
         _complain(str(error))
         return 2
+    except Stopped as stop:
+        print(f"octavo: {stop}", file=sys.stderr)
+        return stop.code
     except KeyboardInterrupt:
         print("octavo: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
@@ -66,7 +72,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except Exception as error:
         if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-            _complain("out of memory; try a smaller text, a lower --order, or --prune 0 0 1")
+            _complain("out of memory; try a smaller text, a smaller model, or, of an n-gram, --prune 0 0 1")
             return 2
         traceback.print_exc()
         print("octavo: that was a bug in octavo, not your mistake; please report the lines above", file=sys.stderr)

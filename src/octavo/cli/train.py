@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import tyro
 
 from octavo import api
-from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.flags import STYLE, Corpora, RunPath
 from octavo.cli.show import note, print_json
 from octavo.errors import UserError
 from octavo.models import CONFIGS
 from octavo.models.mix import MixConfig
 from octavo.run import Run
-from octavo.training import TextConfig
+from octavo.training import LoopConfig, OptimConfig, TextConfig
 
 
 def run_train(argv: list[str]) -> None:
@@ -29,7 +30,8 @@ def run_train(argv: list[str]) -> None:
         near = get_close_matches(argv[0], CONFIGS, 1)
         advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(CONFIGS)}"
         raise UserError(f"there is no model {argv[0]!r}; {advice}")
-    function = train_mixture if argv[0] == "mix" else _train_counts(argv[0])
+    make = _train_neural if api.is_neural(argv[0]) else _train_counts
+    function = train_mixture if argv[0] == "mix" else make(argv[0])
     tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
 
 
@@ -68,6 +70,62 @@ def _train_counts(model: str) -> Callable[..., None]:
     return train
 
 
+def _train_neural(model: str) -> Callable[..., None]:
+    config_class = CONFIGS[model]
+
+    def train(
+        corpus: Corpora,
+        config: Any = config_class(),  # noqa: B008
+        loop: LoopConfig = LoopConfig(),  # noqa: B008
+        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        text: TextConfig = TextConfig(),  # noqa: B008
+        out: str = f"runs/{model}",
+        measure: bool = True,
+        seed: int = 0,
+        device: str = "auto",
+        json: bool = False,
+    ) -> None:
+        run = api.train_with_page(model, list(corpus), text, config, out, (), seed, device, measure, (loop, optim))
+        _tell_trained(run, json)
+
+    train.__annotations__["config"] = config_class  # the flags come from its fields
+    train.__doc__ = f"""Train a model on the first nine tenths of a text and measure it on the rest.
+
+    Example: octavo train {model} shakespeare --budget 3min --out runs/{model}
+
+    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{model}
+    Several processes: torchrun --nproc-per-node 2 -m octavo.cli train {model} shakespeare
+
+    Args:
+        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
+        config: The model.
+        loop: How long, and in what pieces.
+        optim: How the weights are changed.
+        text: The text and its tokens.
+        out: The folder the run is written to.
+        measure: --no-measure ends when the model is saved, without scoring the held-out text or writing a sample.
+        seed: For the first weights, the order of the text, dropout and the samples.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    return train
+
+
+def resume(run: RunPath, budget: str | None = None, measure: bool = True, json: bool = False) -> None:
+    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any
+    neural run.
+
+    Example: octavo resume runs/gru --budget 10min
+
+    Args:
+        run: A run folder.
+        budget: How long to train in all, what is done included; without it, as it was.
+        measure: --no-measure ends when the model is saved, without scoring the held-out text or writing a sample.
+        json: Print JSON.
+    """
+    _tell_trained(api.resume(run, budget=budget, measure=measure), json)
+
+
 def train_mixture(
     corpus: Corpora,
     parts: tuple[str, ...],
@@ -78,8 +136,8 @@ def train_mixture(
     seed: int = 0,
     json: bool = False,
 ) -> None:
-    """Mix trained runs; the weights are learnt on the tail of the training part, which count models are refitted
-    without.
+    """Mix trained runs; the weights are learnt on pieces of the training part that no part has learnt from (count
+    models are fitted again without them).
 
     Example: octavo train mix shakespeare --parts runs/kn7 runs/bag --out runs/mix
 
@@ -98,6 +156,8 @@ def train_mixture(
 
 
 def _tell_trained(run: Run, json: bool) -> None:
+    if int(os.environ.get("RANK", "0")):
+        return  # of several processes, the first one tells
     result = run.record.get("result")
     for line in run.record["notes"]:
         note(line)
@@ -105,10 +165,18 @@ def _tell_trained(run: Run, json: bool) -> None:
         print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **(result or {})})
         return
     print(f"{run.summary()}")
-    print(f"trained on {run.record['train_tokens']:,} tokens in {run.record['train_seconds']:.2f} s")
+    tokens, seconds = run.record["train_tokens"], run.record["train_seconds"]
+    print(f"trained on {tokens:,} tokens in {seconds:.2f} s" + _why(run.record.get("training", {}), tokens, seconds))
     if result and result["bits_per_byte"] is None:
         print(
             f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero; smooth the model"
         )
     print(f"the run is in {run.path}; next:")
     print(f"  octavo eval {run.path} FILE\n  octavo generate {run.path} --max-tokens 200\n  octavo inspect {run.path}")
+
+
+def _why(training: dict[str, Any], tokens: int, seconds: float) -> str:
+    """How fast a neural model was trained, and why it ended."""
+    if not training:
+        return ""
+    return f", {training['steps']:,} steps, {tokens / max(seconds, 1e-9):,.0f} tokens/s: {training['why']}"

@@ -7,14 +7,17 @@ from collections.abc import Callable
 import tyro
 
 from octavo.cli.demo import demo
+from octavo.cli.domains import domains
 from octavo.cli.exchange import export, import_
 from octavo.cli.flags import STYLE
 from octavo.cli.look import inspect, list_
 from octavo.cli.score import compress, decompress, eval_
-from octavo.cli.train import run_train
+from octavo.cli.train import resume, run_train
+from octavo.cli.vectors import run_vectors
 from octavo.cli.write import generate
 
 FUNCTIONS: dict[str, Callable[..., None]] = {
+    "resume": resume,
     "eval": eval_,
     "generate": generate,
     "compress": compress,
@@ -23,6 +26,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "list": list_,
     "export": export,
     "import": import_,
+    "domains": domains,
     "demo": demo,
 }
 
@@ -31,5 +35,7 @@ def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
     if verb == "train":
         run_train(argv)
+    elif verb == "vectors":
+        run_vectors(argv)
     else:
         tyro.cli(FUNCTIONS[verb], prog=f"octavo {verb}", args=argv, config=STYLE)

@@ -11,14 +11,27 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.bigram import Bigram, BigramConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 
-__all__ = ["CONFIGS", "MODELS", "Bag", "Mix", "NGram", "build", "describe", "name_of"]
+__all__ = [
+    "CONFIGS", "COUNTED", "GRU", "LSTM", "MODELS", "RNN", "Attentive", "Bag", "Bigram", "Mix", "NGram", "build",
+    "describe", "name_of",
+]  # fmt: skip
 
-MODELS: dict[str, type[LanguageModel[Any]]] = {"bag": Bag, "ngram": NGram, "mix": Mix}
-CONFIGS: dict[str, type] = {"bag": BagConfig, "ngram": NGramConfig, "mix": MixConfig}
+MODELS: dict[str, type[LanguageModel[Any]]] = {
+    "bag": Bag, "ngram": NGram, "bigram": Bigram, "rnn": RNN, "gru": GRU, "lstm": LSTM, "rnn-attention": Attentive,
+    "mix": Mix,
+}  # fmt: skip
+CONFIGS: dict[str, type] = {
+    "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
+    "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "mix": MixConfig,
+}  # fmt: skip
+COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once; the others window by window
 
 
 def name_of(model: LanguageModel[Any]) -> str:

@@ -14,16 +14,18 @@ OF_THE_PARTS = ("tokenizer", "size", "min_count", "split", "errors", "preprocess
 
 
 def train_command(
-    model: str, source: Any, text: TextConfig, config: Any, out: str | Path, seed: int, parts: Sequence[str | Path] = ()
-) -> str:
-    """octavo train with every setting that is not the default."""
+    model: str, source: Any, text: TextConfig, config: Any, out: str | Path, seed: int,
+    parts: Sequence[str | Path] = (), *how: Any,
+) -> str:  # fmt: skip
+    """octavo train with every setting that is not the default; `how` are further configs."""
     sources = [source] if isinstance(source, str | Path) else list(source)
     words = ["octavo", "train", model, *map(str, sources)]
     if parts:
         words += ["--parts", *map(str, parts), *_flags(text, leave_out=OF_THE_PARTS)]
     else:
         words += ["--tokenizer", text.tokenizer, *_flags(text, leave_out=("tokenizer",))]
-    words += [*_flags(config), *(["--seed", str(seed)] if seed else []), "--out", str(out)]
+    words += [flag for one in (config, *how) for flag in _flags(one)]
+    words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
     return shlex.join(words)
 
 

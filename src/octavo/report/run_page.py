@@ -32,11 +32,18 @@ WHAT_IS_CHARGED = (
 
 
 def page_maker(
-    model: str, source: Any, text: TextConfig, config: Any, out: str | Path, seed: int, parts: Sequence[str | Path] = ()
+    model: str,
+    source: Any,
+    text: TextConfig,
+    config: Any,
+    out: str | Path,
+    seed: int,
+    parts: Sequence[str | Path] = (),
+    *how: Any,
 ) -> Callable[[Run, Split, str], str]:
     """What training calls with the run, the held-out text and a sample to get the page."""
     commands = [
-        train_command(model, source, text, config, out, seed, parts),
+        train_command(model, source, text, config, out, seed, parts, *how),
         shlex.join(["octavo", "eval", str(out), "--prove"]),
         shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(seed)]),
     ]  # fmt: skip

@@ -1,0 +1,177 @@
+"""octavo vectors: learn word vectors from a text, and look at any: neighbours, analogies, a check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.show import note, print_json, print_table
+from octavo.errors import UserError
+from octavo.lens.words import Compass, check
+from octavo.text import open_text
+from octavo.text.vectors import read_vectors, write_vectors
+from octavo.training.glove import GloveConfig, train_glove
+
+VectorFile = Annotated[Positional[str], arg(metavar="FILE")]
+WordList = Annotated[Positional[tuple[str, ...]], arg(metavar="WORD...")]
+
+USAGE = """usage: octavo vectors CORPUS... --out FILE      learn vectors from a text
+       octavo vectors near FILE WORD...         the words nearest to each word
+       octavo vectors analogy FILE A B C        A is to B as C is to what
+       octavo vectors check FILE                analogies and similarities from a small list of octavo's own
+
+FILE is GloVe's or word2vec's text format, also compressed, or glove-6b-50d. Each takes --json; --help shows more.
+
+example: octavo vectors shakespeare --out plays.txt
+"""
+
+
+def run_vectors(argv: list[str]) -> None:
+    """Dispatch near, analogy and check; anything else is a corpus to learn from."""
+    if not argv or argv == ["-h"] or argv == ["--help"]:
+        print(USAGE, end="")
+        if argv:
+            tyro.cli(train, prog="octavo vectors", args=["--help"], config=STYLE)
+        return
+    action = argv[0] if argv[0] in ACTIONS else "train"
+    args = argv[1:] if argv[0] in ACTIONS else argv
+    name = f"octavo vectors {action}" if argv[0] in ACTIONS else "octavo vectors"
+    tyro.cli(ACTIONS[action], prog=name, args=args, config=STYLE)
+
+
+def train(
+    corpus: Corpora,
+    config: GloveConfig = GloveConfig(),  # noqa: B008
+    out: str = "vectors.txt",
+    header: bool = False,
+    field: str = "text",
+    errors: Literal["strict", "replace"] = "strict",
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Learn GloVe vectors from a text and write them as text.
+
+    Example: octavo vectors shakespeare --out plays.txt
+
+    Args:
+        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
+        config: The vectors.
+        out: The file they are written to.
+        header: Begin the file with word2vec's line of counts.
+        field: JSON lines, parquet: where the text is.
+        errors: What is not UTF-8: refuse it or replace it.
+        seed: Of the random start and order.
+        json: Print JSON.
+    """
+    if not corpus:
+        raise UserError("name a text to learn from: octavo vectors CORPUS --out FILE")
+    _check_out(out, corpus)
+    losses: list[float] = []
+    text = open_text(list(corpus), field=field, errors=errors)
+    vectors, told = train_glove(text.blocks(), config, seed, lambda told: losses.append(told["loss"]))
+    write_vectors(out, vectors, header)
+    if json:
+        print_json({"file": out, **told, "dim": config.dim, "loss": losses})
+        return
+    epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
+    print(f"{told['words']:,} words, {told['pairs']:,} pairs of words near each other{epochs}")
+    print(f"learnt from {told['tokens']:,} words in {told['seconds']:.1f} s")
+    print(f"the vectors are in {out}; next:\n  octavo vectors near {out} {vectors.words[len(vectors.words) // 10]}")
+    print(f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}")
+
+
+def near(file: VectorFile, words: WordList, count: int = 10, json: bool = False) -> None:
+    """The words whose vectors are at the smallest angles to each word's.
+
+    Example: octavo vectors near glove-6b-50d king queen
+
+    Args:
+        file: A file of vectors, or glove-6b-50d.
+        words: The words.
+        count: How many to show.
+        json: Print JSON.
+    """
+    if not words:
+        raise UserError(f"name a word: octavo vectors near {file} king")
+    compass = _open(file, count)
+    found = {word: compass.nearest(word, count) for word in words}
+    if json:
+        print_json({word: [{"word": other, "cosine": c} for other, c in rows] for word, rows in found.items()})
+        return
+    print_table(("word", "near it"), [(word, _shown(rows)) for word, rows in found.items()], left=(0, 1))
+
+
+def analogy(
+    file: VectorFile, a: Positional[str], b: Positional[str], c: Positional[str], count: int = 5, json: bool = False
+) -> None:
+    """A is to B as C is to what: the words nearest to B - A + C.
+
+    Example: octavo vectors analogy glove-6b-50d man king woman
+
+    Args:
+        file: A file of vectors, or glove-6b-50d.
+        a: The first word.
+        b: What it is to.
+        c: The third word.
+        count: How many answers to show.
+        json: Print JSON.
+    """
+    rows = _open(file, count).analogy(a, b, c, count)
+    if json:
+        print_json([{"word": word, "cosine": cosine} for word, cosine in rows])
+        return
+    print(f"{a} is to {b} as {c} is to: {_shown(rows)}")
+
+
+def check_(file: VectorFile, json: bool = False) -> None:
+    """Ask analogies and similarities from a small list of octavo's own.
+
+    Example: octavo vectors check glove-6b-50d
+
+    Args:
+        file: A file of vectors, or glove-6b-50d.
+        json: Print JSON.
+    """
+    told = check(_open(file))
+    if json:
+        print_json({"file": file, **told})
+        return
+    rows = [(kind, f"{got['right']} of {got['asked']}", f"{got['asked']} of {got['of']}")
+            for kind, got in told["analogies"].items()]  # fmt: skip
+    print(f"{told['words']:,} words of {told['dim']} dimensions")
+    print_table(("analogies", "right", "have vectors"), rows)
+    similar = told["similarity"]
+    if similar["spearman"] is not None:
+        print(f"similarity: Spearman's rho {similar['spearman']:.2f} over {similar['pairs']} of {similar['of']} pairs")
+    print("both lists are octavo's own and small: they tell sound vectors from broken ones, not close methods apart")
+
+
+def _check_out(out: str, corpus: tuple[str, ...]) -> None:
+    """What would only fail when the vectors are learnt is refused before, and so is writing over the text."""
+    if any(os.path.exists(name) and os.path.exists(out) and os.path.samefile(name, out) for name in corpus):
+        raise UserError(f"{out} is the text to learn from; choose another --out")
+    above = next(folder for folder in Path(out).absolute().parents if os.path.exists(folder))
+    if os.path.isdir(out) or not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {out}: it must be a file in a folder you can write to; choose another --out")
+
+
+def _open(file: str, count: int = 1) -> Compass:
+    if count < 1:
+        raise UserError(f"count must be at least 1: count={count}; try --count 10")
+    vectors = read_vectors(file)
+    for line in vectors.notes:
+        note(line)
+    return Compass(vectors)
+
+
+def _shown(rows: list[tuple[str, Any]]) -> str:
+    return ", ".join(f"{word} {cosine:.2f}" for word, cosine in rows)
+
+
+ACTIONS: dict[str, Callable[..., None]] = {"train": train, "near": near, "analogy": analogy, "check": check_}

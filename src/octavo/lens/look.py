@@ -1,0 +1,51 @@
+"""One run under the lens: the text as its tokens, the gates over them, and the gradient's way back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from octavo.errors import UserError
+from octavo.lens.gates import Gates, gates_over
+from octavo.lens.gradients import Flow, check_back, default_back, gradient_flow, has_gradient, stateless
+from octavo.lens.surprisal import shown
+from octavo.run import Run
+from octavo.text.preprocess import apply
+
+LONGEST = 1000  # tokens of a text that are looked at
+BEGIN = "▷"  # how the begin token is shown
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a run shows of itself; the tokens are those read, begin first."""
+
+    run: Run
+    tokens: tuple[str, ...]
+    cut: bool  # whether the text was longer
+    gates: Gates
+    flow: Flow
+
+    @property
+    def name(self) -> str:
+        return str(self.run.path or self.run.name)
+
+
+def tokens_of(run: Run, text: str) -> list[int]:
+    """A text as the run's model would have met it in training."""
+    data = apply(run.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
+    x_T: list[int] = run.tokenizer.encode(data).tolist()
+    return x_T
+
+
+def look(run: Run, text: str, back: int | None = None) -> Look:
+    """Look at the beginning of a text; `back` is how many steps the gradient is followed, by default half of it."""
+    whole = tokens_of(run, text)
+    if not whole:
+        raise UserError("there is nothing to look at: the text is empty; give a sentence or two as --text")
+    if not has_gradient(run.model):
+        raise UserError(f"{run.path or run.name}: {stateless(run.model)}")
+    x_T = whole[:LONGEST]
+    back = default_back(len(x_T)) if back is None else back
+    check_back(back, len(x_T))
+    tokens = (BEGIN, *(shown(run.tokenizer, token) for token in x_T))
+    return Look(run, tokens, len(whole) > LONGEST, gates_over(run.model, x_T), gradient_flow(run.model, x_T, back))

@@ -1,0 +1,123 @@
+"""A recurrent network that looks back at its own earlier states.
+
+B batch, T time, M remembered states, D hidden units, V vocabulary, G = gates × D.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.errors import UserError
+from octavo.models.recurrent import Embedded, Init, Layer, check_dropout, check_init, check_positive, draw
+from octavo.ops.recurrent import AFTER
+from octavo.ops.scores import SCORES, Score, additive, attend, dot, scaled
+
+State = tuple[Tensor, Tensor]  # h_BD, and the states before it, memory_BMD
+
+
+@dataclass(frozen=True)
+class AttentiveConfig:
+    """How a recurrent network with self-attention is made."""
+
+    cell: Literal["rnn", "gru"] = "rnn"
+    """The recurrent step; a gru sees tanh(h) of the state before, or it would grow without end."""
+    width: int = 256
+    """Hidden units, and the size of a token's embedding."""
+    dropout: float = 0.0
+    """The share of values dropped while training: of embeddings and before the output."""
+    tied: bool = True
+    """The output weights are the embeddings."""
+    score: Score = "scaled"
+    """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
+    memory: int = 64
+    """How many earlier states can be looked at; 0: all."""
+    init: Init = "orthogonal"
+    """How the recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
+
+    def __post_init__(self) -> None:
+        if self.cell not in ("rnn", "gru"):
+            raise UserError(f"cell must be rnn or gru: cell={self.cell!r}; try --cell rnn")
+        check_positive("width", self.width, 256)
+        check_dropout(self.dropout)
+        if self.score not in SCORES:
+            raise UserError(f"score must be one of {', '.join(SCORES)}: score={self.score!r}; try --score scaled")
+        if self.memory < 0:
+            raise UserError(f"memory must not be negative: memory={self.memory}; try --memory 64, or 0 for all")
+        check_init(self.init)
+
+
+class Attentive(Embedded):
+    """s_t = RNN(x_t, h_{t-1}); a_t = the earlier states h_1 .. h_{t-1}, weighted by their match with s_t;
+    h_t = s_t + a_t, with a_1 = 0."""
+
+    config: AttentiveConfig
+
+    def __init__(self, config: AttentiveConfig, vocab: int) -> None:
+        super().__init__(config, vocab)
+        D = config.width
+        self.recurrent = Layer(config.cell, D, D)
+        if config.score == "additive":
+            self.query_DD = nn.Parameter(torch.empty(D, D))
+            self.key_DD = nn.Parameter(torch.empty(D, D))
+            self.score_D = nn.Parameter(torch.empty(D))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        super().initialise(generator)
+        self.recurrent.initialise(self.config.init, 0.0, generator)
+        if self.config.score == "additive":
+            draw(self.query_DD.data, "xavier", generator)
+            draw(self.key_DD.data, "xavier", generator)
+            draw(self.score_D.data, "normal", generator)
+
+    def start(self, batch: int) -> State:
+        D = self.config.width
+        return self.embedding_VD.new_zeros(batch, D), self.embedding_VD.new_zeros(batch, 0, D)
+
+    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        logits_B1V, state = self.absorb(state, x_B[:, None])
+        return logits_B1V[:, 0], state
+
+    def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        h_BD, memory_BMD = state
+        if not x_BT.shape[1]:
+            return self.logits(h_BD[:, None][:, :0]), state
+        w = self.recurrent.weights
+        Wx_TBG = F.linear(self.embed(x_BT.t()), w.ih_GI, w.bias_ih_G)
+        keys_BMD = self._keys(memory_BMD)
+        h_TBD = []
+        for Wx_BG in Wx_TBG.unbind(0):
+            s_BD = AFTER[self.config.cell](Wx_BG, self._bounded(h_BD), w)
+            h_BD = s_BD + attend(self._scores(s_BD, keys_BMD), memory_BMD)
+            memory_BMD = self._remember(memory_BMD, h_BD)
+            keys_BMD = self._remember(keys_BMD, self._keys(h_BD)) if self.config.score == "additive" else memory_BMD
+            h_TBD.append(h_BD)
+        return self.logits(self.drop(torch.stack(h_TBD, 1))), (h_BD, memory_BMD)
+
+    def flops_per_token(self) -> int:
+        """Those of the products with weights, and of the scores and the sum over a full memory (of 0, all: not)."""
+        D, M = self.config.width, self.config.memory
+        scoring = 2 * D * D if self.config.score == "additive" else 0
+        return super().flops_per_token() + 2 * (scoring + 2 * M * D)
+
+    def _bounded(self, h_BD: Tensor) -> Tensor:
+        """What the cell sees of h: a GRU hands z of it on, and h_t = s_t + a_t would double each time round."""
+        return h_BD.tanh() if self.config.cell == "gru" else h_BD
+
+    def _keys(self, h: Tensor) -> Tensor:
+        """What queries are matched with: U h, or h itself."""
+        return F.linear(h, self.key_DD) if self.config.score == "additive" else h
+
+    def _scores(self, s_BD: Tensor, keys_BMD: Tensor) -> Tensor:
+        if self.config.score == "additive":
+            return additive(F.linear(s_BD, self.query_DD), keys_BMD, self.score_D)
+        return (dot if self.config.score == "dot" else scaled)(s_BD, keys_BMD)
+
+    def _remember(self, memory_BMD: Tensor, new_BD: Tensor) -> Tensor:
+        """The memory with one state more, and without the oldest where that is one too many."""
+        oldest = 1 if 0 < self.config.memory <= memory_BMD.shape[1] else 0
+        return torch.cat([memory_BMD[:, oldest:], new_BD[:, None]], 1)

@@ -1,0 +1,197 @@
+"""Recurrent language models: the past is a vector that each token changes.
+
+B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates × D.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
+
+State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
+Init = Literal["orthogonal", "xavier", "he"]
+INITS: tuple[Init, ...] = ("orthogonal", "xavier", "he")
+WINDOW = 4096  # tokens absorbed at once when scoring; more would only take memory
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """How a recurrent network is made."""
+
+    width: int = 256
+    """Hidden units of each layer, and the size of a token's embedding."""
+    layers: int = 2
+    """How many layers, each reading the one below."""
+    dropout: float = 0.0
+    """The share of values dropped while training: of embeddings, between layers and before the output."""
+    tied: bool = True
+    """The output weights are the embeddings."""
+    init: Init = "orthogonal"
+    """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
+    forget_bias: float = 1.0
+    """lstm: the bias the forget gate starts with, so that the cell at first remembers."""
+
+    def __post_init__(self) -> None:
+        check_positive("width", self.width, 256)
+        check_positive("layers", self.layers, 2)
+        check_dropout(self.dropout)
+        check_init(self.init)
+        if not math.isfinite(self.forget_bias):
+            raise UserError(f"forget_bias must be finite: forget_bias={self.forget_bias}; try --forget-bias 1")
+
+
+def check_positive(name: str, value: int, example: int) -> None:
+    if value < 1:
+        raise UserError(f"{name} must be at least 1: {name}={value}; try --{name} {example}")
+
+
+def check_dropout(dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise UserError(f"dropout must be at least 0 and below 1: dropout={dropout}; try --dropout 0.1")
+
+
+def check_init(init: str) -> None:
+    if init not in INITS:
+        raise UserError(f"init must be one of {', '.join(INITS)}: init={init!r}; try --init orthogonal")
+
+
+class Layer(nn.Module):
+    """The weights of one layer, named and ordered as in `torch.nn.RNN`, `GRU` and `LSTM`."""
+
+    def __init__(self, cell: Cell, inputs: int, width: int) -> None:
+        super().__init__()
+        self.cell = cell
+        G = GATES[cell] * width
+        self.weight_ih = nn.Parameter(torch.empty(G, inputs))
+        self.weight_hh = nn.Parameter(torch.empty(G, width))
+        self.bias_ih = nn.Parameter(torch.empty(G))
+        self.bias_hh = nn.Parameter(torch.empty(G))
+
+    @property
+    def weights(self) -> Weights:
+        return Weights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+
+    def initialise(self, init: Init, forget_bias: float, generator: torch.Generator) -> None:
+        """Draw each gate's matrices on their own: a gate is a layer, and its neighbours are not its outputs."""
+        for weight, how in ((self.weight_ih, "xavier" if init == "orthogonal" else init), (self.weight_hh, init)):
+            for gate in weight.data.chunk(GATES[self.cell]):
+                draw(gate, how, generator)
+        self.bias_ih.data.zero_()
+        self.bias_hh.data.zero_()
+        if self.cell == "lstm":
+            _, forget, _, _ = self.bias_ih.data.chunk(4)
+            forget.fill_(forget_bias)
+
+
+def draw(weight: Tensor, how: str, generator: torch.Generator) -> None:
+    """Fill the matrix on the CPU, where the generator is, so that every device starts from the same weights."""
+    drawn = torch.empty(weight.shape)
+    if how == "orthogonal":
+        nn.init.orthogonal_(drawn, generator=generator)
+    elif how == "xavier":
+        nn.init.xavier_uniform_(drawn, generator=generator)
+    elif how == "he":
+        nn.init.kaiming_uniform_(drawn, nonlinearity="relu", generator=generator)
+    else:
+        nn.init.normal_(drawn, std=weight.shape[-1] ** -0.5, generator=generator)
+    weight.copy_(drawn)
+
+
+class Embedded(LanguageModel[State]):
+    """Tokens become vectors on the way in, and vectors logits on the way out, by the same table if it is tied."""
+
+    def __init__(self, config: Any, vocab: int) -> None:
+        super().__init__()
+        self.config, self.vocab, self.begin = config, vocab, vocab - 1
+        self.embedding_VD = nn.Parameter(torch.empty(vocab, config.width))
+        self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
+        self.output_bias_V = nn.Parameter(torch.empty(vocab))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        draw(self.embedding_VD.data, "normal", generator)
+        if self.output_VD is not None:
+            draw(self.output_VD.data, "xavier", generator)
+        self.output_bias_V.data.zero_()
+
+    @property
+    def window(self) -> int:
+        return min(WINDOW, super().window)
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.drop(F.embedding(x, self.embedding_VD))
+
+    def logits(self, h: Tensor) -> Tensor:
+        return F.linear(h, self.embedding_VD if self.output_VD is None else self.output_VD, self.output_bias_V)
+
+    def drop(self, h: Tensor) -> Tensor:
+        return F.dropout(h, self.config.dropout) if self.training and self.config.dropout else h
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
+        matrices = [p.numel() for part in self.children() for p in part.parameters() if p.dim() == 2]
+        return 2 * (sum(matrices) + self.embedding_VD.numel())
+
+
+class Recurrent(Embedded):
+    """What the three networks share: a stack of layers, each a step over the one below."""
+
+    cell: ClassVar[Cell]
+    config: RecurrentConfig
+
+    def __init__(self, config: RecurrentConfig, vocab: int) -> None:
+        super().__init__(config, vocab)
+        self.layers = nn.ModuleList(Layer(self.cell, config.width, config.width) for _ in range(config.layers))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        super().initialise(generator)
+        for one in self._layers():
+            one.initialise(self.config.init, self.config.forget_bias, generator)
+
+    def start(self, batch: int) -> State:
+        h_BD = self.embedding_VD.new_zeros(batch, self.config.width)
+        return tuple((h_BD, h_BD) if self.cell == "lstm" else h_BD for _ in self.layers)
+
+    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        y_BD, after = self.embed(x_B), []
+        for one, before in zip(self._layers(), state, strict=True):
+            after.append(STEPS[self.cell](y_BD, before, one.weights))
+            y_BD = self.drop(after[-1][0] if self.cell == "lstm" else after[-1])
+        return self.logits(y_BD), tuple(after)
+
+    def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        y_TBD, after = self.embed(x_BT.t()), []
+        for one, before in zip(self._layers(), state, strict=True):
+            y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
+            y_TBD = self.drop(y_TBD)
+            after.append(last)
+        return self.logits(y_TBD.transpose(0, 1)), tuple(after)
+
+    def _layers(self) -> list[Layer]:
+        return list(self.layers)  # type: ignore[arg-type]
+
+
+class RNN(Recurrent):
+    """h' = tanh(W x + U h)."""
+
+    cell = "rnn"
+
+
+class GRU(Recurrent):
+    """h' = (1 - z) n + z h: the update gate z says how much of the past is kept."""
+
+    cell = "gru"
+
+
+class LSTM(Recurrent):
+    """c' = f c + i g and h' = o tanh(c'): what the cell c holds is only ever forgotten, not overwritten."""
+
+    cell = "lstm"

@@ -1,0 +1,1 @@
+"""Mathematics as functions: no weights, no state."""

@@ -1,0 +1,136 @@
+"""Several processes that train one model, as torchrun starts them: each takes its rows of every batch.
+
+B rows of the whole batch, R processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from octavo.errors import UserError
+
+
+@dataclass(frozen=True)
+class Team:
+    """The processes that work together; alone, there is one."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that writes, and whose clock counts."""
+        return self.rank == 0
+
+    def rows(self, batch: int) -> slice:
+        """Which rows of a batch are this process's."""
+        if batch % self.size:
+            raise UserError(
+                f"the processes must divide the batch: batch={batch}, processes={self.size}; "
+                f"try --batch {max(1, batch // self.size) * self.size}"
+            )
+        share = batch // self.size
+        return slice(self.rank * share, (self.rank + 1) * share)
+
+    def agree(self, *values: float) -> list[float]:
+        """The leader's values, for all."""
+        if self.size == 1:
+            return list(values)
+        told = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.broadcast(told, 0)
+        return told.tolist()
+
+    def total(self, value: Tensor) -> Tensor:
+        """The sum over the processes."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def all_rows(self, tensor: Tensor) -> Tensor:
+        """The rows of every process, in order."""
+        if self.size == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(parts, tensor.contiguous())
+        return torch.cat(parts)
+
+    def wrap(self, objective: nn.Module, shard: bool) -> nn.Module:
+        """The objective, its gradients averaged over the processes; sharded, each keeps its part of the weights."""
+        if self.size == 1:
+            return objective
+        if shard:
+            mesh = dist.device_mesh.init_device_mesh(self.device.type, (self.size,))
+            fully_shard(objective, mesh=mesh)
+            return objective
+        # The loss does not touch every weight in every window, and a state goes in and out beside it.
+        return DistributedDataParallel(objective, broadcast_buffers=False)
+
+
+@contextmanager
+def team(device: torch.device) -> Iterator[Team]:
+    """Join the processes that torchrun started; without torchrun, be one's own team."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Team(0, 1, device)
+        return
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    mine = torch.device("cuda", local) if device.type == "cuda" else device
+    if mine.type == "cuda":
+        torch.cuda.set_device(mine)
+    joined = not dist.is_initialized()
+    if joined:
+        dist.init_process_group("nccl" if mine.type == "cuda" else "gloo")
+    try:
+        yield Team(dist.get_rank(), size, mine)
+        dist.barrier()  # the leader may still write what the others would read
+    finally:
+        if joined:
+            dist.destroy_process_group()
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A sharded tensor put together; every process must ask for it at once."""
+    if isinstance(tensor, DTensor):
+        together: Tensor = tensor.full_tensor()
+        return together
+    return torch.as_tensor(tensor)
+
+
+def placed_like(parameter: Tensor, tensor: Tensor) -> Tensor:
+    """A copy of a whole tensor where the parameter is: on its device, and sharded as it is."""
+    here = tensor.to(parameter.device, copy=True)
+    if isinstance(parameter, DTensor) and tensor.shape == parameter.shape:
+        return distribute_tensor(here, parameter.device_mesh, parameter.placements)
+    return here
+
+
+def map_state(state: Any, change: Any) -> Any:
+    """The state with every tensor in it changed."""
+    if isinstance(state, Tensor):
+        return change(state)
+    return tuple(map_state(part, change) for part in state) if isinstance(state, tuple) else state
+
+
+def tensors_of(state: Any) -> list[Tensor]:
+    """The tensors in a state, in order."""
+    if isinstance(state, Tensor):
+        return [state]
+    return [tensor for part in state for tensor in tensors_of(part)] if isinstance(state, tuple) else []
+
+
+def state_from(like: Any, tensors: Sequence[Tensor]) -> Any:
+    """The state of the same structure with these tensors in it."""
+    left = iter(tensors)
+    return map_state(like, lambda _: next(left))

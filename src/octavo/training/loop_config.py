@@ -1,0 +1,49 @@
+"""The settings of the training loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from octavo.errors import UserError
+from octavo.training.schedule import Budget
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """How long and in what pieces a neural model is trained."""
+
+    budget: str = "180s"
+    """How long to train: 180s, 3min, 5000steps or 20Mtokens."""
+    batch: int = 128
+    """Lanes of text read at once, in all processes together."""
+    window: int = 32
+    """Tokens of a lane between two changes of the weights; the state is carried from one window to the next."""
+    accumulate: int = 1
+    """Work through the batch in so many pieces: slower, the same result, less memory."""
+    checks: int = 10
+    """How often to measure the pieces held out and to write a sample."""
+    patience: int = 0
+    """Stop after so many checks without a better one; 0: never."""
+    save_every: float = 30.0
+    """Seconds between checkpoints."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: products in bfloat16 where the machine has instructions for them."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """torch.compile; auto: on a GPU, for the models that gain from it."""
+    shard: bool = False
+    """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
+    tensorboard: bool = False
+    """Write TensorBoard events into the run's folder too."""
+
+    def __post_init__(self) -> None:
+        Budget.parse(self.budget)
+        for name in ("batch", "window", "accumulate", "checks"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 1")
+        if self.batch % self.accumulate:
+            raise UserError(
+                f"accumulate must divide the batch: batch={self.batch}, accumulate={self.accumulate}; try a power of 2"
+            )
+        if self.patience < 0 or not self.save_every >= 0:
+            raise UserError(f"patience and save_every must not be negative: {self.patience}, {self.save_every}")

@@ -1,0 +1,208 @@
+"""From a text to a trained neural model: the run's folder appears first, fills while it trains, and ends complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from octavo.config import from_json
+from octavo.core import LanguageModel, seeded
+from octavo.data.holdout import Held, hold_out
+from octavo.data.lanes import Lanes
+from octavo.decode import Sample, generate
+from octavo.errors import UserError
+from octavo.models import CONFIGS, MODELS, build, describe
+from octavo.run import BOARD, METRICS, STATE, Run, read_record, read_tokenizer, save
+from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
+from octavo.text.read import STDIN
+from octavo.training.checkpoint import FILE, Checkpoint
+from octavo.training.distributed import Team, team
+from octavo.training.fit import (
+    Page,
+    TextConfig,
+    check_before_work,
+    finish,
+    pick_device,
+    record_of,
+    room_on_disk,
+)
+from octavo.training.loop import Loop, Text
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optim import OptimConfig
+from octavo.training.schedule import Budget
+from octavo.training.stopping import Stopping
+from octavo.training.watch import Log
+
+SAMPLE_TOKENS = 120  # of the text written at each check
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a neural run is made from, but the text itself."""
+
+    model: str
+    config: Any
+    text: TextConfig
+    loop: LoopConfig
+    optim: OptimConfig
+    seed: int = 0
+    device: str = "auto"
+
+    def to_json(self) -> dict[str, Any]:
+        kept = {"text": asdict(self.text), "loop": asdict(self.loop), "optim": asdict(self.optim)}
+        return {**kept, "device": self.device}
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Recipe:
+        """As the record of a run tells it."""
+        told = record.get("training")
+        if not isinstance(told, Mapping) or record.get("model") not in CONFIGS:
+            raise UserError("this run was not trained step by step, so there is nothing to go on with; train it anew")
+        return cls(
+            record["model"], from_json(CONFIGS[record["model"]], record.get("config", {})),
+            from_json(TextConfig, told.get("text", {})), from_json(LoopConfig, told.get("loop", {})),
+            from_json(OptimConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
+        )  # fmt: skip
+
+
+def train_neural(
+    recipe: Recipe, source: Any, out: str | Path | None, measure: bool = True, page: Page | None = None
+) -> Run:
+    """Train a neural model on the training part of a text, in this process or in those that torchrun started."""
+    check_before_work(out, recipe.seed)
+    _refuse_unfinished(out)
+    corpus = recipe.text.open(source)
+    with room_on_disk(out, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
+        mapped = folder / f"train{processes.rank}.bin" if folder else None
+        tokenizer, store = learn_and_tokenize(recipe.text.tokenizer, corpus, mapped, **recipe.text.tokenizer_options())
+        model = MODELS[recipe.model](recipe.config, tokenizer.vocab)
+        model.initialise(seeded(recipe.seed))
+        model.to(processes.device)
+        loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
+        record = _record(recipe, corpus, held, loop)
+        if out is not None and processes.leads:
+            save(Run(model, tokenizer, record), out, {METRICS: ""})
+        return _train(loop, recipe, tokenizer, record, corpus, out, measure, page)
+
+
+def resume(path: str | Path, budget: str | None = None, measure: bool = True, page: Page | None = None) -> Run:
+    """Go on with a run that was stopped or killed, as if it had not been; or, with a larger budget, with any run."""
+    path, told = Path(path), read_record(path)
+    recipe = Recipe.of(told)
+    recipe = replace(recipe, loop=replace(recipe.loop, budget=budget)) if budget else recipe
+    saved = Checkpoint.load(path)
+    at = saved.position
+    if Budget.parse(recipe.loop.budget).spent(at.seconds, at.step, at.tokens) >= 1 and told["training"].get("finished"):
+        raise UserError(f"{path} has spent its budget of {recipe.loop.budget}; give a larger one with --budget")
+    tokenizer = read_tokenizer(path)
+    corpus = _same_text(told, recipe, path)
+    with room_on_disk(path, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
+        store = tokenize(corpus.train, tokenizer, folder / f"train{processes.rank}.bin" if folder else None)
+        model = MODELS[recipe.model](recipe.config, tokenizer.vocab)
+        model.initialise(seeded(recipe.seed))
+        model.to(processes.device)
+        loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, path)
+        loop.take(saved)
+        loop.good = saved
+        return _train(loop, recipe, tokenizer, _record(recipe, corpus, held, loop), corpus, path, measure, page)
+
+
+def _loop(
+    recipe: Recipe, model: LanguageModel[Any], tokenizer: Tokenizer, store: Store, corpus: Corpus, processes: Team,
+    out: str | Path | None,
+) -> tuple[Loop, Held]:  # fmt: skip
+    held = hold_out(store.tokens, model.begin)
+    if len(held.train_N) < 2:
+        raise UserError(f"a text of {len(store)} tokens is too short to learn from; give a longer one")
+    lanes = Lanes.fitting(held.train_N, recipe.loop.batch, recipe.loop.window, recipe.seed)
+    if lanes.batch != recipe.loop.batch:  # the pieces of a small text's batch must divide it too
+        recipe = replace(recipe, loop=replace(recipe.loop, batch=lanes.batch, accumulate=1))
+    pieces_PL = torch.from_numpy(held.pieces_PL.astype("int64"))
+    opened_PL = model.after_begin(pieces_PL) if pieces_PL.numel() else pieces_PL
+    piece_bytes = sum(len(tokenizer.decode(piece)) for piece in held.pieces_PL)
+    charged = max(1, len(store) - len(store.starts))
+    text = Text(lanes, opened_PL, piece_bytes, corpus.train.size / charged)
+    write = None if recipe.loop.shard else lambda model: _write(model, tokenizer, recipe.seed)
+    folder = Path(out) if out is not None else None
+    return Loop(model, text, recipe.loop, recipe.optim, processes, recipe.seed, folder, write), held
+
+
+def _write(model: LanguageModel[Any], tokenizer: Tokenizer, seed: int) -> str:
+    (x_T,) = generate(model, [[]], SAMPLE_TOKENS, Sample(), seeded(seed))
+    return tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
+
+
+def _train(
+    loop: Loop, recipe: Recipe, tokenizer: Tokenizer, record: dict[str, Any], corpus: Corpus, out: str | Path | None,
+    measure: bool, page: Page | None,
+) -> Run:  # fmt: skip
+    loop.log = Log(Path(out) / METRICS if out is not None and loop.team.leads else None, loop.position.log_bytes)
+    try:
+        with Stopping() as stopping:
+            why = loop.run(stopping)
+        last = loop.capture()
+        if out is not None and loop.team.leads:
+            last.save(Path(out))
+    except (RuntimeError, MemoryError) as error:
+        raise _out_of_memory(error, recipe) or error from error
+    finally:
+        loop.log.close()
+        if loop.board is not None:
+            loop.board.close()
+    model = build(describe(loop.model), loop.best or last.tensors["weights"])
+    at = loop.position
+    record |= {"train_seconds": at.seconds, "train_tokens": at.tokens}
+    record["training"] |= {"finished": True, "why": why, "steps": at.step, "held_out_bits_per_byte": at.best_bits}
+    run = Run(model.to(loop.team.device), tokenizer, record)
+    if not loop.team.leads:
+        return run
+    return finish(run, corpus, out, recipe.seed, measure, page, loop.log.text(), keep=(STATE, BOARD))
+
+
+def _record(recipe: Recipe, corpus: Corpus, held: Held, loop: Loop) -> dict[str, Any]:
+    record = record_of(corpus, recipe.text.field, recipe.text.valid, recipe.seed, 0.0, 0)
+    lanes = loop.text.lanes
+    told = {
+        **recipe.to_json(), "finished": False, "held": held.identity, "held_tokens": int(held.pieces_PL.size),
+        "lanes": lanes.batch, "window": lanes.window, "steps_per_epoch": lanes.steps, "processes": loop.team.size,
+        "bytes_per_token": loop.text.bytes_per_token,
+        "precision": "bfloat16" if loop.precision.low else "float32", "peak": loop.precision.peak,
+    }  # fmt: skip
+    return record | {"training": told}
+
+
+def _refuse_unfinished(out: str | Path | None) -> None:
+    """A killed run's work is not written over."""
+    if out is None or not (Path(out) / STATE / FILE).is_file() or int(os.environ.get("RANK", "0")):
+        return
+    if not read_record(out).get("training", {}).get("finished", True):
+        raise UserError(
+            f"{out} holds a training run that was stopped; go on with octavo resume {out}, or choose another --out"
+        )
+
+
+def _same_text(told: Mapping[str, Any], recipe: Recipe, path: Path) -> Corpus:
+    """The text that the run is trained on, which must not have changed."""
+    sources = told.get("corpus", {}).get("source", [])
+    if not sources or STDIN in sources:
+        raise UserError(f"{path} was trained on standard input, which is gone; it cannot be taken up again")
+    corpus = recipe.text.open(sources)
+    if corpus.train.sha256 != told["corpus"].get("train", {}).get("sha256"):
+        raise UserError(f"{', '.join(sources)} has changed since {path} was begun; train it anew")
+    return corpus
+
+
+def _out_of_memory(error: BaseException, recipe: Recipe) -> UserError | None:
+    if not isinstance(error, MemoryError) and "allocate memory" not in str(error) and "out of memory" not in str(error):
+        return None
+    loop = recipe.loop
+    return UserError(
+        f"out of memory with batch={loop.batch}, window={loop.window}, accumulate={loop.accumulate}; "
+        f"--accumulate {2 * loop.accumulate} takes less and trains the same, --batch {max(1, loop.batch // 2)} "
+        "takes less too, and so does a narrower model"
+    )

@@ -1,0 +1,126 @@
+"""Optimizers: Muon for the matrices inside a model and AdamW for the rest, or AdamW for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Muon, Optimizer
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.training.distributed import placed_like, whole
+from octavo.training.schedule import rate_at
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """How the weights are changed."""
+
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """muon: the matrices inside the model by Muon, everything else by AdamW. adamw: everything by AdamW."""
+    rate: float = 0.004
+    """AdamW's learning rate at its highest."""
+    matrix_rate: float = 0.05
+    """Muon's learning rate at its highest."""
+    weight_decay: float = 0.1
+    """Of the matrices inside the model; embeddings, biases and other vectors do not decay."""
+    warmup: float = 0.02
+    """The share of the budget in which the rate rises."""
+    decay: Literal["linear", "cosine", "none"] = "linear"
+    """How the rate falls afterwards."""
+    clip: float = 1.0
+    """The longest a gradient may be; 0: any length."""
+    label_smoothing: float = 0.0
+    """The share of each target that is spread over all tokens."""
+    ema: float = 0.0
+    """Measure and keep a running average of the weights, this much of it kept at each step (0.99, say); 0: none."""
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "matrix_rate"):
+            if not 0 < getattr(self, name) <= 10:
+                flag = f"--{name.replace('_', '-')}"
+                raise UserError(f"{name} must be above 0 and at most 10: {name}={getattr(self, name)}; try {flag} 0.01")
+        for name in ("weight_decay", "clip"):
+            if not getattr(self, name) >= 0:
+                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try 0, which is none")
+        for name in ("warmup", "label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
+
+
+def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+    """The matrices inside the model, its tables with a row for each token, and its vectors."""
+    matrices, tables, vectors = [], [], []
+    for parameter in model.parameters():
+        if parameter.dim() < 2:
+            vectors.append(parameter)
+        elif len(parameter) == model.vocab:
+            tables.append(parameter)
+        else:
+            matrices.append(parameter)
+    return matrices, tables, vectors
+
+
+class Optimizers:
+    """One or two optimizers that step together, at a rate that the schedule gives."""
+
+    def __init__(self, model: LanguageModel[Any], config: OptimConfig) -> None:
+        self.config = config
+        self.named = dict(model.named_parameters())
+        matrices, tables, vectors = parameter_groups(model)
+        plain = {"params": [*tables, *vectors], "weight_decay": 0.0}
+        betas = (0.9, 0.99)  # a short memory of squares: a run of a few thousand steps has no time for more
+        self.all: list[Optimizer]
+        if config.optimizer == "muon" and matrices:
+            self.all = [
+                Muon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
+                AdamW([plain], lr=config.rate, betas=betas, fused=True),
+            ]
+        else:
+            decayed = {"params": matrices, "weight_decay": config.weight_decay}
+            groups = [group for group in (decayed, plain) if group["params"]]
+            self.all = [AdamW(groups, lr=config.rate, betas=betas, fused=True)]
+        self.highest = [[group["lr"] for group in one.param_groups] for one in self.all]
+
+    def step(self, spent: float, lowered: float) -> float:
+        """Change the weights at the rate for this moment of the budget; returns the schedule's factor."""
+        factor = lowered * rate_at(spent, self.config.warmup, self.config.decay)
+        for one, highest in zip(self.all, self.highest, strict=True):
+            for group, rate in zip(one.param_groups, highest, strict=True):
+                group["lr"] = rate * factor
+            one.step()
+        return factor
+
+    def zero(self) -> None:
+        """Forget the gradients."""
+        for one in self.all:
+            one.zero_grad(set_to_none=True)
+
+    def entries(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """For every parameter that has one, its name and what its optimizer remembers of it."""
+        names = {id(parameter): name for name, parameter in self.named.items()}
+        for one in self.all:
+            for parameter, kept in one.state.items():
+                yield names[id(parameter)], kept
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the optimizers remember, by the parameter's name and what it is."""
+        return {f"{name}/{key}": whole(value) for name, kept in self.entries() for key, value in kept.items()}
+
+    def take(self, tensors: dict[str, Tensor]) -> None:
+        """Remember what was saved."""
+        for one in self.all:
+            for group in one.param_groups:
+                for parameter in group["params"]:
+                    name = next(key for key, value in self.named.items() if value is parameter)
+                    mine = {k.rpartition("/")[2]: v for k, v in tensors.items() if k.rpartition("/")[0] == name}
+                    one.state[parameter] = {key: placed_like(parameter, value) for key, value in mine.items()}
+
+
+def gradient_norm(model: nn.Module, longest: float) -> Tensor:
+    """The length of the gradient; one longer than `longest` is shortened to it (0: left as it is)."""
+    return whole(nn.utils.clip_grad_norm_(model.parameters(), longest or torch.inf))

@@ -1,0 +1,50 @@
+"""In what precision products are computed, whether the step is compiled, and how fast the machine is at it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+
+from octavo.core import LanguageModel
+from octavo.training.watch import matmul_rate
+
+
+class Precision:
+    """What was asked for, as far as the machine can do it."""
+
+    def __init__(self, precision: str, compile: str, model: LanguageModel[Any], device: torch.device) -> None:
+        self.device = device
+        self.low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
+        self.low = self.low and next(model.parameters()).dtype == torch.float32
+        self.compile = compile == "on" or (compile == "auto" and device.type == "cuda" and model.gains_from_compiling)
+
+    def lowered(self) -> AbstractContextManager[Any]:
+        """Within it, products are computed in the low precision."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.low else nullcontext()
+
+    def compiled(self, objective: nn.Module) -> nn.Module:
+        """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
+        if not self.compile:
+            return objective
+        import torch._dynamo
+
+        torch._dynamo.config.suppress_errors = True
+        compiled: Any = torch.compile(objective)
+        return compiled  # type: ignore[no-any-return]
+
+    @cached_property
+    def peak(self) -> float:
+        """Measured floating-point operations a second."""
+        return matmul_rate(self.device, torch.bfloat16 if self.low else torch.float32)
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 numbers itself, not by way of float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    supported = (getattr(torch.cpu, f"_is_{name}_supported", bool) for name in ("avx512_bf16", "amx_tile"))
+    return any(has() for has in supported)

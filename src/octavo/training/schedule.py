@@ -1,0 +1,51 @@
+"""How long training lasts, and how fast it learns on the way."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from octavo.errors import UserError
+
+UNITS = {
+    "s": ("seconds", 1.0), "sec": ("seconds", 1.0), "seconds": ("seconds", 1.0), "m": ("seconds", 60.0),
+    "min": ("seconds", 60.0), "minutes": ("seconds", 60.0), "h": ("seconds", 3600.0), "hours": ("seconds", 3600.0),
+    "steps": ("steps", 1.0), "step": ("steps", 1.0), "tokens": ("tokens", 1.0), "token": ("tokens", 1.0),
+}  # fmt: skip
+THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """So many seconds, steps or tokens."""
+
+    kind: Literal["seconds", "steps", "tokens"]
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """180s, 3min, 2h, 5000steps, 20Mtokens."""
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kMGB]?)\s*([a-z]+)\s*", text)
+        kind, unit = UNITS.get(match[3], ("", 0.0)) if match else ("", 0.0)
+        amount = float(match[1]) * THOUSANDS[match[2]] * unit if match else 0.0
+        if not match or not kind or not 0 < amount < math.inf or (kind == "steps" and amount < 1):
+            raise UserError(
+                f"a budget is a positive number with a unit: budget={text!r}; try 180s, 3min, 5000steps or 20Mtokens"
+            )
+        return cls(kind, amount)  # type: ignore[arg-type]
+
+    def spent(self, seconds: float, step: int, tokens: int) -> float:
+        """How much of it is used up; training ends at 1."""
+        used = {"seconds": seconds, "steps": float(step), "tokens": float(tokens)}[self.kind]
+        return used / self.amount
+
+
+def rate_at(spent: float, warmup: float, decay: Literal["linear", "cosine", "none"]) -> float:
+    """The factor of the learning rate: up from nothing during the warm-up, then down to nothing at the end."""
+    if spent < warmup:
+        return spent / warmup
+    left = (1 - spent) / (1 - warmup) if warmup < 1 else 0.0
+    left = min(1.0, max(0.0, left))
+    return {"linear": left, "cosine": 0.5 * (1 - math.cos(math.pi * left)), "none": 1.0}[decay]

@@ -1,0 +1,123 @@
+"""What a user sees of training while it runs: a line on standard error, and metrics.jsonl for everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from octavo.errors import UserError
+
+SIDE = 1024  # of the square matrices that the machine's speed is measured with
+REPEATS = 4
+
+
+def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
+    """The machine's floating-point operations a second on a product of large matrices: the most to hope for."""
+    a, b = (torch.randn(SIDE, SIDE, device=device).to(dtype) for _ in range(2))
+    best = float("inf")
+    for _ in range(REPEATS):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        a @ b
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - began)
+    return 2 * SIDE**3 / best
+
+
+class Log:
+    """metrics.jsonl: one object a line, added as training goes."""
+
+    def __init__(self, path: Path | None, length: int = 0) -> None:
+        """Go on after the first `length` bytes: what a killed run wrote after its last checkpoint is written again."""
+        self.rows: list[dict[str, Any]] = []
+        self.file: IO[bytes] | None = None
+        if path is not None:
+            self.file = open(path, "r+b" if path.exists() else "w+b")  # noqa: SIM115
+            self.rows = read_rows(self.file.read(length))
+            self.file.seek(length)
+            self.file.truncate()
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        if self.file is not None:
+            self.file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
+
+    def length(self) -> int:
+        """Bytes written, all of them on their way to the disk."""
+        if self.file is None:
+            return 0
+        self.file.flush()
+        return self.file.tell()
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def text(self) -> str:
+        return "".join(json.dumps(row, allow_nan=False) + "\n" for row in self.rows)
+
+
+def read_rows(data: bytes) -> list[dict[str, Any]]:
+    """The objects of a metrics.jsonl; a line that is none ends it."""
+    rows = []
+    for line in data.splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            break
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
+
+
+class Screen:
+    """One line that is written over on a terminal; elsewhere, a line for each check."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.live = sys.stderr.isatty()
+        self.last = 0.0
+
+    def show(self, text: str, keep: bool = False) -> None:
+        """Show the line; one to `keep` stays, and is all that is printed where there is no terminal."""
+        if self.quiet or (not keep and (not self.live or time.monotonic() - self.last < 0.25)):
+            return
+        self.last = time.monotonic()
+        if not self.live:
+            print(text, file=sys.stderr, flush=True)
+            return
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        print(f"\r\x1b[K{text[: width - 1]}", end="\n" if keep else "", file=sys.stderr, flush=True)
+
+
+def clock(seconds: float) -> str:
+    """75.2 as 1:15."""
+    minutes, left = divmod(round(max(0.0, seconds)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{left:02}" if minutes >= 60 else f"{minutes}:{left:02}"
+
+
+class TensorBoard:
+    """The same numbers as TensorBoard events, where the extra is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise UserError("--tensorboard needs the extra: pip install 'octavo[tensorboard]'") from error
+        self.writer = SummaryWriter(str(folder))
+
+    def add(self, row: dict[str, Any]) -> None:
+        for key, value in row.items():
+            if key not in ("step", "seconds", "tokens") and isinstance(value, int | float):
+                self.writer.add_scalar(key, value, row["step"])
+
+    def close(self) -> None:
+        self.writer.close()
