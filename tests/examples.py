@@ -78,7 +78,7 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
         "lstm": {"tied": recurrent(LSTM), "untied": recurrent(LSTM, tied=False, init="xavier")},
         "rnn-attention": {
             "scaled": attentive(),
-            "additive": attentive(score="additive", tied=False),
+            "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
         },
     }

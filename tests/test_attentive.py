@@ -34,19 +34,23 @@ def by_hand(one: Attentive, x: list[int]) -> torch.Tensor:
             return float(one.score_D @ torch.tanh(one.query_DD @ s + one.key_DD @ h))
         return float(s @ h) / (math.sqrt(D) if score == "scaled" else 1)
 
-    h1 = rnn(x[0], torch.zeros(D, dtype=torch.float64))
+    def scaled(h: torch.Tensor) -> torch.Tensor:
+        return h / math.sqrt(float(h.square().mean()) + torch.finfo(h.dtype).eps) if one.config.norm else h
+
+    h1 = scaled(rnn(x[0], torch.zeros(D, dtype=torch.float64)))
     s2 = rnn(x[1], h1)
-    h2 = s2 + h1  # one state to look at has all the weight
+    h2 = scaled(s2 + h1)  # one state to look at has all the weight
     s3 = rnn(x[2], h2)
     e1, e2 = math.exp(e(s3, h1)), math.exp(e(s3, h2))
-    h3 = s3 + (e1 * h1 + e2 * h2) / (e1 + e2)
+    h3 = scaled(s3 + (e1 * h1 + e2 * h2) / (e1 + e2))
     return torch.stack([h1, h2, h3])
 
 
+@pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("score", ["dot", "scaled", "additive"])
 @torch.no_grad()
-def test_three_steps_are_those_of_the_equations(score: str) -> None:
-    one, x = model(score=score), [2, 7, 1]
+def test_three_steps_are_those_of_the_equations(score: str, norm: bool) -> None:
+    one, x = model(score=score, norm=norm), [2, 7, 1]
     logits, (h_BD, memory) = one.absorb(one.start(1), torch.tensor([x]))
     expected = by_hand(one, x)
     torch.testing.assert_close(memory[0], expected, rtol=1e-12, atol=1e-12)
@@ -55,7 +59,7 @@ def test_three_steps_are_those_of_the_equations(score: str) -> None:
 
 
 def test_the_first_state_looks_at_nothing() -> None:
-    one = model()
+    one = model(norm=False)
     with trace() as seen:
         _, (h_BD, _) = one.step(one.start(2), torch.tensor([1, 2]))
     assert seen["attention"][0].shape == (2, 0)
@@ -95,10 +99,15 @@ def scan_memory(one: Attentive, x: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 @torch.no_grad()
-def test_a_state_grows_by_at_most_one_a_step(cell: str) -> None:
-    one = model(cell=cell, score="dot")
-    _, (_, memory) = one.absorb(one.start(1), torch.randint(0, VOCAB, (1, 60), generator=seeded(1)))
-    assert bool((memory[0].abs().amax(1) <= torch.arange(1, 61)).all())
+def test_states_grow_step_by_step_unless_they_are_scaled(cell: str) -> None:
+    x_BT = torch.randint(0, VOCAB, (1, 60), generator=seeded(1))
+    length = {}
+    for norm in (False, True):
+        one = model(cell=cell, score="dot", norm=norm, memory=0)
+        _, (_, memory) = one.absorb(one.start(1), x_BT)
+        length[norm] = memory[0].square().mean(1).sqrt()
+    assert float(length[False][-1]) > 10 * float(length[False][0])
+    torch.testing.assert_close(length[True], torch.ones_like(length[True]), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("cell", ["rnn", "gru"])

@@ -12,7 +12,8 @@ from octavo.core import LanguageModel
 
 
 class NextToken(nn.Module):
-    """The nats a model pays for the tokens of a window, in sum; the begin token is never charged.
+    """The nats a model pays for the tokens of a window, in sum; the begin token is never charged. The state that it
+    leaves to the next window has no gradient: training goes back in time to the beginning of the window.
 
     A module, because torch's tools for several processes and for compiling wrap a module's forward.
     """
@@ -27,4 +28,11 @@ class NextToken(nn.Module):
             logits_BTV.flatten(0, 1).float() if logits_BTV.dtype != torch.float64 else logits_BTV.flatten(0, 1),
             x_BT[:, 1:].flatten(), ignore_index=self.model.begin, reduction="sum", label_smoothing=self.smoothing,
         )  # fmt: skip
-        return nats, state
+        return nats, detached(state)
+
+
+def detached(state: Any) -> Any:
+    """The state without the way it was computed."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    return tuple(map(detached, state)) if isinstance(state, tuple) else state

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.files import whole_folder
+from octavo.files import PART, whole_folder
 from octavo.memory import expect_random_access
 from octavo.models import build, describe
 from octavo.text import load_tokenizer
@@ -141,7 +141,7 @@ def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None, kee
             (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
         for name in keep:
             if (path / name).is_dir():
-                shutil.copytree(path / name, folder / name)
+                shutil.copytree(path / name, folder / name, ignore=shutil.ignore_patterns(f".*{PART}"))
     run.path = path
     return run
 

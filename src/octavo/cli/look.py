@@ -8,9 +8,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath
+from octavo.cli.lens import check_several, lens, print_lens
 from octavo.cli.show import note, print_json, print_table, size
 from octavo.errors import UserError
+from octavo.lens.gradients import SHORTEST, has_gradient
+from octavo.lens.look import look
 from octavo.lens.surprisal import surprises
 from octavo.models import NGram, describe
 from octavo.run import SAMPLES, TENSORS, Run, find_runs, load, read_record
@@ -18,24 +20,40 @@ from octavo.scoring.bits import finite
 from octavo.text.preprocess import apply
 
 RUNS = "runs"
+RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 
 
-def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
-    """What a run is; with --text, how the model saw each token of it coming.
+def inspect(
+    runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None, json: bool = False
+) -> None:
+    """What a run is; with --text, how the model saw each token of it coming, and what a network did inside.
+
+    Several runs with a state (rnn, gru, lstm, rnn-attention) are set side by side: their gates, and how much of the
+    loss's gradient arrives t steps back. --out or --back ask for the same of one run.
 
     Example: octavo inspect runs/kn7 --text "to be or not to be"
 
     Args:
-        run: A run folder.
+        runs: A run folder, or several.
         text: A short text to look at token by token.
+        out: Where to write a page with the figures, such as lens.html.
+        back: How many steps to follow the gradient back; by default half of the text, and at most 40.
         json: Print JSON.
     """
-    loaded = load(run)
+    check_several(runs, text, out, back)
+    loaded = [load(run) for run in runs]
     if text is None:
-        _print_run(loaded, json)
-        return
-    data = apply(loaded.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
-    told = surprises(loaded.model, loaded.tokenizer, data)
+        _print_run(loaded[0], json)
+    elif len(runs) > 1 or out is not None or back is not None:
+        lens(loaded, text, out, back, json)
+    else:
+        _print_tokens(loaded[0], text, json)
+
+
+def _print_tokens(run: Run, text: str, json: bool) -> None:
+    """Token by token; on the terminal, also what the lens shows of a model that has a state."""
+    data = apply(run.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
+    told = surprises(run.model, run.tokenizer, data)
     if json:
         print_json([dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in told])
         return
@@ -46,6 +64,12 @@ def inspect(run: RunPath, text: str | None = None, json: bool = False) -> None:
     ]  # fmt: skip
     print_table(("token", "bits", "rank", "context used", "expected"), rows, left=(0, 4))
     print(f"{sum(one.bits for one in told):.1f} bits for {len(data)} bytes")
+    if has_gradient(run.model):
+        if len(told) < SHORTEST:
+            note(f"gates and gradients need a text of at least {SHORTEST} tokens: this has {len(told)}")
+            return
+        print()
+        print_lens([look(run, text)])
 
 
 def _print_run(run: Run, json: bool) -> None:

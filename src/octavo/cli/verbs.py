@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tyro
 
 from octavo.cli.demo import demo
+from octavo.cli.doctor import doctor
 from octavo.cli.domains import domains
 from octavo.cli.exchange import export, import_
 from octavo.cli.flags import STYLE
@@ -26,6 +27,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     "list": list_,
     "export": export,
     "import": import_,
+    "doctor": doctor,
     "domains": domains,
     "demo": demo,
 }

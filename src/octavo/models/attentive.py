@@ -17,7 +17,7 @@ from octavo.models.recurrent import Embedded, Init, Layer, check_dropout, check_
 from octavo.ops.recurrent import AFTER
 from octavo.ops.scores import SCORES, Score, additive, attend, dot, scaled
 
-State = tuple[Tensor, Tensor]  # h_BD, and the states before it, memory_BMD
+State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class AttentiveConfig:
     """How a recurrent network with self-attention is made."""
 
     cell: Literal["rnn", "gru"] = "rnn"
-    """The recurrent step; a gru sees tanh(h) of the state before, or it would grow without end."""
+    """The recurrent step."""
     width: int = 256
     """Hidden units, and the size of a token's embedding."""
     dropout: float = 0.0
@@ -36,6 +36,8 @@ class AttentiveConfig:
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64
     """How many earlier states can be looked at; 0: all."""
+    norm: bool = True
+    """Bring each state to a mean square of one before it is used; without it h = s + a grows step by step."""
     init: Init = "orthogonal"
     """How the recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
 
@@ -53,7 +55,11 @@ class AttentiveConfig:
 
 class Attentive(Embedded):
     """s_t = RNN(x_t, h_{t-1}); a_t = the earlier states h_1 .. h_{t-1}, weighted by their match with s_t;
-    h_t = s_t + a_t, with a_1 = 0."""
+    h_t = s_t + a_t, with a_1 = 0.
+
+    When a_t is the state before, h_t is that plus s_t, and so on without end; so with `norm` every h, once it is there,
+    is scaled to a mean square of one.
+    """
 
     config: AttentiveConfig
 
@@ -91,8 +97,8 @@ class Attentive(Embedded):
         keys_BMD = self._keys(memory_BMD)
         h_TBD = []
         for Wx_BG in Wx_TBG.unbind(0):
-            s_BD = AFTER[self.config.cell](Wx_BG, self._bounded(h_BD), w)
-            h_BD = s_BD + attend(self._scores(s_BD, keys_BMD), memory_BMD)
+            s_BD = AFTER[self.config.cell](Wx_BG, h_BD, w)
+            h_BD = self._scaled(s_BD + attend(self._scores(s_BD, keys_BMD), memory_BMD))
             memory_BMD = self._remember(memory_BMD, h_BD)
             keys_BMD = self._remember(keys_BMD, self._keys(h_BD)) if self.config.score == "additive" else memory_BMD
             h_TBD.append(h_BD)
@@ -104,9 +110,8 @@ class Attentive(Embedded):
         scoring = 2 * D * D if self.config.score == "additive" else 0
         return super().flops_per_token() + 2 * (scoring + 2 * M * D)
 
-    def _bounded(self, h_BD: Tensor) -> Tensor:
-        """What the cell sees of h: a GRU hands z of it on, and h_t = s_t + a_t would double each time round."""
-        return h_BD.tanh() if self.config.cell == "gru" else h_BD
+    def _scaled(self, h_BD: Tensor) -> Tensor:
+        return F.rms_norm(h_BD, h_BD.shape[-1:]) if self.config.norm else h_BD
 
     def _keys(self, h: Tensor) -> Tensor:
         """What queries are matched with: U h, or h itself."""

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.core import LanguageModel
-from octavo.models import Bag, Mix, NGram
+from octavo.models import Attentive, Bag, Bigram, Mix, NGram, name_of
+from octavo.models.recurrent import Recurrent
 from octavo.run import TENSORS, TOKENIZER, Run
 
 PLURALS = {"byte": "bytes", "char": "characters", "word": "words", "bpe": "BPE tokens"}
@@ -27,14 +28,24 @@ def _titled(model: LanguageModel[Any], tokens: str) -> str:
         return f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}"
     if isinstance(model, Bag):
         return f"bag of {tokens}, add-{model.config.k:g}"
+    if isinstance(model, Bigram):
+        return f"neural bigram of {tokens}, {model.config.hidden} hidden units"
+    if isinstance(model, Recurrent):
+        return f"{type(model).__name__} of {tokens}, {_layers(model.config.layers)} of {model.config.width}"
+    if isinstance(model, Attentive):
+        return f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units"
     if isinstance(model, Mix):
         return f"mix of {', '.join(short_title(part) for part in model.parts)} of {tokens}"
     return f"{type(model).__name__} over {tokens}"
 
 
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
+
+
 def short_title(model: LanguageModel[Any]) -> str:
     """A part of a mixture: 7-gram, bag."""
-    return f"{model.config.order}-gram" if isinstance(model, NGram) else type(model).__name__.lower()
+    return f"{model.config.order}-gram" if isinstance(model, NGram) else name_of(model)
 
 
 def bits_per_byte(run: Run) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from octavo.report.figures import bars
 from octavo.report.page import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.report.reproduce import train_command
 from octavo.report.surprise import coloured, legend, opening, pieces
+from octavo.report.training import training_section
 from octavo.run import Run
-from octavo.text import Split
 from octavo.training import TextConfig
-from octavo.training.fit import SAMPLE_TOKENS
+from octavo.training.fit import SAMPLE_TOKENS, Page
 from octavo.version import VERSION
 
 NEWLINE = "\n"
@@ -40,17 +40,19 @@ def page_maker(
     seed: int,
     parts: Sequence[str | Path] = (),
     *how: Any,
-) -> Callable[[Run, Split, str], str]:
-    """What training calls with the run, the held-out text and a sample to get the page."""
+) -> Page:
+    """What training calls with the run, the held-out text, a sample and the metrics to get the page."""
     commands = [
         train_command(model, source, text, config, out, seed, parts, *how),
         shlex.join(["octavo", "eval", str(out), "--prove"]),
         shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(seed)]),
     ]  # fmt: skip
-    return lambda run, valid, sample: run_page(run, Path(out).name, opening(valid), sample, commands)
+    return lambda run, valid, sample, rows: run_page(run, Path(out).name, opening(valid), sample, commands, rows)
 
 
-def run_page(run: Run, name: str, held_out: bytes, sample: str, commands: Sequence[str]) -> str:
+def run_page(
+    run: Run, name: str, held_out: bytes, sample: str, commands: Sequence[str], rows: Sequence[Mapping[str, Any]] = ()
+) -> str:  # fmt: skip
     """The whole page; `held_out` is the beginning of the text that the run was measured on."""
     corpus = run.record.get("corpus", {})
     lead = paragraph(f"The run {name}, trained on {corpus.get('name', 'an unknown text')}.")
@@ -59,6 +61,7 @@ def run_page(run: Run, name: str, held_out: bytes, sample: str, commands: Sequen
         _surprise(run, held_out),
         _passages(run.record.get("result", {}).get("passages", [])),
         section("What it writes", paragraph(f"From nothing, with seed {run.record.get('seed', 0)}:"), verbatim(sample)),
+        training_section(rows, run.record),
         _inside(run),
         _corpus(corpus),
         _reproduce(run.record, commands),

@@ -13,11 +13,12 @@ PLAIN = range(-3, 4)  # powers of ten that are written out
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, which on a logarithmic axis are positive."""
+    """From `low` to `high`, which on a logarithmic axis are positive; on a linear one, ticks are a `step` apart."""
 
     low: float
     high: float
     log: bool
+    step: float
 
     @classmethod
     def around(cls, values: Sequence[float], log: bool = False, tight: bool = False) -> Axis:
@@ -25,16 +26,16 @@ class Axis:
         low, high = min(values), max(values)
         if low == high:
             low, high = (low / 2, high * 2) if log else (low - (abs(low) / 2 or 1), high + (abs(high) / 2 or 1))
+        step = _step(high - low)
         if tight:
-            return cls(low, high, log)
+            return cls(low, high, log, step)
         if not log:
-            step = _step(high - low)
-            return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), log)
+            return cls(step * math.floor(low / step + 1e-9), step * math.ceil(high / step - 1e-9), log, step)
         round_numbers = _log_ticks(low / 10, high * 10)
         below = [tick for tick in round_numbers if tick <= low * (1 + 1e-9)]
         above = [tick for tick in round_numbers if tick >= high * (1 - 1e-9)]
         room = (high / low) ** 0.05  # where the next round number is far away
-        return cls(max(below, default=low / room), min(above, default=high * room), log)
+        return cls(max(below, default=low / room), min(above, default=high * room), log, step)
 
     def share(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1."""
@@ -47,15 +48,14 @@ class Axis:
         """Round numbers on the axis, as they are written."""
         if self.log:
             return [(tick, number(tick)) for tick in _log_ticks(self.low, self.high)]
-        step = _step(self.high - self.low)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [(step * i, number(step * i)) for i in range(first, last + 1)]
+        first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
+        return [(self.step * i, number(self.step * i)) for i in range(first, last + 1)]
 
 
 def _step(span: float) -> float:
     """A round distance, 1, 2 or 5 times a power of ten, that cuts the span in about TICKS."""
     power = 10.0 ** math.floor(math.log10(span / TICKS))
-    return next(factor * power for factor in (1, 2, 5, 10) if span / (factor * power) <= TICKS)
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if span / (factor * power) <= TICKS)
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -6,7 +6,7 @@ The file is safetensors; numbers and words are JSON in its header. Nothing in it
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.files import whole_file
-from octavo.run import STATE, stream_tensors
+from octavo.run import STATE, TENSORS, stream_tensors
 
 FILE = "training.safetensors"
 FORMAT = "octavo training 1"
@@ -38,6 +38,7 @@ class Position:
     lowered: float = 1.0  # the rate's factor, halved each time that training had to go back
     restored: int = 0  # times that it had to
     log_bytes: int = 0  # the length of metrics.jsonl
+    ended: str = ""  # why, where it was not for the budget
 
 
 @dataclass
@@ -65,7 +66,7 @@ class Checkpoint:
                 about = opened.metadata() or {}
                 if about.get("format") != FORMAT:
                     raise UserError(f"{path} is of format {about.get('format')!r}, not {FORMAT!r}; train the run anew")
-                position: Position = from_json(Position, json.loads(about["position"]))
+                position = _position(about["position"])
                 grouped: dict[str, dict[str, Tensor]] = {}
                 for key in opened.keys():  # noqa: SIM118
                     kind, _, name = key.partition(":")
@@ -73,6 +74,17 @@ class Checkpoint:
         except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is damaged or foreign: {error}; train the run anew") from error
         return cls(position, grouped)
+
+
+def _position(told: str) -> Position:
+    try:
+        position: Position = from_json(Position, json.loads(told))
+    except UserError as error:
+        raise ValueError(str(error)) from error
+    numbers = [value for value in vars(position).values() if isinstance(value, int | float)]
+    if not all(number >= 0 for number in numbers):
+        raise ValueError("its position is not one that training can be in")
+    return position
 
 
 def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str) -> None:
@@ -84,11 +96,27 @@ def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what
         raise UserError(f"the saved {what} are of another model: {wrong}; train the run anew")
 
 
+def carried_state(found: Mapping[str, Tensor], wanted: Sequence[Tensor], batch: int) -> list[Tensor]:
+    """The saved state's tensors in order; one of another model is refused, though what it remembers may be longer."""
+    tensors = [found[str(i)] for i in range(len(found)) if str(i) in found]
+    shapes = [(batch, t.dim(), t.shape[-1]) for t in wanted]
+    if len(tensors) != len(found) or [(len(t), t.dim(), t.shape[-1]) for t in tensors if t.dim()] != shapes:
+        told = {name: tuple(t.shape) for name, t in found.items()}
+        raise UserError(f"the saved state is of another model or batch: {told}; train the run anew")
+    return tensors
+
+
+def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
+    """The best weights so far as the run's own, so that a run can be used while it trains."""
+    with whole_file(folder / TENSORS) as file:
+        stream_tensors(weights, file)
+
+
 def copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors as they are now, on the CPU, untouched by what comes."""
     return {name: t.detach().to("cpu", copy=True) for name, t in tensors.items()}
 
 
-def any_not_finite(tensors: dict[str, Tensor]) -> bool:
+def any_not_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether a nan or an infinity has got into them."""
-    return any(not bool(torch.isfinite(t).all()) for t in tensors.values() if t.is_floating_point())
+    return any(not bool(torch.isfinite(t).all()) for t in tensors if t.is_floating_point())

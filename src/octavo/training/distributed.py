@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -74,8 +74,12 @@ class Team:
             mesh = dist.device_mesh.init_device_mesh(self.device.type, (self.size,))
             fully_shard(objective, mesh=mesh)
             return objective
-        # The loss does not touch every weight in every window, and a state goes in and out beside it.
-        return DistributedDataParallel(objective, broadcast_buffers=False)
+        return DistributedDataParallel(objective)
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            dist.barrier()
 
 
 @contextmanager
@@ -91,13 +95,28 @@ def team(device: torch.device) -> Iterator[Team]:
         torch.cuda.set_device(mine)
     joined = not dist.is_initialized()
     if joined:
-        dist.init_process_group("nccl" if mine.type == "cuda" else "gloo")
+        on_gpu = mine.type == "cuda"
+        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=mine if on_gpu else None)
     try:
-        yield Team(dist.get_rank(), size, mine)
-        dist.barrier()  # the leader may still write what the others would read
+        joint = Team(dist.get_rank(), size, mine)
+        yield joint
+        joint.wait()  # the leader may still write what the others would read
     finally:
         if joined:
             dist.destroy_process_group()
+
+
+@contextmanager
+def unsharded(objective: nn.Module) -> Iterator[None]:
+    """Within it, the weights of a sharded module are whole; every process must enter at once."""
+    if not isinstance(objective, FSDPModule):
+        yield
+        return
+    objective.unshard()
+    try:
+        yield
+    finally:
+        objective.reshard()
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -134,3 +153,9 @@ def state_from(like: Any, tensors: Sequence[Tensor]) -> Any:
     """The state of the same structure with these tensors in it."""
     left = iter(tensors)
     return map_state(like, lambda _: next(left))
+
+
+def joined(states: list[Any]) -> Any:
+    """The states of the pieces of a batch as one."""
+    columns = zip(*(tensors_of(state) for state in states), strict=True)
+    return state_from(states[0], [torch.cat(column) for column in columns])

@@ -41,7 +41,8 @@ PER_TOKEN = 48  # bytes of memory that a token takes while it is counted
 COPIED = 1 << 22  # tokens turned into 32-bit integers at once
 SAMPLE_TOKENS = 300
 
-Page = Callable[[Run, Split, str], str]  # the run, the held-out text and a sample to a page: the caller's to make
+Rows = Sequence[dict[str, Any]]  # of metrics.jsonl
+Page = Callable[[Run, Split, str, Rows], str]  # the run, the held-out text, a sample and the metrics to a page
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ def train_counts(
         fitted = fit_counts(model, store_tensor(store, device, workspace), config, tokenizer, seed, workspace)
     record = record_of(corpus, text.field, text.valid, seed, time.perf_counter() - began, len(store))
     record["notes"] += fitted.notes
-    history = "".join(json.dumps(row, allow_nan=False) + "\n" for row in fitted.history)
-    return finish(Run(fitted.model.cpu(), tokenizer, record), corpus, out, seed, measure, page, history)
+    return finish(Run(fitted.model.cpu(), tokenizer, record), corpus, out, seed, measure, page, fitted.history)
 
 
 def store_tensor(store: Store, device: str = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
@@ -149,7 +149,7 @@ def fit_counts(
 
 
 def finish(
-    run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool, page: Page | None, history: str = "",
+    run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool, page: Page | None, history: Rows = (),
     keep: Sequence[str] = (),
 ) -> Run:  # fmt: skip
     """Measure, sample, save, all at once: the folder appears with its page in it.
@@ -162,11 +162,12 @@ def finish(
         score = score_text(run.model, run.tokenizer, corpus.valid, "validation", label)
         run.record["result"] = score.to_json()
         extra[SAMPLES] = sample(run, seed)
-        extra[METRICS] = history + json.dumps(run.record["result"], allow_nan=False) + "\n"
+        history = [*history, run.record["result"]]
         if page is not None:
-            extra[REPORT] = page(run, corpus.valid, extra[SAMPLES])
+            extra[REPORT] = page(run, corpus.valid, extra[SAMPLES], history)
     run.model.cpu()
-    return save(run, out, {METRICS: history} | extra, keep) if out is not None else run
+    extra[METRICS] = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
+    return save(run, out, extra, keep) if out is not None else run
 
 
 def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:

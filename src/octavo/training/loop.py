@@ -23,18 +23,25 @@ from octavo.core import LanguageModel, evaluating
 from octavo.data.lanes import Lanes, Window
 from octavo.errors import Stopped, UserError
 from octavo.loss import NextToken
-from octavo.run import BOARD
-from octavo.training.checkpoint import Checkpoint, Position, any_not_finite, check_shapes, copies
-from octavo.training.distributed import Team, map_state, placed_like, state_from, tensors_of, whole
+from octavo.training.checkpoint import (
+    Checkpoint,
+    Position,
+    any_not_finite,
+    carried_state,
+    check_shapes,
+    copies,
+    write_weights,
+)
+from octavo.training.distributed import Team, joined, map_state, placed_like, state_from, tensors_of, unsharded, whole
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig, Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
 from octavo.training.stopping import Stopping
-from octavo.training.watch import Log, Screen, TensorBoard, clock
+from octavo.training.watch import Log, Screen, TensorBoard, clock, worth_logging
 
 PATIENCE = 3  # bad steps in a row before training goes back, and times it goes back before it gives up
-EXPLODED = 2.0  # a loss so many times its running average is a bad step
+EXPLODED = 3.0  # a loss so many times its running average is a bad step
 SMOOTH = 0.95  # of the running average, kept at each step
 
 
@@ -58,6 +65,7 @@ class Loop:
         self.model, self.text, self.config, self.optim, self.team = model, text, config, optim, team
         self.seed, self.folder, self.sample = seed, folder if team.leads else None, sample
         self.budget, self.position = Budget.parse(config.budget), Position()
+        self.first = copies(dict(model.named_parameters()))  # whole, before they may be sharded
         self.precision = Precision(config.precision, config.compile, model, team.device)
         objective = self.precision.compiled(NextToken(model, optim.label_smoothing))
         self.objective = team.wrap(objective, config.shard)
@@ -69,9 +77,9 @@ class Loop:
         self.state: Any = None
         self.screen = Screen(quiet or not team.leads)
         self.log = Log(None)
-        self.board = TensorBoard(folder / BOARD) if config.tensorboard and folder and team.leads else None
+        self.board: TensorBoard | None = None
         self.began = self.saved = 0.0  # when, by the clock
-        self.good: Checkpoint | None = None  # where to go back to when training goes wrong
+        self.told_unsaved = False
 
     # ------------------------------------------------------------------ one step
 
@@ -79,7 +87,7 @@ class Loop:
         """Read a window and put its gradient on the weights: the loss in nats a token, the gradient's length."""
         x_BT = window.x_BT[self.rows].to(self.team.device, non_blocking=True)
         charged = int((window.x_BT[:, 1:] != self.model.begin).sum())
-        before = self.model.start(len(x_BT)) if window.fresh or self.state is None else self.state
+        before = self._start(len(x_BT)) if window.fresh or self.state is None else self.state
         pieces, states, nats = self.config.accumulate, [], torch.zeros((), device=self.team.device)
         for rows in torch.arange(len(x_BT), device=x_BT.device).chunk(pieces):
             part = map_state(before, lambda t, rows=rows: t[rows[0] : rows[-1] + 1])
@@ -87,21 +95,28 @@ class Loop:
                 paid, after = self.objective(part, x_BT[rows])
             (paid * (self.team.size / max(1, charged))).backward()  # processes' gradients are averaged, not summed
             nats += paid.detach()
-            states.append(map_state(after, lambda t: t.detach()))
+            states.append(map_state(after, self._carried))
         self.state = states[0] if len(states) == 1 else joined(states)
         norm = gradient_norm(self.model, self.optim.clip)
         return float(self.team.total(nats)) / max(1, charged), float(norm)
 
+    def _start(self, rows: int) -> Any:
+        return map_state(self.model.start(rows), whole)  # where the weights are sharded, what is made from them is too
+
+    def _carried(self, tensor: Tensor) -> Tensor:
+        """A part of the state as the next window gets it: in the weights' precision, whatever the products' was."""
+        return tensor.to(next(iter(self.named.values())).dtype) if tensor.is_floating_point() else tensor
+
     def step(self, spent: float) -> None:
         """One window: learn from it, unless it is bad."""
-        torch.manual_seed((self.seed * 1_000_003 + self.position.step) * 1009 + self.team.rank)
+        torch.manual_seed(((self.seed * 1_000_003 + self.position.step) * 1009 + self.team.rank) % (1 << 63))
         window = self.text.lanes.at(self.position.step)
         self.optimizers.zero()
         loss, norm = self.learn(window)
         at = self.position
         at.step += 1
         at.tokens += window.x_BT[:, 1:].numel()
-        if why := self._bad(loss, norm):
+        if why := self._bad(loss, norm, window.fresh):
             self._skip(why, loss, norm)
             return
         at.skipped = 0
@@ -114,10 +129,11 @@ class Loop:
         if worth_logging(at.step):
             self._add({"loss": loss, "bits_per_byte": self._bits(loss), "rate": rate, "norm": norm})
 
-    def _bad(self, loss: float, norm: float) -> str:
+    def _bad(self, loss: float, norm: float, fresh: bool) -> str:
+        """Why the step must be left out, if it must; a window without a past may well cost more."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             return "the loss or its gradient is not a number"
-        if self.position.smooth is not None and loss > EXPLODED * self.position.smooth + 1:
+        if self.position.smooth is not None and not fresh and loss > EXPLODED * self.position.smooth + 1:
             return "the loss has exploded"
         return ""
 
@@ -125,19 +141,28 @@ class Loop:
         """Leave the step out; after several in a row, go back to good weights at half the rate."""
         at = self.position
         at.skipped += 1
-        self.state = None if any_not_finite(dict(enumerate_tensors(self.state))) else self.state
+        spoilt = torch.tensor(float(any_not_finite(tensors_of(self.state))), device=self.team.device)
+        self.state = None if float(self.team.total(spoilt)) else self.state  # of all processes, or of none
         told = {"loss": loss, "norm": norm}
         self._add({"event": "skipped", "why": why} | {k: v for k, v in told.items() if math.isfinite(v)})
         if at.skipped < PATIENCE:
             return
-        if at.restored == PATIENCE or self.good is None:
-            raise DivergedError(why)
-        kept = Position(**asdict(at))
-        self.take(self.good)
-        self.position = kept
-        kept.skipped, kept.smooth, kept.lowered, kept.restored = 0, None, kept.lowered / 2, kept.restored + 1
-        self._add({"event": "went back", "why": why, "rate": kept.lowered})
-        self.screen.show(f"{why} at step {kept.step}: back to good weights, at {kept.lowered:g} of the rate", keep=True)
+        self._go_back()
+        if at.restored == PATIENCE:
+            at.ended = f"{why}; these are the last good weights"
+            return
+        at.skipped, at.smooth, at.lowered, at.restored = 0, None, at.lowered / 2, at.restored + 1
+        self._add({"event": "went back", "why": why, "rate": at.lowered})
+        self.screen.show(f"{why} at step {at.step}: back to good weights, at {at.lowered:g} of the rate", keep=True)
+
+    @torch.no_grad()
+    def _go_back(self) -> None:
+        """To the weights of the best check, or the first ones, with nothing remembered of what came after."""
+        for name, parameter in self.named.items():
+            for tensor in (parameter, *((self.average[name],) if self.average else ())):
+                tensor.copy_(placed_like(parameter, (self.best or self.first)[name]))
+        self.optimizers.take({})
+        self.state = None
 
     # ------------------------------------------------------------------ now and then
 
@@ -146,18 +171,22 @@ class Loop:
         """Measure the pieces held out, keep the weights if they are the best so far, write a sample."""
         at = self.position
         candidate = self.average or self.named
-        with swapped(self.named, self.average), evaluating(self.model):
+        weights = {name: whole(t) for name, t in candidate.items()}
+        sound = not any_not_finite(weights.values())
+        with swapped(self.named, self.average), evaluating(self.model), unsharded(self.objective):
             bits = self._held_out_bits()
-            text = self.sample(self.model) if self.sample and self.team.leads and not self.config.shard else ""
+            text = self.sample(self.model) if sound and self.sample and self.team.leads else ""
         better = bits is None or at.best_bits is None or bits < at.best_bits
-        if better and (bits is None or math.isfinite(bits)):
+        if sound and better and (bits is None or math.isfinite(bits)):
             at.best_bits, at.stale = bits, 0
-            self.best = copies({name: whole(t) for name, t in candidate.items()})
+            self.best = copies(weights)
+            self._write(lambda folder: write_weights(self.best, folder))
         else:
             at.stale += 1
+        if self.config.patience and at.stale >= self.config.patience:
+            at.ended = f"{at.stale} checks without a better one"
         row: dict[str, Any] = {"held_out_bits_per_byte": bits} if bits is not None and math.isfinite(bits) else {}
         self._add(row | ({"sample": text} if text else {}))
-        self.good = self.capture()
         return bits
 
     def _held_out_bits(self) -> float | None:
@@ -169,7 +198,8 @@ class Loop:
         for start in range(0, x_PL.shape[1] - 1, 256):
             paid, state = objective(state, x_PL[:, start : start + 257])
             nats += float(paid)
-        return nats / math.log(2) / max(1, self.text.piece_bytes)
+        (agreed,) = self.team.agree(nats)
+        return agreed / math.log(2) / max(1, self.text.piece_bytes)
 
     def _bits(self, loss: float) -> float:
         return loss / math.log(2) / self.text.bytes_per_token
@@ -206,38 +236,30 @@ class Loop:
                     self.average[name].copy_(placed_like(parameter, found["average"][name]))
         self.optimizers.take(found["optimizer"])
         self.best, self.position = dict(found["best"]), Position(**asdict(saved.position))
-        tensors = [found["state"][str(i)] for i in range(len(found["state"]))]
-        start = self.model.start(1)
-        fits = len(tensors) == len(tensors_of(start)) and all(len(t) == self.text.lanes.batch for t in tensors)
-        placed = [t[self.rows].to(self.team.device, copy=True) for t in tensors]
-        self.state = state_from(start, placed) if fits else None
+        start, self.state = self._start(1), None
+        if found["state"]:
+            tensors = carried_state(found["state"], tensors_of(start), self.text.lanes.batch)
+            self.state = state_from(start, [t[self.rows].to(self.team.device, copy=True) for t in tensors])
 
     # ------------------------------------------------------------------ the run
 
     def run(self, stopping: Stopping) -> str:
         """Train until the budget is spent; returns why it ended."""
         self.began, self.saved = time.perf_counter() - self.position.seconds, time.perf_counter()
-        if self.good is None:
-            self.good = self.capture()
         spent, stop, due = self._agree(stopping)
-        while spent < 1:
+        while spent < 1 and not self.position.ended:
             if stop:
                 self._leave(int(stop))
             if due:
                 self._save()
-            try:
-                self.step(min(spent + self._half_a_step(), 1.0))
-            except DivergedError as error:
-                return f"{error}; these are the last good weights"
+            self.step(min(spent + self._half_a_step(), 1.0))
             spent, stop, due = self._agree(stopping)
             bits = None
             if spent >= 1 or int(spent * self.config.checks) > self.position.checked:
                 self.position.checked = int(spent * self.config.checks)
                 bits = self.check()
             self._tell(spent, bits)
-            if self.config.patience and self.position.stale >= self.config.patience:
-                return f"{self.position.stale} checks without a better one"
-        return "the budget is spent"
+        return self.position.ended or "the budget is spent"
 
     def _agree(self, stopping: Stopping) -> list[float]:
         """By the leader's clock: how much of the budget is spent, whether to stop, whether to save."""
@@ -258,20 +280,30 @@ class Loop:
     def _save(self) -> None:
         """Write a checkpoint; on a full disk the last one stays and training goes on."""
         self.saved = time.perf_counter()
-        captured = self.capture()
+        self._write(self.capture().save)
+
+    def _write(self, write: Callable[[Path], None]) -> None:
         if self.folder is None:
             return
         try:
-            captured.save(self.folder)
-        except UserError as error:
-            self.screen.show(f"not saved at step {self.position.step}: {error}", keep=True)
+            write(self.folder)
+            self.told_unsaved = False
+        except (UserError, OSError) as error:
+            if not self.told_unsaved:  # once is enough, until it works again
+                self.screen.show(f"not saved at step {self.position.step}, training goes on: {error}", keep=True)
+            self.told_unsaved = True
 
     def _leave(self, signal: int) -> None:
         captured = self.capture()
         where = "nothing was saved, because there is no folder to save to"
-        if self.folder is not None:
-            captured.save(self.folder)
-            where = f"go on with: octavo resume {self.folder}"
+        try:
+            if self.folder is not None:
+                captured.save(self.folder)
+                where = f"go on with: octavo resume {self.folder}"
+        finally:
+            self.team.wait()  # when one process has left, torchrun ends the others
+        if not self.team.leads:
+            raise SystemExit(128 + signal)  # the leader tells
         raise Stopped(f"stopped at step {self.position.step:,}; {where}", signal)
 
     def _tell(self, spent: float, bits: float | None) -> None:
@@ -288,27 +320,8 @@ class Loop:
         )
 
 
-class DivergedError(Exception):
-    """Training went wrong more often than it could be mended."""
-
-
-def worth_logging(step: int) -> bool:
-    """Every step at first, then one in ten, one in a hundred: a few thousand rows whatever the length."""
-    return step % (1 if step <= 2000 else 10 if step <= 20_000 else 100) == 0
-
-
 def copies_on_device(named: dict[str, Any]) -> dict[str, Tensor]:
     return {name: t.detach().clone() for name, t in named.items()}
-
-
-def enumerate_tensors(state: Any) -> list[tuple[str, Tensor]]:
-    return [(str(i), t) for i, t in enumerate(tensors_of(state))]
-
-
-def joined(states: list[Any]) -> Any:
-    """The states of the pieces of a batch as one."""
-    columns = zip(*(tensors_of(state) for state in states), strict=True)
-    return state_from(states[0], [torch.cat(column) for column in columns])
 
 
 @contextmanager
@@ -316,8 +329,10 @@ def swapped(named: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterat
     """Within it the parameters hold other values, where there are any."""
 
     def swap() -> None:
-        for name, value in values.items():
-            named[name].data, value.data = value.data, named[name].data
+        for name, value in values.items():  # in place, because sharded weights are gathered from where they lie
+            kept = value.clone()
+            value.copy_(named[name])
+            named[name].copy_(kept)
 
     swap()
     try:

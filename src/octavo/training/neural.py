@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,8 +17,9 @@ from octavo.data.holdout import Held, hold_out
 from octavo.data.lanes import Lanes
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
+from octavo.files import whole_file
 from octavo.models import CONFIGS, MODELS, build, describe
-from octavo.run import BOARD, METRICS, STATE, Run, read_record, read_tokenizer, save
+from octavo.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
 from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
 from octavo.text.read import STDIN
 from octavo.training.checkpoint import FILE, Checkpoint
@@ -36,7 +38,7 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig
 from octavo.training.schedule import Budget
 from octavo.training.stopping import Stopping
-from octavo.training.watch import Log
+from octavo.training.watch import Log, TensorBoard
 
 SAMPLE_TOKENS = 120  # of the text written at each check
 
@@ -86,7 +88,7 @@ def train_neural(
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
         record = _record(recipe, corpus, held, loop)
         if out is not None and processes.leads:
-            save(Run(model, tokenizer, record), out, {METRICS: ""})
+            save(Run(build(describe(model), loop.first), tokenizer, record), out, {METRICS: ""})
         return _train(loop, recipe, tokenizer, record, corpus, out, measure, page)
 
 
@@ -97,8 +99,14 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
     recipe = replace(recipe, loop=replace(recipe.loop, budget=budget)) if budget else recipe
     saved = Checkpoint.load(path)
     at = saved.position
-    if Budget.parse(recipe.loop.budget).spent(at.seconds, at.step, at.tokens) >= 1 and told["training"].get("finished"):
-        raise UserError(f"{path} has spent its budget of {recipe.loop.budget}; give a larger one with --budget")
+    spent = Budget.parse(recipe.loop.budget).spent(at.seconds, at.step, at.tokens)
+    if told["training"].get("finished"):
+        if spent >= 1 or not budget:
+            why = at.ended or f"it has spent its budget of {recipe.loop.budget}"
+            raise UserError(f"{path} is finished: {why}; to go on, give a larger one with --budget")
+        at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
+    if budget:
+        at.checked = int(spent * recipe.loop.checks)
     tokenizer = read_tokenizer(path)
     corpus = _same_text(told, recipe, path)
     with room_on_disk(path, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
@@ -108,8 +116,16 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
         model.to(processes.device)
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, path)
         loop.take(saved)
-        loop.good = saved
-        return _train(loop, recipe, tokenizer, _record(recipe, corpus, held, loop), corpus, path, measure, page)
+        record = _record(recipe, corpus, held, loop)
+        if processes.leads:
+            _rewrite(path, told | {"training": record["training"]})
+        return _train(loop, recipe, tokenizer, record, corpus, path, measure, page)
+
+
+def _rewrite(path: Path, told: Mapping[str, Any]) -> None:
+    """Say that the run is not finished, and its new budget, in case that it is stopped again."""
+    with whole_file(path / CONFIG) as file:
+        file.write((json.dumps(told, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace"))
 
 
 def _loop(
@@ -119,7 +135,7 @@ def _loop(
     held = hold_out(store.tokens, model.begin)
     if len(held.train_N) < 2:
         raise UserError(f"a text of {len(store)} tokens is too short to learn from; give a longer one")
-    lanes = Lanes.fitting(held.train_N, recipe.loop.batch, recipe.loop.window, recipe.seed)
+    lanes = Lanes.fitting(held.train_N, model.begin, recipe.loop.batch, recipe.loop.window, recipe.seed)
     if lanes.batch != recipe.loop.batch:  # the pieces of a small text's batch must divide it too
         recipe = replace(recipe, loop=replace(recipe.loop, batch=lanes.batch, accumulate=1))
     pieces_PL = torch.from_numpy(held.pieces_PL.astype("int64"))
@@ -127,8 +143,11 @@ def _loop(
     piece_bytes = sum(len(tokenizer.decode(piece)) for piece in held.pieces_PL)
     charged = max(1, len(store) - len(store.starts))
     text = Text(lanes, opened_PL, piece_bytes, corpus.train.size / charged)
-    write = None if recipe.loop.shard else lambda model: _write(model, tokenizer, recipe.seed)
     folder = Path(out) if out is not None else None
+
+    def write(model: LanguageModel[Any]) -> str:
+        return _write(model, tokenizer, recipe.seed)
+
     return Loop(model, text, recipe.loop, recipe.optim, processes, recipe.seed, folder, write), held
 
 
@@ -142,14 +161,19 @@ def _train(
     measure: bool, page: Page | None,
 ) -> Run:  # fmt: skip
     loop.log = Log(Path(out) / METRICS if out is not None and loop.team.leads else None, loop.position.log_bytes)
+    if out is not None and loop.team.leads and recipe.loop.tensorboard:
+        loop.board = TensorBoard(Path(out) / BOARD)
     try:
-        with Stopping() as stopping:
+        ours = [loop.team.device] if loop.team.device.type == "cuda" else []
+        with Stopping() as stopping, torch.random.fork_rng(ours):  # each step seeds the generators; the caller's stay
             why = loop.run(stopping)
         last = loop.capture()
         if out is not None and loop.team.leads:
             last.save(Path(out))
     except (RuntimeError, MemoryError) as error:
-        raise _out_of_memory(error, recipe) or error from error
+        if told := _out_of_memory(error, loop.config):
+            raise told from error
+        raise
     finally:
         loop.log.close()
         if loop.board is not None:
@@ -161,7 +185,7 @@ def _train(
     run = Run(model.to(loop.team.device), tokenizer, record)
     if not loop.team.leads:
         return run
-    return finish(run, corpus, out, recipe.seed, measure, page, loop.log.text(), keep=(STATE, BOARD))
+    return finish(run, corpus, out, recipe.seed, measure, page, loop.log.rows, keep=(STATE, BOARD))
 
 
 def _record(recipe: Recipe, corpus: Corpus, held: Held, loop: Loop) -> dict[str, Any]:
@@ -197,12 +221,13 @@ def _same_text(told: Mapping[str, Any], recipe: Recipe, path: Path) -> Corpus:
     return corpus
 
 
-def _out_of_memory(error: BaseException, recipe: Recipe) -> UserError | None:
+def _out_of_memory(error: BaseException, loop: LoopConfig) -> UserError | None:
     if not isinstance(error, MemoryError) and "allocate memory" not in str(error) and "out of memory" not in str(error):
         return None
-    loop = recipe.loop
+    more = next((n for n in range(loop.accumulate + 1, loop.batch + 1) if loop.batch % n == 0), 0)
+    same = f"--accumulate {more} takes less and trains the same, " if more else ""
+    fewer = f"--batch {loop.batch // 2} takes less" if loop.batch > 1 else f"--window {loop.window // 2} takes less"
     return UserError(
         f"out of memory with batch={loop.batch}, window={loop.window}, accumulate={loop.accumulate}; "
-        f"--accumulate {2 * loop.accumulate} takes less and trains the same, --batch {max(1, loop.batch // 2)} "
-        "takes less too, and so does a narrower model"
+        f"{same}{fewer}, and so does a narrower model"
     )

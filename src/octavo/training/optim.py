@@ -55,10 +55,11 @@ class OptimConfig:
 def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
     """The matrices inside the model, its tables with a row for each token, and its vectors."""
     matrices, tables, vectors = [], [], []
-    for parameter in model.parameters():
+    for name, parameter in model.named_parameters():
+        shape = name.rpartition(".")[2].rpartition("_")[2]  # as in embedding_VD; any matrix may have V rows by chance
         if parameter.dim() < 2:
             vectors.append(parameter)
-        elif len(parameter) == model.vocab:
+        elif len(parameter) == model.vocab and shape.startswith("V"):
             tables.append(parameter)
         else:
             matrices.append(parameter)
@@ -112,13 +113,20 @@ class Optimizers:
         return {f"{name}/{key}": whole(value) for name, kept in self.entries() for key, value in kept.items()}
 
     def take(self, tensors: dict[str, Tensor]) -> None:
-        """Remember what was saved."""
+        """Remember what was saved, or, where that is nothing, begin anew; what is not these optimizers' is refused."""
+        names = {id(parameter): name for name, parameter in self.named.items()}
+        left = dict(tensors)
         for one in self.all:
-            for group in one.param_groups:
-                for parameter in group["params"]:
-                    name = next(key for key, value in self.named.items() if value is parameter)
-                    mine = {k.rpartition("/")[2]: v for k, v in tensors.items() if k.rpartition("/")[0] == name}
-                    one.state[parameter] = {key: placed_like(parameter, value) for key, value in mine.items()}
+            kept = {"momentum_buffer"} if isinstance(one, Muon) else {"step", "exp_avg", "exp_avg_sq"}
+            for parameter in (parameter for group in one.param_groups for parameter in group["params"]):
+                mine = {key: left.pop(f"{names[id(parameter)]}/{key}", None) for key in kept}
+                found = {key: value for key, value in mine.items() if value is not None}
+                shapes = {tuple(value.shape) for key, value in found.items() if key != "step"}
+                if found and (set(found) != kept or shapes != {tuple(parameter.shape)}):
+                    raise UserError("the saved optimizers are of another model or setting; train the run anew")
+                one.state[parameter] = {key: placed_like(parameter, value) for key, value in found.items()}
+        if left:
+            raise UserError(f"the saved optimizers are of another model or setting: {min(left)}; train the run anew")
 
 
 def gradient_norm(model: nn.Module, longest: float) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
@@ -30,16 +31,35 @@ class Precision:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if not self.compile:
             return objective
-        import torch._dynamo
-
-        torch._dynamo.config.suppress_errors = True
-        compiled: Any = torch.compile(objective)
-        return compiled  # type: ignore[no-any-return]
+        return Compiled(objective)
 
     @cached_property
     def peak(self) -> float:
         """Measured floating-point operations a second."""
         return matmul_rate(self.device, torch.bfloat16 if self.low else torch.float32)
+
+
+class Compiled(nn.Module):
+    """A module that is compiled when it is first called; where that fails it runs as it is."""
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.plain = plain
+        self.fast: list[Any] = []  # in a list, because as a part of this module it would have every weight twice
+        with suppress(RuntimeError):  # a Python or a system that it does not know
+            self.fast = [torch.compile(plain)]
+
+    def forward(self, *inputs: Any) -> Any:
+        from torch._dynamo.exc import TorchDynamoException  # here, because it takes a second
+
+        if self.fast:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of torch's about its own compiler: nobody here can act on them
+                    return self.fast[0](*inputs)
+            except TorchDynamoException:  # no compiler, say
+                self.fast = []
+        return self.plain(*inputs)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -1,0 +1,70 @@
+"""octavo doctor: is my loss normal?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octavo.cli.flags import RunPath
+from octavo.cli.show import print_json, print_table
+from octavo.lens.doctor import Diagnosis, Finding, examine
+from octavo.run import load
+
+ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
+TOLD = ("floors", "context")  # their figures are worth a sentence even where all is well
+
+
+def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
+    """Is my loss normal? Examine a run, say what is unusual, and what to try.
+
+    It compares the first loss with ln(vocabulary) and the curve with what a bag of words and n-grams reach on the same
+    text, and looks for overfitting, a dead learning rate, a saturated softmax, vanishing or exploding gradients, and
+    context that is never used.
+
+    Example: octavo doctor runs/gru
+
+    Args:
+        run: A run folder.
+        quick: Leave out the bag of words and the n-grams, which have to be counted.
+        json: Print JSON.
+    """
+    found = examine(load(run), quick)
+    if json:
+        print_json(found.to_json())
+    else:
+        print_diagnosis(found)
+
+
+def print_diagnosis(found: Diagnosis) -> None:
+    """The verdict, a table of the examinations, the floors, and sentences about all that is not plainly well."""
+    print(f"{found.run}: {found.verdict}\n")
+    rows = [(one.name, _verdict(one), one.measured, one.expected) for one in found.findings]
+    print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
+    for one in found.findings:
+        if one.name == "floors" and "floors" in one.figures:
+            print()
+            _print_floors(one.figures["floors"])
+    for one in sorted(found.findings, key=lambda one: ORDER.index(one.verdict)):
+        if one.verdict == "not applicable" or (one.verdict == "ok" and one.name not in TOLD):
+            continue
+        print(f"\n{one.name}: {one.why}")
+        for advice in one.advice:
+            print(f"  try {advice}")
+    if found.count("not applicable"):
+        print("\nnot examined:")
+        for one in found.findings:
+            if one.verdict == "not applicable":
+                print(f"  {one.name}: {one.why}")
+
+
+def _verdict(one: Finding) -> str:
+    return "-" if one.verdict == "not applicable" else one.verdict
+
+
+def _print_floors(floors: list[dict[str, Any]]) -> None:
+    """What counting reaches on the same text, and when the curve went below it."""
+    rows = [
+        (row["name"], f"{row['bits_per_byte']:.4f}", "" if row["held_out"] is None else f"{row['held_out']:.4f}",
+         "" if row["passed_at"] is None else f"{row['passed_at']:,}")
+        for row in floors
+    ]  # fmt: skip
+    print_table(("floor", "bits/byte", "of held-out pieces", "passed at step"), rows)

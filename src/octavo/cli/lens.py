@@ -1,0 +1,100 @@
+"""octavo inspect with a text, for models that have a state: gates, and gradients through time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from octavo.cli.show import note, print_json, print_table
+from octavo.errors import UserError
+from octavo.files import whole_file
+from octavo.lens.gates import Gates
+from octavo.lens.gradients import Norms, in_words, rate
+from octavo.lens.look import LONGEST, Look, look
+from octavo.models import name_of
+from octavo.report.lens_page import SATURATED, flow_table, gate_table, labels, lens_page, theory
+from octavo.run import Run
+from octavo.scoring.bits import finite
+
+DIGITS = 4  # of the gates' values in JSON
+
+
+def lens(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
+    """Several runs side by side on one text, as tables or JSON, and as a page where --out says so."""
+    looks = [look(run, text, back) for run in runs]
+    if out is not None:
+        command = ["octavo", "inspect", *(one.name for one in looks), "--text", text, "--out", out]
+        if back is not None:
+            command += ["--back", str(back)]
+        with whole_file(out) as file:
+            file.write(lens_page(looks, text, shlex.join(command)).encode("utf-8", "backslashreplace"))
+    if json:
+        print_json(_as_json(looks, text))
+    else:
+        print_lens(looks)
+    if out is not None:
+        note(f"the page is {out}")
+
+
+def print_lens(looks: Sequence[Look]) -> None:
+    """The tables: of each run its gates, then the gradients of all."""
+    for one, name in zip(looks, labels(looks), strict=True):
+        if one.gates.gates:
+            print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
+            titles, rows = gate_table(one)
+            print_table(titles, rows, left=(1, 5))
+            print()
+    if any(one.gates.gates for one in looks):
+        print(SATURATED + "\n")
+    titles, rows = flow_table(looks, theory(looks))
+    print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
+    print_table(titles, rows, left=(0, 1))
+    if any(one.cut for one in looks):
+        note(f"only the first {LONGEST:,} tokens were looked at")
+
+
+def _as_json(looks: Sequence[Look], text: str) -> dict[str, Any]:
+    return {
+        "text": text.encode("utf-8", "backslashreplace").decode(),
+        "runs": [
+            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "cut": one.cut,
+             **gates_as_json(one.gates), "gradient": {
+                 "back": one.flow.back, "ends": one.flow.ends, **_norms(one.flow.norms),
+                 "parts": {name: _norms(norms) for name, norms in one.flow.parts.items()},
+             }}
+            for one in looks
+        ],
+        "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
+                   for scale, activation, norms in theory(looks)],
+    }  # fmt: skip
+
+
+def gates_as_json(gates: Gates) -> dict[str, Any]:
+    """Each gate's mean and its shares of saturated units, token by token; and the weights of attention."""
+    return {
+        "gates": [
+            {"layer": gate.layer, "gate": gate.name, "mean": _rounded(gate.mean.tolist()),
+             "low": _rounded(gate.low.tolist()), "high": _rounded(gate.high.tolist())}
+            for gate in gates.gates
+        ],
+        "attention": [_rounded(row) for row in gates.attention],
+    }  # fmt: skip
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    return [finite(round(value, DIGITS)) for value in values]
+
+
+def _norms(norms: Norms) -> dict[str, Any]:
+    factor = rate(norms)
+    return {"norms": [finite(norm) for norm in norms], "factor_a_step": finite(factor), "words": in_words(factor)}
+
+
+def check_several(runs: Sequence[str], text: str | None, out: str | None, back: int | None) -> None:
+    """Refuse what makes sense only together with a text."""
+    if not runs:
+        raise UserError("inspect needs at least one run: octavo inspect runs/kn7; octavo list shows those there are")
+    if text is None and (len(runs) > 1 or out is not None or back is not None):
+        asked = "several runs" if len(runs) > 1 else "--out" if out is not None else "--back"
+        raise UserError(f'there must be a text to look at with {asked}; add --text "..."')

@@ -1,0 +1,53 @@
+"""What tests/test_distributed.py has two processes do, one thing after the other, under torchrun."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+import octavo
+from octavo.training.loop import Loop
+
+
+class StoppedError(Exception):
+    """Training was cut off."""
+
+
+def cut_off(where: int, train: Any, *arguments: Any, **settings: Any) -> None:
+    """Train, and fall over at a step."""
+    step = Loop.step
+
+    def falls(loop: Loop, spent: float) -> None:
+        if loop.position.step == where:
+            raise StoppedError
+        step(loop, spent)
+
+    Loop.step = falls  # type: ignore[method-assign]
+    try:
+        train(*arguments, **settings)
+    except StoppedError:
+        return
+    finally:
+        Loop.step = step  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    text, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    from test_distributed import SETTINGS  # the same as for one process
+
+    dist.init_process_group("gloo")
+    octavo.train("gru", text, out=folder / "two", **SETTINGS)
+    octavo.train("lstm", text, out=folder / "pieces", **SETTINGS, accumulate=2)
+    for optimizer in ("adamw", "muon"):
+        octavo.train(
+            "gru", text, out=folder / f"shards-{optimizer}", **SETTINGS, optimizer=optimizer, shard=True, ema=0.5
+        )
+    cut_off(11, octavo.train, "gru", text, out=folder / "two-then-one", **SETTINGS)
+    cut_off(11, octavo.train, "gru", text, out=folder / "shards-then-one", **SETTINGS, shard=True)
+    octavo.resume(folder / "one-then-two", measure=False)
+    octavo.resume(folder / "one-then-shards", measure=False)
+    dist.barrier()
+    dist.destroy_process_group()
