@@ -1,6 +1,6 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check
-ARGS ?=
+ARGS ?= -n 2
 
 .PHONY: demo test check lint format bench clean
 
@@ -28,6 +28,8 @@ format: .venv/.ok-dev
 ## bench: measure; make bench TEXT=words.txt KENLM=DIR adds the large text (benchmarks/words.py makes it) and KenLM
 bench: .venv/.ok-dev
 	.venv/bin/python benchmarks/bench_shakespeare.py
+	.venv/bin/python benchmarks/bench_recurrent.py
+	.venv/bin/python benchmarks/bench_bigram.py
 ifdef TEXT
 	.venv/bin/python benchmarks/bench_kenlm.py --text $(TEXT) $(if $(KENLM),--kenlm $(KENLM))
 	.venv/bin/python benchmarks/bench_scaling.py --text $(TEXT)

@@ -33,8 +33,9 @@ def ngram(**config: Any) -> NGram:
     return NGram.fit(text(), NGramConfig(**config), VOCAB, NEWLINE)
 
 
-def mixed() -> Mix:
-    mix = Mix(MixConfig(), [Bag.fit(text(), BagConfig(), VOCAB), ngram(order=4)])
+def mixed(*parts: LanguageModel[Any]) -> Mix:
+    """Of a bag and a 4-gram, where nothing else is said."""
+    mix = Mix(MixConfig(), parts or (Bag.fit(text(), BagConfig(), VOCAB), ngram(order=4)))
     x_1T = text(seed=2)[None, 1:].long()
     opened = mix.after_begin(x_1T)
     logp_IBT, _ = mix.charge_parts(mix.start(1), opened)
@@ -42,9 +43,9 @@ def mixed() -> Mix:
     return mix
 
 
-def recurrent(cls: type[Recurrent], **config: Any) -> Recurrent:
+def recurrent(cls: type[Recurrent], vocab: int = VOCAB, **config: Any) -> Recurrent:
     """A small network with weights drawn at random, for use, not for training."""
-    model = cls(RecurrentConfig(**{"width": 6, "layers": 2} | config), VOCAB)
+    model = cls(RecurrentConfig(**{"width": 6, "layers": 2} | config), vocab)
     model.initialise(seeded(1))
     return model.double().requires_grad_(False)
 
@@ -72,7 +73,10 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             .double()
             .requires_grad_(False)
         },
-        "mix": {"bag and 4-gram": mixed()},
+        "mix": {
+            "bag and 4-gram": mixed(),
+            "4-gram and gru": mixed(ngram(order=4), recurrent(GRU)),
+        },
         "rnn": {"tied": recurrent(RNN), "he": recurrent(RNN, init="he", layers=1)},
         "gru": {"tied": recurrent(GRU), "untied": recurrent(GRU, tied=False, layers=1)},
         "lstm": {"tied": recurrent(LSTM), "untied": recurrent(LSTM, tied=False, init="xavier")},

@@ -27,7 +27,7 @@ def by_hand(one: Attentive, x: list[int]) -> torch.Tensor:
     w, D, score = one.recurrent.weights, one.config.width, one.config.score
 
     def rnn(token: int, h: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(w.ih_GI @ one.embedding_VD[token] + w.bias_ih_G + w.hh_GD @ h + w.bias_hh_G)
+        return torch.tanh(w.ih_GI @ (math.sqrt(D) * one.embedding_VD[token]) + w.bias_ih_G + w.hh_GD @ h + w.bias_hh_G)
 
     def e(s: torch.Tensor, h: torch.Tensor) -> float:
         if score == "additive":

@@ -259,7 +259,7 @@ def test_a_few_tokens_without_a_tail_are_trained_on_all_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"dim": 0}, {"hidden": 0}, {"batch": 0}, {"steps": -1}, {"patience": -1}, {"rate": 0.0}]
+    "wrong", [{"dim": 0}, {"hidden": 0}, {"batch": 0}, {"steps": -1}, {"patience": -1}, {"rate": 0.0}, {"rate": 1e30}]
 )
 def test_settings_that_make_no_model_are_refused(wrong: dict[str, Any]) -> None:
     [name] = wrong

@@ -77,6 +77,7 @@ def test_rows_become_points_checks_and_events() -> None:
     rows: list[dict[str, Any]] = [
         {"step": 1, "loss": 2.0, "norm": 0.5}, {"step": 2, "event": "skipped", "why": "x", "loss": 9.0},
         {"step": 2, "held_out_bits_per_byte": 3.0}, {"step": 3, "loss": math.nan}, {"step": "4", "loss": 1.0},
+        {"step": 5, "loss": 10**400}, {"step": 10**400, "loss": 1.0},
         {"step": 50, "loss": 1.0, "held_out": 2 * math.log(2)}, {"name": "validation", "bits_per_byte": 2.0},
     ]  # fmt: skip
     found = Curve.of(rows, 4.0)
@@ -84,6 +85,13 @@ def test_rows_become_points_checks_and_events() -> None:
     assert found.checks == (Check(2, 3.0), Check(50, pytest.approx(0.5)))  # 2 bits a token of 4 bytes
     assert [event["event"] for event in found.events] == ["skipped"]
     assert found.bits(math.log(2)) == pytest.approx(0.25)
+
+
+def test_the_curve_of_a_model_that_is_trained_twice_is_that_of_its_first_training() -> None:
+    first = [{"step": step, "loss": 5 - step / 100, "held_out": 4.0} for step in (50, 100, 150)]
+    again = [{"step": step, "loss": 5 - step / 100} for step in (50, 100)]
+    assert Curve.of([*first, *again], 1.0) == Curve.of(first, 1.0)
+    assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100]
 
 
 def test_means_are_of_shares_of_the_run_and_around_steps() -> None:

@@ -41,6 +41,7 @@ from octavo.scoring.domains import (
 )
 from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.closed import Closed
+from octavo.training.loop import Loop
 from test_report import HOSTILE, Page
 
 HOME = "the king and the queen sat by the fire while rain fell on every roof of the old town".split()
@@ -302,6 +303,29 @@ def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
     assert "not comparable" not in plain.out
     command(*flags, "--seed", "1")
     assert capsys.readouterr().err.count("training") == 2
+
+
+def test_a_rung_that_was_stopped_is_trained_anew(
+    texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = (Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch": 4, "save_every": 0.0}, True),)
+    monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
+    flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
+    step = Loop.step
+
+    def stopped(loop: Loop, spent: float) -> None:
+        if loop.position.step == 2:
+            raise KeyboardInterrupt
+        step(loop, spent)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            command(*flags)
+    assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is False
+    command(*flags)
+    assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is True
+    assert "bits/byte" in capsys.readouterr().out
 
 
 def test_named_runs_are_measured_as_they_were_trained(

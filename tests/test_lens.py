@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
 import pytest
 import torch
 
+from examples import recurrent
 from octavo.lens.surprisal import CANDIDATES, shown, surprises
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
+from octavo.models.recurrent import GRU
 from octavo.scoring.bits import score_text
 from octavo.text import Byte, text_in_memory
 
@@ -67,6 +70,15 @@ def test_what_is_impossible_is_no_candidate() -> None:
 )
 def test_a_token_is_shown_on_one_line_and_never_acts_on_the_terminal(byte: bytes, text: str) -> None:
     assert shown(Byte(), byte[0]) == text
+
+
+@pytest.mark.gpu
+def test_a_model_on_a_gpu_tells_the_same() -> None:
+    model = recurrent(GRU, vocab=Byte.vocab)
+    here = surprises(model, Byte(), b"abd abc?")
+    there = surprises(copy.deepcopy(model).cuda(), Byte(), b"abd abc?")
+    assert [one.bits for one in there] == pytest.approx([one.bits for one in here], rel=1e-9)
+    assert [one.rank for one in there] == [one.rank for one in here]
 
 
 def test_the_empty_text_has_no_tokens() -> None:

@@ -23,6 +23,7 @@ from octavo.report.figures import Point, bars, scatter
 from octavo.report.page import shown
 from octavo.report.reproduce import train_command
 from octavo.report.surprise import coloured, level, pieces
+from octavo.report.training import loss_figure, training_section
 from octavo.run import Run, load, read_record
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.load import Text
@@ -320,3 +321,35 @@ def test_the_command_of_a_mixture_names_its_validation_text(runs: dict[str, Run]
 def test_a_run_that_is_not_measured_has_no_page(corpus: Path, tmp_path: Path) -> None:
     api.train("bag", corpus, out=tmp_path / "bag", measure=False)
     assert not (tmp_path / "bag" / "report.html").exists()
+
+
+# How it learnt
+
+
+def test_no_curve_of_a_bigram_that_was_trained_twice_turns_back() -> None:
+    first = [{"step": step, "loss": 5 - step / 100, "held_out": 4.0} for step in range(50, 300, 50)]
+    again = [{"step": step, "loss": 5 - step / 100} for step in range(50, 200, 50)]
+    figure = loss_figure([*first, *again], {})
+    curves = re.findall(r'<g class="k\d"><title>(.*?)</title><path d="M(.*?)"', figure)
+    assert [label for label, _ in curves] == ["text it learns from", "end held out", "again, from all of it"]
+    for _, path in curves:
+        across = [float(place.split()[0]) for place in path.split("L")]
+        assert across == sorted(set(across))
+    assert "never learnt from" not in figure
+    assert "again" not in loss_figure(again, {})
+
+
+def test_the_section_of_a_loop_tells_its_facts_its_events_and_what_it_wrote() -> None:
+    rows: list[dict[str, Any]] = [{"step": step, "loss": 2.0, "bits_per_byte": 3.0} for step in range(1, 101)]
+    rows += [{"step": 50, "event": "skipped", "why": "the loss has <exploded>"}]
+    rows += [{"step": step, "held_out_bits_per_byte": 2.5, "sample": f"wrote at {step}"} for step in (50, 100)]
+    training = {"steps": 100, "steps_per_epoch": 40, "lanes": 8, "window": 4, "why": "the budget is spent"}
+    record = {"training": training, "result": {"bits_per_byte": 2.75}, "train_tokens": 3200, "train_seconds": 2.0}
+    told = Page(section := training_section(rows, record)).text
+    facts = ("100, 2.5 times through the text", "8 lanes of 4 tokens", "1,600 tokens a second", "the budget is spent")
+    for part in (*facts, "the loss has <exploded>", "wrote at 50", "wrote at 100", "never learnt from", "the result"):
+        assert part in told, part
+    assert "<exploded>" not in section
+    forged = [{"step": "<b>", "event": 7}, {"step": None, "sample": "x"}, {"event": "no step"}, {"sample": "no step"}]
+    assert training_section([*rows, *forged], record) == section
+    assert training_section([{"name": "validation", "bits_per_byte": 2.0}], {}) == ""

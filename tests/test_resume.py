@@ -23,7 +23,7 @@ import torch
 import octavo
 from octavo.cli import main
 from octavo.errors import UserError
-from octavo.run import METRICS, STATE, TENSORS
+from octavo.run import CONFIG, METRICS, STATE, TENSORS
 from octavo.training import checkpoint, neural, precision
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
@@ -387,6 +387,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "a negative step": with_position(step=-1),
     "a step that is no number": with_position(step="12"),
     "an infinite rate": with_position(lowered=math.inf),
+    "a position without end": rewritten(lambda _, about: about.update(position="[" * 100_000)),
     "no position": rewritten(lambda _, about: about.__delitem__("position")),
     "no weights": rewritten(lambda tensors, _: tensors.__delitem__(first(tensors, "weights"))),
     "other weights": rewritten(lambda tensors, _: tensors.update({first(tensors, "weights"): torch.zeros(3)})),
@@ -438,6 +439,10 @@ def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
 
 def test_a_run_that_was_not_trained_step_by_step_is_refused(text: Path, tmp_path: Path) -> None:
     octavo.train("bag", text, out=tmp_path / "bag", measure=False)
+    with pytest.raises(UserError, match="not trained step by step"):
+        octavo.resume(tmp_path / "bag")
+    told = json.loads((tmp_path / "bag" / CONFIG).read_text())
+    (tmp_path / "bag" / CONFIG).write_text(json.dumps(told | {"training": {}}))
     with pytest.raises(UserError, match="not trained step by step"):
         octavo.resume(tmp_path / "bag")
 

@@ -48,13 +48,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("char", "ngram", {"order": 3, "tokenizer": "char"}), ("word", "ngram", {"order": 2, "tokenizer": "word"}),
         ("bpe", "ngram", {"order": 2, "tokenizer": "bpe", "size": 300}),
         ("lines", "ngram", {"order": 3, "sentences": True}),
+        ("bigram", "bigram", {"dim": 4, "hidden": 4, "steps": 20}),
+        ("gru", "gru", {"width": 8, "layers": 1, "batch": 4, "budget": "3steps", "device": "cpu"}),
     ):  # fmt: skip
         octavo.train(model, folder / "text.txt", out=folder / name, **settings)
     octavo.train("mix", folder / "text.txt", parts=[folder / "kn3", folder / "bag"], out=folder / "mix")
     return folder
 
 
-ALL = ("bag", "kn3", "char", "word", "bpe", "lines", "mix")
+ALL = ("bag", "kn3", "char", "word", "bpe", "lines", "bigram", "gru", "mix")
 
 
 def copied(runs: Path, tmp_path: Path, name: str = "kn3") -> Path:
@@ -301,6 +303,13 @@ def changed(place: Path, file: str, keys: str, value: Any) -> None:
         ("kn3", "result", [], "damaged: result is"),
         ("kn3", "preprocess", {"lower": 1}, "damaged: preprocess is"),
         ("kn3", "train_seconds", True, "damaged: train_seconds is true"),
+        ("gru", "config.width", 10**7, "embedding_VD must have the shape"),  # 1.2 petabytes, were they taken
+        ("gru", "config.width", 10**18, "no tensor can be as large"),
+        ("gru", "config.layers", 10**12, "layers=1000000000000, the file has 6 tensors"),
+        ("gru", "config.layers", 2, "it is of another model"),
+        ("gru", "config.tied", False, "it is of another model"),
+        ("gru", "model", "lstm", "it is of another model"),
+        ("bigram", "config.hidden", 10**13, "must have the shape"),
     ],
 )
 def test_a_config_that_was_tampered_with_is_refused(

@@ -34,7 +34,7 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig, Optimizers, gradient_norm, parameter_groups
 from octavo.training.schedule import Budget, rate_at
 from octavo.training.stopping import Stopping
-from octavo.training.watch import Log, worth_logging
+from octavo.training.watch import Log, read_rows, worth_logging
 
 VOCAB, BEGIN = 12, 11
 CPU = torch.device("cpu")
@@ -189,6 +189,19 @@ def test_optimizers_refuse_what_others_remembered() -> None:
         Optimizers(loop.model, OptimConfig(optimizer="adamw")).take(kept)
 
 
+def test_memories_are_taken_up_in_one_order_that_no_hash_decides() -> None:
+    # Processes that share sharded weights hand them out together: in another order they would get each other's.
+    model = GRU(TINY, VOCAB)
+    first, again = (Optimizers(model, OptimConfig()) for _ in range(2))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    first.step(0.5, 1.0)
+    again.take(first.tensors())
+    orders = {name: list(kept) for name, kept in again.entries()}
+    assert orders["embedding_VD"] == ["step", "exp_avg", "exp_avg_sq"]
+    assert orders == {name: list(kept) for name, kept in first.entries()}
+
+
 def test_a_gradient_is_shortened_to_the_length_that_is_allowed() -> None:
     for clip, length in ((1.0, 1.0), (0.0, 5.0), (7.0, 5.0)):
         model = nn.Linear(2, 1, bias=False)
@@ -320,6 +333,11 @@ def test_a_log_goes_on_after_its_last_whole_row(tmp_path: Path) -> None:
         assert rows == again.rows
         assert rows[-2:] == [{"step": kept}, {"step": "next"}]
         path.write_text('{"step": 1}\n{"step": 2}\n')
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, "7", "{", '{"step": 2}'], ids=["deep", "number", "cut", "no end"])
+def test_a_line_that_is_no_row_ends_the_log(line: str) -> None:
+    assert read_rows(b'{"step": 1}\n' + line.encode()) == [{"step": 1}]
 
 
 # ---------------------------------------------------------------------- precision and compiling

@@ -82,6 +82,8 @@ def test_of_a_word_that_comes_twice_the_first_row_counts_and_a_note_says_so(tmp_
         ("a 1 x 3\n", r"line 1: after the word come numbers: got '1 x 3'"),
         ("a 1 nan 3\n", "after the word come numbers"),
         ("a 1 1e999 3\n", "after the word come numbers"),
+        ("a 1 1e39 3\n", "after the word come numbers"),  # infinite in 32 bits
+        (f"{'9' * 5000} 3\na 1 2 3\n", "line 2: a row must have as many numbers as the others, 1"),
         ("3 2\na 1 2\nb 3 4\n", "is not whole: 3 vectors are promised, 2 are there"),
         (b"2 3\na \x00\x00\x80\x3f\x00\x00\n", "is not text"),
         (b"\x80\x04\x95binary", "line 1: a row must have as many numbers"),
@@ -288,6 +290,11 @@ def test_settings_that_make_no_vectors_are_refused(name: str) -> None:
     settings: dict[str, Any] = {name: 0}
     with pytest.raises(UserError, match=f"{name} must be .*{name}=0; try --{name.replace('_', '-')} "):
         GloveConfig(**settings)
+
+
+def test_a_rate_that_makes_vectors_infinite_is_refused() -> None:
+    with pytest.raises(UserError, match=r"rate must be above 0 and at most 10: rate=1e\+30; try --rate 0.2"):
+        GloveConfig(rate=1e30)
 
 
 # Looking at vectors

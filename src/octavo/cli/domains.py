@@ -18,13 +18,15 @@ from octavo.files import whole_file
 from octavo.models import CONFIGS
 from octavo.report.domains import COPIED, Measured, domains_page, perplexity
 from octavo.report.facts import number
-from octavo.run import CONFIG, REPORT, Run, load
+from octavo.run import CONFIG, REPORT, STATE, Run, load
 from octavo.scoring.bits import NOT_COMPARABLE, finite
 from octavo.scoring.coder import one_thread
 from octavo.scoring.domains import GROUPS, MARK, Excerpt, Vocabulary, excerpt, first_bytes, gap, read, seen_share
 from octavo.text import Split, open_corpus
 from octavo.text.preprocess import check_steps
 from octavo.text.read import STDIN
+from octavo.training.checkpoint import FILE
+from octavo.training.fit import reading
 from octavo.version import VERSION
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
@@ -49,11 +51,12 @@ LADDER = (
     Recipe("kn5-bytes", "ngram", {"tokenizer": "byte", "order": 5}),
     Recipe("kn5-chars", "ngram", {"tokenizer": "char", "order": 5}),
     Recipe("kn3-words", "ngram", {"tokenizer": "word", "order": 3}),
-    Recipe("bigram-chars", "bigram", {"tokenizer": "char"}, True),
+    Recipe("bigram-words", "bigram", {"tokenizer": "word"}),
     Recipe("rnn-chars", "rnn", {"tokenizer": "char"}, True),
     Recipe("gru-chars", "gru", {"tokenizer": "char"}, True),
     Recipe("lstm-chars", "lstm", {"tokenizer": "char"}, True),
     Recipe("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
+    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch": 64}, True),
 )
 
 
@@ -153,6 +156,7 @@ def _ladder(folder: Path, corpus: str, steps: tuple[str, ...], budget: str, seed
             run = _finished(folder, name, made)
             if run is None:
                 note(f"training {i * len(twins) + j + 1} of {len(recipes) * len(twins)}: {name}")
+                _give_up(folder / name)
                 run = api.train(recipe.model, corpus, out=folder / name, seed=seed, **settings)
                 _remember(folder, name, made)
             runs.append((recipe.name, run))
@@ -167,10 +171,15 @@ def _finished(folder: Path, name: str, made: list[Any]) -> Run | None:
         return None
 
 
+def _give_up(run: Path) -> None:
+    """What was stopped while the ladder was made is trained anew: it lasts no longer than the budget."""
+    (run / STATE / FILE).unlink(missing_ok=True)
+
+
 def _remembered(folder: Path) -> dict[str, Any]:
     try:
         told = json_format.loads((folder / TRAINED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return told if isinstance(told, dict) else {}
 
@@ -206,10 +215,7 @@ def learnt_text(run: Run) -> Split:
     if not sources or STDIN in sources:
         why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
         raise UserError(f"{run.name} {why}, so its words are not known; train it again, on a file")
-    train = open_corpus(
-        sources, field=corpus.get("field", "text"), errors=corpus.get("errors", "strict"),
-        preprocess=corpus.get("preprocess", ()), valid=corpus.get("valid_source") or None,
-    ).train  # fmt: skip
+    train = open_corpus(sources, **reading(run)).train
     if train.sha256 != corpus.get("train", {}).get("sha256"):
         raise UserError(f"{', '.join(sources)} has changed since {run.name} was trained; train it again")
     return train

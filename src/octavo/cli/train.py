@@ -63,7 +63,7 @@ def _train_counts(model: str) -> Callable[..., None]:
         text: The text and its tokens.
         out: The folder the run is written to.
         measure: --no-measure ends when the model is saved, without scoring the held-out text or writing a sample.
-        seed: For the sample.
+        seed: For the sample, and for the first weights of a bigram.
         device: auto, cpu or cuda.
         json: Print JSON.
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from octavo.core import LanguageModel, evaluating
+from octavo.core import LanguageModel, device_of, evaluating
 from octavo.models import NGram
 from octavo.text.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
     with evaluating(model):
         state, last = model.start(1), model.begin
         for token in tokenizer.encode(data).tolist():
-            logits_1V, state = model.step(state, torch.tensor([last]))
+            logits_1V, state = model.step(state, torch.tensor([last], device=device_of(model)))
             logp_V = logits_1V[0].double().log_softmax(-1)
             best = logp_V.topk(min(CANDIDATES, model.vocab))
             candidates = tuple(
@@ -60,5 +60,5 @@ def _matched(model: LanguageModel[Any], state: Any, token: int) -> int | None:
     """How many tokens of context the longest n-gram that ends with this token has."""
     if not isinstance(model, NGram):
         return None
-    node_1K = model.index.child(state, torch.tensor([[token]]))
+    node_1K = model.index.child(state, torch.tensor([[token]], device=device_of(model)))
     return int((node_1K != model.none).sum()) - 1

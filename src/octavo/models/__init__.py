@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from octavo.config import from_json
@@ -58,13 +59,30 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
         elif name == "ngram":
             model = NGram(config, description["vocab"], description["newline"])
         else:
-            model = MODELS[name](config, description["vocab"])
+            model = _empty(name, config, description["vocab"], tensors)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"this is not the description of a model that octavo {list(MODELS)} knows: {error!r}"
         ) from error
     model.take_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
     return model
+
+
+def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
+    """A model without values, of the size that its file has: a forged config must not take memory without bound."""
+    if getattr(config, "layers", 1) > len(tensors):
+        raise UserError(f"a layer has tensors of its own: layers={config.layers}, the file has {len(tensors)} tensors")
+    try:
+        with torch.device("meta"):  # where shapes take no memory
+            model = MODELS[name](config, vocab)
+    except RuntimeError as error:  # a shape beyond what any tensor can have
+        raise UserError(f"no tensor can be as large as the config says: {dataclasses.asdict(config)}") from error
+    own = model.own_tensors()
+    for key in own:
+        if key in tensors and own[key].shape != tensors[key].shape:
+            shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
+            raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
+    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which take_tensors refuses
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -5,6 +5,7 @@ B batch, T time, M remembered states, D hidden units, V vocabulary, G = gates ×
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,6 +84,10 @@ class Attentive(Embedded):
     def start(self, batch: int) -> State:
         D = self.config.width
         return self.embedding_VD.new_zeros(batch, D), self.embedding_VD.new_zeros(batch, 0, D)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Of a mean square near one, as the states are: else an input would drown in the state beside it."""
+        return super().embed(x) * math.sqrt(self.config.width)
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         logits_B1V, state = self.absorb(state, x_B[:, None])

@@ -8,7 +8,6 @@ C contexts (distinct tokens), P pairs of a token and the next.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,8 +48,8 @@ class BigramConfig:
         for name, usual in (("steps", 800), ("patience", 5)):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try --{name} {usual}")
-        if not 0 < self.rate < math.inf:
-            raise UserError(f"rate must be a number above 0: rate={self.rate}; try --rate 0.03")
+        if not 0 < self.rate <= 10:
+            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.03")
 
 
 class Weights(NamedTuple):

@@ -7,12 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from octavo.report.figure_lines import Series, lines
-from octavo.report.page import definitions, paragraph, section, table, verbatim
+from octavo.report.page import definitions, paragraph, section, shown, table, verbatim
 
 Rows = Sequence[Mapping[str, Any]]
 
 SHOWN_SAMPLES = 4
 SAMPLE = 160  # characters of each
+IN_PIECES = (
+    " The pieces held out are spread over the training part and are never learnt from; the result is that of the text "
+    "measured in the end."
+)
+AT_THE_END = (
+    " First the end of the training part was held out, to find after how many steps nothing better comes; then all of "
+    "it was learnt from, anew, for as many."
+)
 SMOOTHED = 60  # points of the training curve, each the mean of its neighbours
 
 
@@ -29,17 +37,17 @@ def loss_figure(rows: Rows, record: Mapping[str, Any]) -> str:
     """Bits per byte over the steps: of the windows learnt from, and of the pieces held out; a bigram's loss in nats."""
     in_bits = any("bits_per_byte" in row and "step" in row for row in rows)
     unit, key = ("bits per byte", "bits_per_byte") if in_bits else ("nats a token", "loss")
-    learnt = _points(rows, key)
+    learnt, again = _passes(_points(rows, key))
     held = _points(rows, "held_out_bits_per_byte" if in_bits else "held_out")
-    curves = [Series("text it learns from", _smooth(learnt)), Series("pieces held out", held)]
+    curves = [
+        Series("text it learns from", _smooth(learnt)), Series("pieces held out" if in_bits else "end held out", held),
+        Series("again, from all of it", _smooth(again)),
+    ]  # fmt: skip
     result = record.get("result", {}).get("bits_per_byte")
     references = [("the result", float(result))] if in_bits and result is not None else []
-    caption = (
-        "The loss over the steps. The pieces held out are spread over the training part and are never learnt from; "
-        "the result is that of the text measured in the end."
-    )
-    shown = [curve for curve in curves if curve.points]
-    return lines(shown, caption, ("step", unit), log_x=len(learnt) > 10, references=references) if shown else ""
+    caption = "The loss over the steps." + (IN_PIECES if in_bits else AT_THE_END if held else "")
+    drawn = [curve for curve in curves if curve.points]
+    return lines(drawn, caption, ("step", unit), log_x=len(learnt) > 10, references=references) if drawn else ""
 
 
 def _points(rows: Rows, key: str) -> list[tuple[float, float]]:
@@ -48,6 +56,12 @@ def _points(rows: Rows, key: str) -> list[tuple[float, float]]:
         for row in rows
         if isinstance(row.get("step"), int) and isinstance(row.get(key), int | float) and "event" not in row
     ]
+
+
+def _passes(points: list[tuple[float, float]]) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """The points up to where the steps begin anew, and the rest: a bigram is trained twice."""
+    turn = next((i for i in range(1, len(points)) if points[i][0] <= points[i - 1][0]), len(points))
+    return points[:turn], points[turn:]
 
 
 def _smooth(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -77,10 +91,10 @@ def _facts(told: Mapping[str, Any], record: Mapping[str, Any]) -> list[tuple[str
 
 
 def _events(rows: Rows) -> str:
-    events = [row for row in rows if "event" in row]
+    events = [row for row in rows if "event" in row and isinstance(row.get("step"), int)]
     if not events:
         return ""
-    cells = [(f"{row['step']:,}", str(row["event"]), str(row.get("why", ""))) for row in events[:20]]
+    cells = [(f"{row['step']:,}", shown(str(row["event"])), shown(str(row.get("why", "")))) for row in events[:20]]
     more = [paragraph(f"and {len(events) - 20} more")] if len(events) > 20 else []
     return "\n".join(
         [paragraph("What went wrong on the way:"), table(("step", "what", "why"), cells, right=(0,)), *more]
@@ -89,7 +103,7 @@ def _events(rows: Rows) -> str:
 
 def _samples(rows: Rows) -> str:
     """What it wrote at a few checks, the first and the last among them."""
-    written = [row for row in rows if row.get("sample")]
+    written = [row for row in rows if row.get("sample") and isinstance(row.get("step"), int)]
     if len(written) < 2:
         return ""
     places = sorted({round(i * (len(written) - 1) / (SHOWN_SAMPLES - 1)) for i in range(SHOWN_SAMPLES)})

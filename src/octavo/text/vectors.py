@@ -8,7 +8,6 @@ W words, D dimensions, V vocabulary of the tokenizer.
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,8 @@ from octavo.text.unzip import stream
 Rows = NDArray[np.float32]
 
 LONGEST_LINE = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
+LONGEST_COUNT = 18  # digits of a number in word2vec's first line; more is a word that looks like one
+LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
 TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
 
 
@@ -170,7 +171,8 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _header(line: bytes) -> int:
     """How many rows word2vec's first line promises; -1 where it is a row already."""
     fields = line.split()
-    return int(fields[0]) if len(fields) == 2 and all(part.isdigit() for part in fields) and int(fields[1]) else -1
+    counts = len(fields) == 2 and all(part.isdigit() and len(part) <= LONGEST_COUNT for part in fields)
+    return int(fields[0]) if counts and int(fields[1]) else -1
 
 
 def _row(line: bytes, dim: int, path: Path, at: int) -> tuple[bytes, list[bytes]]:
@@ -186,7 +188,7 @@ def _row(line: bytes, dim: int, path: Path, at: int) -> tuple[bytes, list[bytes]
 def _floats(values: list[bytes], path: Path, at: int) -> list[float]:
     try:
         found = [float(value) for value in values]
-        if all(map(math.isfinite, found)):
+        if all(abs(value) <= LARGEST for value in found):  # which nan is not either
             return found
     except ValueError:
         pass

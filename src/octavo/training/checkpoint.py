@@ -71,7 +71,7 @@ class Checkpoint:
                 for key in opened.keys():  # noqa: SIM118
                     kind, _, name = key.partition(":")
                     grouped.setdefault(kind, {})[name] = opened.get_tensor(key).clone()
-        except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        except (OSError, ValueError, KeyError, RecursionError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is damaged or foreign: {error}; train the run anew") from error
         return cls(position, grouped)
 

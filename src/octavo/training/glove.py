@@ -64,10 +64,10 @@ class GloveConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1: {name}={value}; try --{name.replace('_', '-')} {usual}")
-        for name, low in (("rate", 0.2), ("budget", 60.0)):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise UserError(f"{name} must be a number above 0: {name}={value}; try --{name} {low}")
+        if not 0 < self.rate <= 10:
+            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.2")
+        if self.budget is not None and not 0 < self.budget < math.inf:
+            raise UserError(f"budget must be a number above 0: budget={self.budget}; try --budget 60")
 
 
 class Near(NamedTuple):

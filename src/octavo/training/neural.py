@@ -18,7 +18,7 @@ from octavo.data.lanes import Lanes
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.files import whole_file
-from octavo.models import CONFIGS, MODELS, build, describe
+from octavo.models import CONFIGS, COUNTED, MODELS, build, describe
 from octavo.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
 from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
 from octavo.text.read import STDIN
@@ -63,7 +63,7 @@ class Recipe:
     def of(cls, record: Mapping[str, Any]) -> Recipe:
         """As the record of a run tells it."""
         told = record.get("training")
-        if not isinstance(told, Mapping) or record.get("model") not in CONFIGS:
+        if not isinstance(told, Mapping) or record.get("model") not in set(CONFIGS) - {*COUNTED, "mix"}:
             raise UserError("this run was not trained step by step, so there is nothing to go on with; train it anew")
         return cls(
             record["model"], from_json(CONFIGS[record["model"]], record.get("config", {})),

@@ -117,12 +117,13 @@ class Optimizers:
         names = {id(parameter): name for name, parameter in self.named.items()}
         left = dict(tensors)
         for one in self.all:
-            kept = {"momentum_buffer"} if isinstance(one, Muon) else {"step", "exp_avg", "exp_avg_sq"}
+            # In this order in every process, because sharded tensors are handed out by all of them together.
+            kept = ("momentum_buffer",) if isinstance(one, Muon) else ("step", "exp_avg", "exp_avg_sq")
             for parameter in (parameter for group in one.param_groups for parameter in group["params"]):
                 mine = {key: left.pop(f"{names[id(parameter)]}/{key}", None) for key in kept}
                 found = {key: value for key, value in mine.items() if value is not None}
                 shapes = {tuple(value.shape) for key, value in found.items() if key != "step"}
-                if found and (set(found) != kept or shapes != {tuple(parameter.shape)}):
+                if found and (len(found) < len(kept) or shapes != {tuple(parameter.shape)}):
                     raise UserError("the saved optimizers are of another model or setting; train the run anew")
                 one.state[parameter] = {key: placed_like(parameter, value) for key, value in found.items()}
         if left:

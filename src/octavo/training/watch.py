@@ -83,7 +83,7 @@ def rows_and_length(data: bytes) -> tuple[list[dict[str, Any]], int]:
     for line in data.splitlines(keepends=True):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not isinstance(row, dict) or not line.endswith(b"\n"):
             break

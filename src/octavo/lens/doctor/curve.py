@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +16,7 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig
 from octavo.training.schedule import Budget
 
+MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
@@ -46,12 +48,18 @@ class Curve:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> Curve:
-        """From the rows of metrics.jsonl; what is damaged or of another kind is passed over."""
-        points, checks, events = [], [], []
+        """From the rows of metrics.jsonl; what is damaged or of another kind is passed over.
+
+        A bigram's steps begin anew when it is trained again on all of the text; the curve is of its first training.
+        """
+        points, checks, events, last = [], [], [], 0
         for row in rows:
             step = row.get("step")
-            if type(step) is not int:
+            if type(step) is not int or not 0 <= step < MOST_STEPS:
                 continue
+            if step < last:
+                break
+            last = step
             if "event" in row:
                 events.append(row)
                 continue
@@ -159,4 +167,4 @@ def lowest_tenth(losses: Sequence[float], tenths: int = 10) -> float:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+    return float(value) if type(value) in (int, float) and abs(value) <= sys.float_info.max else None
