@@ -461,6 +461,8 @@ def test_an_unfinished_run_can_be_used_and_has_its_best_weights_so_far(stopped: 
     torch.testing.assert_close(dict(begun.model.state_dict()), best, rtol=0, atol=0)
     assert main(["eval", str(stopped), str(text)]) == 0
     assert octavo.evaluate(begun, whole).bits_per_byte < 7.9  # a model that knows nothing pays 8
+    assert begun.unfinished
+    assert begun.summary().endswith("training not finished")
 
 
 # ---------------------------------------------------------------------- more budget

@@ -109,7 +109,15 @@ class Run:
         model = f"{told['model']} ({shape})" if shape else told["model"]
         return f"{model}, {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether its training was stopped before its end."""
+        training = self.record.get("training")
+        return isinstance(training, Mapping) and not training.get("finished")
+
     def _figure(self) -> str:
+        if self.unfinished:
+            return ", training not finished"
         result = self.record.get("result", {})
         if result.get("bits_per_byte") is None:
             return ""

@@ -127,6 +127,7 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
         tensors = path / TENSORS
         corpus, seconds = record.get("corpus", {}).get("name", ""), record.get("train_seconds", 0)
         told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
-        label, model = result.get("label", ""), record.get("model", "")
+        unfinished = not record.get("training", {}).get("finished", True)
+        label, model = "not finished" if unfinished else result.get("label", ""), record.get("model", "")
         rows.append((str(path), model, corpus, figure, label, f"{seconds:.2f}", told_size))
     print_table(("run", "model", "corpus", "bits/byte", "", "train s", "size"), rows, left=(0, 1, 2, 4))

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from octavo import api
 from octavo.cli.flags import Files, InPath, OutPath, RunPath
-from octavo.cli.show import print_json, print_table
+from octavo.cli.show import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.files import whole_file
 from octavo.progress import progress
@@ -39,6 +39,8 @@ def eval_(
         json: Print JSON.
     """
     loaded = load(run)
+    if loaded.unfinished:
+        note(f"{run}: its training is not finished; these are its best weights so far")
     if files:
         texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
         label = api.label_of(loaded, errors)
