@@ -7,7 +7,7 @@ import math
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.lens.doctor import Diagnosis, Finding, examine
+from octavo.lens.doctor.advice import FLAG, GATES, fitting, settings
 from octavo.lens.doctor.context import LENGTHS, K, context, judge, judged_tokens, prices, sight_of, used
 from octavo.lens.doctor.curve import Check, Curve, Point, Training
 from octavo.lens.doctor.floors import (
@@ -31,11 +32,20 @@ from octavo.lens.doctor.floors import (
     piece_bits,
     place,
 )
-from octavo.lens.doctor.history import events, gradient_lengths, learning_rate, overfitting, start
-from octavo.lens.doctor.sight import confidence, reach_of, softmax, spread, through_time
+from octavo.lens.doctor.history import (
+    OVERFITTING,
+    UNSTABLE,
+    events,
+    gradient_lengths,
+    learning_rate,
+    overfitting,
+    start,
+)  # fmt: skip
+from octavo.lens.doctor.sight import SMOOTHER, TAMER, confidence, reach_of, softmax, spread, through_time
 from octavo.lens.gradients import Flow
-from octavo.models import GRU, RNN, Bag, Mix, NGram
+from octavo.models import CONFIGS, COUNTED, GRU, MODELS, RNN, Bag, Mix, NGram
 from octavo.models.bag import BagConfig
+from octavo.models.bigram import BigramConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
 from octavo.models.recurrent import RecurrentConfig
@@ -87,11 +97,16 @@ def test_rows_become_points_checks_and_events() -> None:
     assert found.bits(math.log(2)) == pytest.approx(0.25)
 
 
-def test_the_curve_of_a_model_that_is_trained_twice_is_that_of_its_first_training() -> None:
-    first = [{"step": step, "loss": 5 - step / 100, "held_out": 4.0} for step in (50, 100, 150)]
-    again = [{"step": step, "loss": 5 - step / 100} for step in (50, 100)]
-    assert Curve.of([*first, *again], 1.0) == Curve.of(first, 1.0)
-    assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100]
+def test_the_curve_of_a_bigram_is_that_of_its_first_training_up_to_the_steps_of_its_second() -> None:
+    first = [
+        {"step": 50 * i, "loss": 5.0 - i, "held_out": held} for i, held in ((1, 4.0), (2, 3.0), (3, 2.0), (4, 9.0))
+    ]
+    again = [{"step": 50 * i, "loss": 4.9 - i} for i in (1, 2, 3)]
+    found = Curve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
+    assert found == Curve.of(first[:3], 1.0)
+    assert overfitting(Curve.of(first, 1.0), None).verdict == "warning"
+    assert overfitting(found, None).figures["rise"] == 0  # the step with 9.0 is none of the model's
+    assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100, 150]
 
 
 def test_means_are_of_shares_of_the_run_and_around_steps() -> None:
@@ -192,10 +207,21 @@ def test_a_loss_that_rises_again_has_too_high_a_rate() -> None:
 def test_a_loss_that_still_falls_asks_for_a_longer_budget_unless_held_out_text_has_turned() -> None:
     losses = [5.5 - 0.04 * i for i in range(100)]
     training = replace(HEALTHY, loop=LoopConfig(budget="100steps"))
-    assert learning_rate(curve(losses), training, 257).advice == ("train longer: --budget 200steps",)
+    assert learning_rate(curve(losses), training, 257).advice == ("train longer: --budget 1000steps",)
     assert learning_rate(curve(losses, checks=[3, 2, 2.5]), training, 257).verdict == "ok"
     stopped = replace(training, finished=False)
     assert learning_rate(curve(losses), stopped, 257).advice == ("train on to the end: octavo resume RUN",)
+
+
+def test_too_few_steps_to_pass_the_bigram_ask_for_a_longer_budget() -> None:
+    training = replace(HEALTHY, loop=LoopConfig(budget="20steps"))
+    found = learning_rate(curve(falling(5.5, 4, 20)), training, 257, bag=4.8, bigram=3.5)
+    assert (found.verdict, found.advice) == ("note", ("train longer: --budget 200steps",))
+    assert "20 steps are too few" in found.why
+    assert learning_rate(curve(falling(5.5, 2, 20)), training, 257, bag=4.8, bigram=3.5).verdict == "ok"
+    losses = falling(5.5, 4, 300)
+    assert learning_rate(curve(losses), replace(HEALTHY, steps_per_epoch=601), 257, bigram=3.5).verdict == "note"
+    assert not HEALTHY.is_short(300)
 
 
 def test_a_few_steps_are_no_curve() -> None:
@@ -206,6 +232,7 @@ def test_other_rates_go_back_to_the_usual_ones_where_they_are_unusual() -> None:
     high = Training(OptimConfig(optimizer="adamw", rate=1.0))
     assert high.other_rate() == ("a lower rate: --rate 0.004",)
     assert len(HEALTHY.other_rate()) == 2
+    assert Training(loop=LoopConfig(budget="500steps")).longer() == "train longer: --budget 1000steps"
     assert Training(loop=LoopConfig(budget="3min")).longer() == "train longer: --budget 360s"
 
 
@@ -233,6 +260,10 @@ def test_gradients_that_vanish_explode_or_are_clipped_are_told(
     assert found.verdict == verdict
     assert word in found.why
     assert found.advice
+
+
+def test_a_clip_that_is_the_rule_may_be_raised() -> None:
+    assert gradient_lengths(curve([1.0] * 100, [2.0] * 100), HEALTHY).advice[1] == "a higher --clip 2"
 
 
 def test_nothing_is_clipped_where_no_clip_was_set() -> None:
@@ -304,6 +335,18 @@ def test_the_step_is_told_at_which_the_curve_went_below_each_floor_on_the_same_p
     assert [passed(found, floor) for floor in (4.9, 3.9, 2.1)] == [40, 60, None]
     told = against_floors(Floors(ROWS, 2.8), found, gru()).figures["floors"]
     assert [row["passed_at"] for row in told] == [40, 60, 60, None, None]
+
+
+def test_a_curve_of_other_text_passes_no_floor_that_the_result_loses_to() -> None:
+    rows = tuple(replace(row, held_out=None) for row in ROWS)
+    told = against_floors(Floors(rows, 4.2), curve([1.0] * 100, checks=[4.95, 2.0, 1.0]), gru()).figures["floors"]
+    assert [row["passed_at"] for row in told] == [33, None, None, None, None]
+
+
+def test_what_loses_to_the_bag_is_sent_to_the_other_findings_only_where_they_tell_something() -> None:
+    floors = Floors(ROWS, 6.0)
+    assert against_floors(floors, curve(), gru(), "train longer", ill=True).advice == ("what the other findings say",)
+    assert against_floors(floors, curve(), gru(), "train longer", ill=False).advice == ("train longer",)
 
 
 def test_bits_of_pieces_are_counted_by_hand() -> None:
@@ -389,6 +432,18 @@ def test_a_gradient_that_grows_is_told() -> None:
     assert (found.verdict, "grows" in found.why) == ("warning", True)
 
 
+def test_a_gradient_that_keeps_its_size_is_not_said_to_be_left_at_one_per_cent() -> None:
+    x_N = torch.tensor([*some_text(40).encode()])
+    assert "does not shrink within 40 steps" in through_time(rnn_with(1.0001), x_N).measured
+    assert "over 1 % left after 40 steps" in through_time(rnn_with(0.95), x_N).measured
+    assert "1 % left after 7 steps" in through_time(rnn_with(0.5), x_N).measured
+
+
+def test_a_text_too_short_to_follow_the_gradient_eight_steps_back_is_not_judged() -> None:
+    assert through_time(rnn_with(1.0), torch.tensor([*b"fifteen letters"])).verdict == "not applicable"
+    assert through_time(rnn_with(1.0), torch.tensor([*b"sixteen letters!"])).verdict == "ok"
+
+
 def test_no_gradient_flows_through_counts() -> None:
     assert through_time(ngram(3), torch.arange(100)).verdict == "not applicable"
 
@@ -452,6 +507,44 @@ def test_a_short_text_does_not_show_the_context() -> None:
     assert context(gru(), Byte(), torch.arange(60)).verdict == "not applicable"
 
 
+# --- advice
+
+EVERYTHING = (
+    *OVERFITTING,
+    *UNSTABLE,
+    *TAMER,
+    *SMOOTHER,
+    *GATES,
+    "smaller weights: --init orthogonal",
+    "a lower rate: --rate 0.001",
+)
+
+
+@pytest.mark.parametrize("name", sorted(CONFIGS))
+def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(name: str) -> None:
+    model: LanguageModel[Any] = Mix(MixConfig(), [ngram(2), gru()])
+    if name != "mix":
+        model = MODELS[name](CONFIGS[name](), 257, *((None,) if name == "ngram" else ()))
+    training = None if name in (*COUNTED, "mix") else HEALTHY
+    configs = (CONFIGS[name],) if training is None else (CONFIGS[name], LoopConfig, OptimConfig)
+    values = {field.name.replace("_", "-"): field.default for config in configs for field in fields(config)}
+    kept = fitting(EVERYTHING, model, settings(model, training))
+    flags = [pair for one in kept for pair in FLAG.findall(one)]
+    assert {flag for flag, _ in flags} <= values.keys()
+    assert not [(flag, value) for flag, value in flags if str(values[flag]) == value]
+    assert any("gru or lstm" in one for one in kept) == (name == "rnn")
+    assert ("gates in the cell: --cell gru" in kept) == (name == "rnn-attention")
+    assert ("a smaller --hidden" in kept) == (name == "bigram")
+    assert ("more dropout: --dropout 0.2" in kept) == (training is not None)
+
+
+def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:
+    model, tries = gru(), ("more dropout: --dropout 0.2", "stop in time: --patience 3", "fewer --layers", "--clip 1")
+    own = {"dropout": 0.0, "patience": 0, "layers": 2, "clip": 0.0}
+    assert fitting(tries, model, own) == tries
+    assert fitting(tries, model, {"dropout": 0.5, "patience": 2, "layers": 1, "clip": 1.0}) == ()
+
+
 # --- whole runs
 
 
@@ -464,6 +557,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small = {"width": 32, "layers": 1, "batch": 16, "budget": "150steps"}
     octavo.train("rnn", text, **small, out=folder / "rnn")
     octavo.train("gru", text, **small | {"budget": "30steps"}, rate=1e-6, matrix_rate=1e-6, out=folder / "dead")
+    octavo.train("gru", text, **small | {"budget": "20steps", "width": 8, "rate": 0.003}, out=folder / "short")
+    octavo.train("bigram", text, dim=8, hidden=8, steps=200, out=folder / "bigram")
     octavo.train("ngram", text, order=3, out=folder / "kn3")
     return folder
 
@@ -488,6 +583,20 @@ def test_a_dead_run_is_warned_of(here: Path) -> None:
     assert named["start"].verdict == "ok"
     assert "worse than the bag" in named["floors"].why
     assert named["context"].figures["used"] <= 1  # tokens that the random weights tell apart by chance
+
+
+def test_a_run_of_a_few_steps_is_told_to_train_longer(here: Path) -> None:
+    named = by_name(examine(load(here / "short")))
+    assert "worse than the bag of bytes" in named["floors"].why
+    assert named["floors"].advice == named["learning rate"].advice == ("train longer: --budget 200steps",)
+
+
+def test_a_bigram_is_advised_in_its_own_flags(here: Path) -> None:
+    found = examine(load(here / "bigram"))
+    flags = {flag for one in found.findings for advice in one.advice for flag, _ in FLAG.findall(advice)}
+    assert flags <= {field.name for field in fields(BigramConfig)}
+    told = by_name(found)["floors"].figures
+    assert all(row["passed_at"] is None or told["bits_per_byte"] < row["bits_per_byte"] for row in told["floors"])
 
 
 def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: Path, tmp_path: Path) -> None:
@@ -565,7 +674,7 @@ def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys
     out = capsys.readouterr().out
     assert out.startswith(f"{here / 'dead'}: 3 warnings")
     assert "try a higher rate: --rate 0.004 --matrix-rate 0.05" in out
-    assert "bag of words" in out
+    assert "bag of bytes" in out
     doctor(str(here / "kn3"), quick=True)
     out = capsys.readouterr().out
     assert "floors: left out by --quick" in out

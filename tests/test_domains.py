@@ -17,7 +17,7 @@ import tyro
 
 import octavo.cli.domains
 from octavo import api
-from octavo.cli.domains import LADDER, Recipe, domains, learnt_text
+from octavo.cli.domains import LADDER, Recipe, domains
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
 from octavo.models import CONFIGS, Bag, NGram
@@ -41,6 +41,7 @@ from octavo.scoring.domains import (
 )
 from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.closed import Closed
+from octavo.training.fit import learnt_text
 from octavo.training.loop import Loop
 from test_report import HOSTILE, Page
 

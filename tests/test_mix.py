@@ -150,6 +150,12 @@ def test_weights_learnt_on_seen_text_would_trust_long_contexts_more(trained: Pat
     assert float(honest.model.logw_GI.exp()[0, 0]) < 0.8
 
 
+def test_a_part_that_has_learnt_the_held_out_text_from_another_file_is_refused(trained: Path) -> None:
+    (trained / "half.txt").write_bytes((trained / "text.txt").read_bytes()[:6000])
+    with pytest.raises(UserError, match=r"of the held-out part of .*half\.txt stands in what kn6 was trained on"):
+        octavo.train("mix", trained / "half.txt", parts=[trained / "kn6", trained / "kn2"], measure=False)
+
+
 def test_the_mixture_itself_keeps_the_parts_as_they_were_trained(trained: Path) -> None:
     mix = mixed(trained, measure=False)
     for part, name in zip(mix.model.parts, ("kn6", "kn2"), strict=True):

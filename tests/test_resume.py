@@ -22,7 +22,7 @@ import torch
 
 import octavo
 from octavo.cli import main
-from octavo.errors import UserError
+from octavo.errors import Stopped, UserError
 from octavo.run import CONFIG, METRICS, STATE, TENSORS
 from octavo.training import checkpoint, neural, precision
 from octavo.training.checkpoint import FILE, Checkpoint
@@ -465,13 +465,50 @@ def test_an_unfinished_run_can_be_used_and_has_its_best_weights_so_far(stopped: 
     assert begun.summary().endswith("training not finished")
 
 
+def test_a_run_killed_before_its_first_checkpoint_is_taken_up_from_the_start(
+    text: Path, tmp_path: Path, undisturbed: Callable[..., Path], killed_at: Callable[[int], None]
+) -> None:
+    killed_at(3)
+    with pytest.raises(KilledError):
+        train("gru", text, tmp_path / "run", save_every=1e9)
+    octavo.resume(tmp_path / "run", measure=False)
+    assert_same(tmp_path / "run", undisturbed())
+
+
+def test_a_finished_run_is_lost_only_when_the_one_in_its_place_is_finished(
+    text: Path, tmp_path: Path, killed_at: Callable[[int], None]
+) -> None:
+    run, aside = tmp_path / "run", tmp_path / "run.before"
+    weights = train("gru", text, run, seed=1).model.state_dict()
+    killed_at(5)
+    with pytest.raises(KilledError):
+        train("gru", text, run, seed=2)
+    torch.testing.assert_close(octavo.load(aside).model.state_dict(), weights, rtol=0, atol=0)
+    octavo.resume(run, measure=False)
+    assert not aside.exists()
+    assert octavo.load(run).record["seed"] == 2
+
+
+def test_interrupted_while_measuring_it_says_how_to_go_on(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(neural, "finish", interrupted)
+        with pytest.raises(Stopped, match="stopped while measuring; go on with: octavo resume"):
+            train("gru", text, tmp_path / "run")
+    assert not octavo.resume(tmp_path / "run", measure=False).unfinished
+
+
 # ---------------------------------------------------------------------- more budget
 
 
 def test_a_finished_run_goes_on_only_with_a_larger_budget_and_is_checked_on_the_way(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     train("gru", text, run)
-    with pytest.raises(UserError, match="it has spent its budget of 30steps; to go on, give a larger one"):
+    with pytest.raises(UserError, match=r"it has trained for 30 steps, .* to go on, give a larger one"):
         octavo.resume(run)
     with pytest.raises(UserError, match="give a larger one"):
         octavo.resume(run, budget="20steps")

@@ -21,18 +21,18 @@ from octavo.report.facts import number
 from octavo.run import CONFIG, REPORT, STATE, Run, load
 from octavo.scoring.bits import NOT_COMPARABLE, finite
 from octavo.scoring.coder import one_thread
-from octavo.scoring.domains import GROUPS, MARK, Excerpt, Vocabulary, excerpt, first_bytes, gap, read, seen_share
-from octavo.text import Split, open_corpus
+from octavo.scoring.domains import GROUPS, KNOWN, MARK, Excerpt, Vocabulary, excerpt, first_bytes, gap, read, seen_share
+from octavo.text import open_corpus
 from octavo.text.preprocess import check_steps
 from octavo.text.read import STDIN
 from octavo.training.checkpoint import FILE
-from octavo.training.fit import reading
+from octavo.training.fit import learnt_text
+from octavo.training.schedule import Budget
 from octavo.version import VERSION
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 STEPS = ("lower",)
 TRAINED = "trained.json"  # in OUT: how each run of the ladder was made, so that a finished one is used again
-KNOWN = 0.5  # from which share of an excerpt in the training text a run is refused
 
 
 class Recipe(NamedTuple):
@@ -96,7 +96,7 @@ def domains(
         json: Print JSON.
     """
     folder = Path(out)
-    _check(runs, texts, bytes, preprocess, folder)
+    _check(runs, texts, bytes, preprocess, budget, folder)
     names = list(map(_short, texts)) if len(set(map(_short, texts))) == len(texts) else list(texts)
     held = [open_corpus(text, errors="raw").valid for text in texts]
     originals = [(name, first_bytes(part.read(), bytes)) for name, part in zip(names, held, strict=True)]
@@ -119,9 +119,12 @@ def _short(text: str) -> str:
     return Path(text).name
 
 
-def _check(runs: tuple[str, ...], texts: tuple[str, ...], bytes: int, preprocess: tuple[str, ...], out: Path) -> None:
+def _check(
+    runs: tuple[str, ...], texts: tuple[str, ...], bytes: int, preprocess: tuple[str, ...], budget: str, out: Path
+) -> None:  # fmt: skip
     """What would only fail after the training is refused before."""
     check_steps(preprocess)
+    Budget.parse(budget)
     if len(texts) != 2 or len(set(texts)) != 2:
         raise UserError(f"--texts must be two different texts: got {' '.join(texts) or 'none'}; try two names or files")
     if STDIN in texts:
@@ -206,19 +209,6 @@ def _measured(found: list[tuple[str, Run]], originals: list[tuple[str, bytes]]) 
         home, away = (read(run.model, run.tokenizer, text, known[key].vocabulary) for text in excerpts)
         measured.append(Measured(run, family or run.name, home, away, max(known[key].seen)))
     return measured
-
-
-def learnt_text(run: Run) -> Split:
-    """The text the run was trained on, read again; refused where it cannot be had any more."""
-    corpus = run.record.get("corpus", {})
-    sources = corpus.get("source", [])
-    if not sources or STDIN in sources:
-        why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
-        raise UserError(f"{run.name} {why}, so its words are not known; train it again, on a file")
-    train = open_corpus(sources, **reading(run)).train
-    if train.sha256 != corpus.get("train", {}).get("sha256"):
-        raise UserError(f"{', '.join(sources)} has changed since {run.name} was trained; train it again")
-    return train
 
 
 def _check_unseen(run: Run, excerpts: list[Excerpt], seen: tuple[float, ...]) -> None:

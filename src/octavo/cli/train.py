@@ -94,6 +94,7 @@ def _train_neural(model: str) -> Callable[..., None]:
     Example: octavo train {model} shakespeare --budget 3min --out runs/{model}
 
     Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{model}
+
     Several processes: torchrun --nproc-per-node 2 -m octavo.cli train {model} shakespeare
 
     Args:

@@ -32,7 +32,7 @@ class AttentiveConfig:
     dropout: float = 0.0
     """The share of values dropped while training: of embeddings and before the output."""
     tied: bool = True
-    """The output weights are the embeddings."""
+    """Take the embeddings as output weights too."""
     score: Score = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64

@@ -34,7 +34,7 @@ class RecurrentConfig:
     dropout: float = 0.0
     """The share of values dropped while training: of embeddings, between layers and before the output."""
     tied: bool = True
-    """The output weights are the embeddings."""
+    """Take the embeddings as output weights too."""
     init: Init = "orthogonal"
     """How recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
     forget_bias: float = 1.0

@@ -34,6 +34,7 @@ MARK = b"<unk>"  # what stands in some corpora for the rare words that their mak
 OFTEN = 5.0  # a known word this many times as frequent as in the training text is a word of the domain
 COSTLIEST = 15
 PROBE, PROBES = 64, 64  # bytes of a probe for copied text, and how many are taken: nobody writes 64 bytes again
+KNOWN = 0.5  # from which share of an excerpt in its training text a model is said to have seen it
 
 Bits = NDArray[np.float64]
 

@@ -206,6 +206,19 @@ def held_out(run: Run) -> tuple[str, Split]:
     return f"{corpus.get('name', '')}, the held-out part", valid
 
 
+def learnt_text(run: Run) -> Split:
+    """The text the run was trained on, read again; refused where it cannot be had any more."""
+    corpus = run.record.get("corpus", {})
+    sources = corpus.get("source", [])
+    if not sources or STDIN in sources:
+        why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
+        raise UserError(f"{run.name} {why}, so what it learnt from is not known; train it again, on a file")
+    train = open_corpus(sources, **reading(run)).train
+    if train.sha256 != corpus.get("train", {}).get("sha256"):
+        raise UserError(f"{', '.join(sources)} has changed since {run.name} was trained; train it again")
+    return train
+
+
 def reading(run: Run) -> dict[str, Any]:
     """How the run's own text was read: the keywords of `open_corpus`."""
     corpus = run.record.get("corpus", {})

@@ -246,6 +246,8 @@ class Loop:
     def run(self, stopping: Stopping) -> str:
         """Train until the budget is spent; returns why it ended."""
         self.began, self.saved = time.perf_counter() - self.position.seconds, time.perf_counter()
+        if not self.position.step:
+            self._save()  # killed before the first checkpoint, it can be taken up again all the same
         spent, stop, due = self._agree(stopping)
         while spent < 1 and not self.position.ended:
             if stop:

@@ -20,8 +20,20 @@ from octavo.data.holdout import Held, hold_out
 from octavo.errors import UserError
 from octavo.models import COUNTED, Mix, name_of
 from octavo.run import Run, load
+from octavo.scoring.domains import KNOWN, seen_share
 from octavo.text import Corpus, fingerprint, open_corpus, tokenize
-from octavo.training.fit import Page, TextConfig, check_before_work, finish, fit_counts, reading, record_of
+from octavo.training.fit import (
+    Page,
+    TextConfig,
+    check_before_work,
+    finish,
+    fit_counts,
+    learnt_text,
+    reading,
+    record_of,
+)
+
+PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
 
 
 def train_mix(
@@ -79,6 +91,7 @@ def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[A
                 f"{run.name} was trained on another part of {', '.join(corpus.source)}, or the text has changed since, "
                 "so the weights might be learnt on text that it has seen; train it again, on the same part"
             )
+        _check_unseen(run, corpus)
         return run.model  # it was trained on another text, so it has not seen these pieces
     if run.record.get("training", {}).get("held") == held.identity:
         return run.model
@@ -87,6 +100,19 @@ def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[A
         raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
     x_N = torch.from_numpy(held.train_N.astype(np.int32))
     return fit_counts(model, x_N, config, run.tokenizer, run.record.get("seed", 0)).model
+
+
+def _check_unseen(run: Run, corpus: Corpus) -> None:
+    """Two files may hold the same text: then the mixture would be measured on what a part has learnt by heart."""
+    try:
+        seen = seen_share(learnt_text(run).blocks(), corpus.valid.read()[:PROBED])
+    except UserError:  # what it learnt from cannot be had any more
+        return
+    if seen >= KNOWN:
+        raise UserError(
+            f"{seen:.0%} of the held-out part of {', '.join(corpus.source)} stands in what {run.name} was trained on; "
+            "mix it on another text"
+        )
 
 
 def _overlap(one: str, other: str) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from octavo.core import LanguageModel, seeded
 from octavo.data.holdout import Held, hold_out
 from octavo.data.lanes import Lanes
 from octavo.decode import Sample, generate
-from octavo.errors import UserError
+from octavo.errors import Stopped, UserError
 from octavo.files import whole_file
 from octavo.models import CONFIGS, COUNTED, MODELS, build, describe
 from octavo.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
@@ -88,6 +90,7 @@ def train_neural(
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
         record = _record(recipe, corpus, held, loop)
         if out is not None and processes.leads:
+            record["training"]["before"] = _put_aside(Path(os.path.realpath(out)))
             save(Run(build(describe(model), loop.first), tokenizer, record), out, {METRICS: ""})
         return _train(loop, recipe, tokenizer, record, corpus, out, measure, page)
 
@@ -102,7 +105,7 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
     spent = Budget.parse(recipe.loop.budget).spent(at.seconds, at.step, at.tokens)
     if told["training"].get("finished"):
         if spent >= 1 or not budget:
-            why = at.ended or f"it has spent its budget of {recipe.loop.budget}"
+            why = at.ended or f"it has trained for {at.step:,} steps, {at.seconds:.0f} s, {at.tokens:,} tokens"
             raise UserError(f"{path} is finished: {why}; to go on, give a larger one with --budget")
         at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
     if budget:
@@ -117,6 +120,7 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, path)
         loop.take(saved)
         record = _record(recipe, corpus, held, loop)
+        record["training"]["before"] = str(told["training"].get("before", ""))
         if processes.leads:
             _rewrite(path, told | {"training": record["training"]})
         return _train(loop, recipe, tokenizer, record, corpus, path, measure, page)
@@ -185,7 +189,14 @@ def _train(
     run = Run(model.to(loop.team.device), tokenizer, record)
     if not loop.team.leads:
         return run
-    return finish(run, corpus, out, recipe.seed, measure, page, loop.log.rows, keep=(STATE, BOARD))
+    before = record["training"].pop("before", "")
+    try:
+        finish(run, corpus, out, recipe.seed, measure, page, loop.log.rows, keep=(STATE, BOARD))
+    except KeyboardInterrupt as error:
+        raise Stopped(f"stopped while measuring; go on with: octavo resume {out}", signal.SIGINT) from error
+    if before:
+        shutil.rmtree(Path(os.path.realpath(str(out))).with_name(Path(before).name), ignore_errors=True)
+    return run
 
 
 def _record(recipe: Recipe, corpus: Corpus, held: Held, loop: Loop) -> dict[str, Any]:
@@ -198,6 +209,17 @@ def _record(recipe: Recipe, corpus: Corpus, held: Held, loop: Loop) -> dict[str,
         "precision": "bfloat16" if loop.precision.low else "float32", "peak": loop.precision.peak,
     }  # fmt: skip
     return record | {"training": told}
+
+
+def _put_aside(out: Path) -> str:
+    """A finished run that stands there keeps until the new one is finished too; returns the name it has meanwhile."""
+    if not (out / CONFIG).is_file():
+        return ""
+    aside = out.with_name(f"{out.name}.before")
+    if aside.exists():
+        raise UserError(f"{aside} is in the way: {out} would be put there until the new run is finished; move it")
+    os.rename(out, aside)
+    return aside.name
 
 
 def _refuse_unfinished(out: str | Path | None) -> None:

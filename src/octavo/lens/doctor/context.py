@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating
+from octavo.lens.doctor.advice import GATES
 from octavo.lens.doctor.finding import Finding, Verdict, not_applicable
 from octavo.lens.doctor.sight import spread
 from octavo.models import Bag, Bigram, Mix, NGram
@@ -136,7 +137,7 @@ def judge(bits: dict[int | None, float], sight: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = ("train longer, or at another --rate", "a gru or lstm instead of an rnn", "a longer --window")
+        advice = ("a larger --budget", "more --steps", "another --rate", *GATES, "a longer --window")
         if length == 0:
             why = f"the context is never used: the model pays the same without it; {why}"
         elif length == 1:

@@ -19,6 +19,7 @@ from octavo.training.schedule import Budget
 MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
+FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
 
 
@@ -50,15 +51,17 @@ class Curve:
     def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> Curve:
         """From the rows of metrics.jsonl; what is damaged or of another kind is passed over.
 
-        A bigram's steps begin anew when it is trained again on all of the text; the curve is of its first training.
+        A bigram is trained twice: first to find the best number of steps, then again on all of the text for so many.
+        The curve is of its first training, up to the step that the second ended with.
         """
-        points, checks, events, last = [], [], [], 0
+        points, checks, events, last, again = [], [], [], 0, 0
         for row in rows:
             step = row.get("step")
             if type(step) is not int or not 0 <= step < MOST_STEPS:
                 continue
-            if step < last:
-                break
+            if again or step < last:
+                again = max(again, step)
+                continue
             last = step
             if "event" in row:
                 events.append(row)
@@ -70,7 +73,15 @@ class Curve:
                 points.append(Point(step, loss, norm))
             if held is not None:
                 checks.append(Check(step, held))
+        end = again or last
+        points = [point for point in points if point.step <= end]
+        checks = [check for check in checks if check.step <= end]
         return cls(tuple(points), tuple(checks), tuple(events), bytes_per_token)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self.points[-1].step if self.points else 0
 
     def mean(self, first: float, last: float) -> float:
         """The mean loss of the points from one share of the run to another, at least one of them."""
@@ -136,11 +147,16 @@ class Training:
         return f"a longer warm-up: --warmup {min(0.5, max(0.1, 2 * self.optim.warmup)):g}"
 
     def longer(self) -> str:
-        """Twice the budget, or first of all the rest of it."""
+        """Twice the budget, far more of a few steps, or first of all the rest of it."""
         if not self.finished:
             return "train on to the end: octavo resume RUN"
         budget = Budget.parse(self.loop.budget)
-        return f"train longer: --budget {2 * budget.amount:.12g}{'s' if budget.kind == 'seconds' else budget.kind}"
+        times = 10 if budget.kind == "steps" and budget.amount < FEW_STEPS else 2
+        return f"train longer: --budget {times * budget.amount:.12g}{'s' if budget.kind == 'seconds' else budget.kind}"
+
+    def is_short(self, steps: int) -> bool:
+        """Whether so few steps were taken, or so little of the text was read, that little can have been learnt."""
+        return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
     def _names(self) -> list[str]:
         return ["rate", "matrix_rate"] if self.optim.optimizer == "muon" else ["rate"]

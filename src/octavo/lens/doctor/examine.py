@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.lens.doctor.advice import fitting, settings
 from octavo.lens.doctor.context import context
 from octavo.lens.doctor.curve import Curve, Training, bytes_per_token
 from octavo.lens.doctor.finding import Diagnosis, Finding, not_applicable
-from octavo.lens.doctor.floors import Floors, against_floors, measure_floors
+from octavo.lens.doctor.floors import against_floors, measure_floors
 from octavo.lens.doctor.history import events, gradient_lengths, learning_rate, overfitting, start
 from octavo.lens.doctor.sight import softmax, through_time
 from octavo.run import METRICS, Run
@@ -20,6 +24,7 @@ from octavo.training.fit import held_out
 from octavo.training.watch import read_rows
 
 QUICK = "left out by --quick"
+MODEL = ("softmax", "gradients in time", "context")  # what is found by looking at the model, not at its history
 READ = 2_000_000  # bytes of the validation part that the model is looked at with
 
 
@@ -32,17 +37,41 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
     name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
-    longer = training.longer() if training is not None and overfits.verdict != "warning" else ""
-    floors, floor_finding = _floors(run, curve, valid, why_not if not quick else QUICK, longer)
+    floors = measure_floors(run, valid) if valid is not None and not quick else None
     bag, bigram = (floors.for_curve(floors.find(order)) if floors else None for order in (1, 2))
-    return Diagnosis(name, (
-        start(curve, run.model.vocab),
-        floor_finding,
-        overfits,
-        learning_rate(curve, training, run.model.vocab, bag, bigram),
-        *_looked_at(run, valid, why_not, gradient_lengths(curve, training)),
-        events(curve, training, name),
-    ))  # fmt: skip
+    own = settings(run.model, training)
+    first, *others = (
+        replace(one, advice=fitting(one.advice, run.model, own))
+        for one in (
+            start(curve, run.model.vocab),
+            overfits,
+            learning_rate(curve, training, run.model.vocab, bag, bigram),
+            *_looked_at(run, valid, why_not, gradient_lengths(curve, training)),
+            events(curve, training, name),
+        )
+    )
+    placed = not_applicable("floors", QUICK if quick else why_not)
+    if floors is not None:
+        longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
+        placed = against_floors(floors, curve, run.model, longer, _is_ill([first, *others], curve, training))
+        placed = replace(placed, advice=fitting(placed.advice, run.model, own))
+    return Diagnosis(name, (first, placed, *others))
+
+
+def _longer(run: Run, curve: Curve, training: Training | None) -> str:
+    """How to train for longer; a bigram only where its steps did not suffice."""
+    if training is not None:
+        return training.longer()
+    steps = getattr(run.model.config, "steps", 0)
+    return f"train longer: --steps {2 * steps}" if 0 < steps <= curve.steps else ""
+
+
+def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None) -> bool:
+    """Whether the findings tell what else is wrong with a run than that it was short."""
+    told = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
+    if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
+        return any(one.verdict == "warning" and one.name not in MODEL for one in told)
+    return any(training is None or training.longer() not in one.advice for one in told)
 
 
 def _curve(run: Run) -> Curve:
@@ -68,16 +97,6 @@ def _validation(run: Run) -> tuple[Split | None, str]:
         return held_out(run)[1], ""
     except UserError as error:
         return None, f"the run's own text is needed: {str(error).partition(';')[0]}"
-
-
-def _floors(
-    run: Run, curve: Curve, valid: Split | None, why_not: str, longer: str
-) -> tuple[Floors | None, Finding]:  # fmt: skip
-    """The floors, unless there is a reason why not."""
-    if valid is None or why_not:
-        return None, not_applicable("floors", why_not)
-    floors = measure_floors(run, valid)
-    return floors, against_floors(floors, curve, run.model, longer)
 
 
 def _looked_at(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:

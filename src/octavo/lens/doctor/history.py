@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from statistics import median
 
+from octavo.lens.doctor.advice import GATES
 from octavo.lens.doctor.curve import Curve, Training, lowest_tenth
 from octavo.lens.doctor.finding import Finding, Verdict, not_applicable, percent
 
@@ -36,7 +37,9 @@ def start(curve: Curve, vocab: int) -> Finding:
     if off > START_NOTE:
         why = "the untrained model is sure of wrong things: its first logits are too large."
         advice = (
-            "smaller initial weights: --init orthogonal or xavier, or a greater --width where embeddings are tied",
+            "smaller initial weights: --init orthogonal",
+            "smaller initial weights: --init xavier",
+            "a greater --width, where embeddings are tied",
         )
     elif off < -START_NOTE:
         why = "an untrained model cannot do better than chance, so it has seen the answer, or was trained before."
@@ -87,11 +90,11 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
 
 
 OVERFITTING = (
-    "stop in time: --patience 3", "--dropout 0.2, or more --weight-decay", "a smaller model: --width, --layers",
-    "more text, which helps most",
+    "stop in time: --patience 3", "more dropout: --dropout 0.2", "a higher --weight-decay", "a smaller --width",
+    "fewer --layers", "a smaller --hidden", "a smaller --dim", "more text, which helps most",
 )  # fmt: skip
 
-UNSTABLE = ("a lower --rate", "a longer --window", "another model: a gru or lstm keeps its state bounded")
+UNSTABLE = ("a lower --rate", "a longer --window", *GATES)
 
 
 def learning_rate(
@@ -140,6 +143,9 @@ def learning_rate(
         why = f"the loss was still falling ({percent(-late, sign=True)} from the eighth tenth to the last)."
         advice = (training.longer() if training else "train longer: more --steps",)
         return Finding(name, "note", measured, "flat at the end", why, advice, figures)
+    if training and training.is_short(curve.steps) and bigram is not None and curve.bits(end) > (1 + WORSE) * bigram:
+        why = f"{curve.steps:,} steps are too few: the loss is above what a 2-gram pays ({bigram:.3f} bits per byte)."
+        return Finding(name, "note", measured, "below the 2-gram", why, (training.longer(),), figures)
     return Finding(name, "ok", measured, "falls, then flattens", "the loss fell and levelled off.", (), figures)
 
 
@@ -161,7 +167,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     why, advice = "the gradients kept a steady length.", tuple[str, ...]()
     if late < VANISHED:
         verdict, why = "warning", "the gradients have vanished: the weights no longer change by them."
-        advice = ("--init orthogonal, a gru or lstm, fewer --layers", training.higher_rate())
+        advice = ("--init orthogonal", *GATES, "fewer --layers", training.higher_rate())
     elif burst or most > OUTBURST * usual:
         told = f"{burst} steps had to be left out" if burst else f"one was {most / usual:.0f} times the median"
         verdict, why = "warning", f"the gradients exploded: {told}."
@@ -171,7 +177,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
             "note",
             f"{percent(clipped, 0)} of the steps were clipped, so that the clip sets the length of a step.",
         )
-        advice = (training.lower_rate(), f"or a higher --clip {max(2 * clip, usual):.2g}")
+        advice = (training.lower_rate(), f"a higher --clip {max(2 * clip, usual):.2g}")
     elif spikes > MANY_SPIKES:
         verdict, why = "note", f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."
         advice = (f"a larger batch: --batch {2 * training.loop.batch}", training.lower_rate())

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating
+from octavo.lens.doctor.advice import GATES
 from octavo.lens.doctor.finding import Finding, Verdict, not_applicable, percent
 from octavo.lens.gradients import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
 
@@ -111,8 +112,11 @@ def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     return Finding(name, verdict, measured, expected, why, advice, figures)
 
 
-TAMER = ("--label-smoothing 0.1", "--dropout 0.2", "a lower --rate, or stop earlier: --patience 3")
-SMOOTHER = ("more smoothing: --estimator kneser-ney, or a larger --k",)
+TAMER = (
+    "more smoothing: --label-smoothing 0.1", "more dropout: --dropout 0.2", "a lower --rate",
+    "stop earlier: --patience 3", "a smaller --hidden",
+)  # fmt: skip
+SMOOTHER = ("smoother estimates: --estimator kneser-ney", "a larger --k", "a lower --order")
 
 
 def reach_of(flow: Flow) -> int | None:
@@ -126,18 +130,22 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     if not has_gradient(model):
         return not_applicable(name, "the model has no state that a gradient could flow through")
     x_T = x_N[x_N != model.begin][:FLOW_TOKENS].tolist()
-    if len(x_T) < 2:
-        return not_applicable(name, "the validation text is too short")
+    if len(x_T) < 2 * FAIR_REACH:  # the gradient is followed back over half of a short text
+        return not_applicable(name, f"it takes {2 * FAIR_REACH} tokens of validation text, and there are {len(x_T)}")
     flow = gradient_flow(model, x_T, default_back(len(x_T)), FLOW_ENDS)
     reach, factor = reach_of(flow), rate(flow.norms)
     figures = {"norms": list(flow.norms), "reach": reach, "factor": factor}
-    measured = f"{in_words(factor)}, 1 % left after {f'over {flow.back}' if reach is None else reach} steps"
+    left = f"1 % left after {reach} steps"
+    if reach is None:
+        shrinks = flow.norms[-1] < flow.norms[0]
+        left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
+    measured = f"{in_words(factor)}, {left}"
     expected = f"1 % left after {FAIR_REACH} steps or more"
-    advice = ("a gru or lstm, whose gates keep the way open", "--init orthogonal", "a lower --rate")
+    advice = (*GATES, "--init orthogonal", "a lower --rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
         return Finding(name, "warning", measured, expected, why, ("a lower --rate", "--init orthogonal"), figures)
-    if reach is None or reach >= min(FAIR_REACH, flow.back):
+    if reach is None or reach >= FAIR_REACH:
         why = "the loss can teach the model what to remember."
         return Finding(name, "ok", measured, expected, why, (), figures)
     if reach == 0:
