@@ -434,7 +434,8 @@ def test_a_gradient_that_grows_is_told() -> None:
 
 def test_a_gradient_that_keeps_its_size_is_not_said_to_be_left_at_one_per_cent() -> None:
     x_N = torch.tensor([*some_text(40).encode()])
-    assert "does not shrink within 40 steps" in through_time(rnn_with(1.0001), x_N).measured
+    for factor in (0.9999, 1.0001, 1.01):
+        assert "does not shrink within 40 steps" in through_time(rnn_with(factor), x_N).measured
     assert "over 1 % left after 40 steps" in through_time(rnn_with(0.95), x_N).measured
     assert "1 % left after 7 steps" in through_time(rnn_with(0.5), x_N).measured
 

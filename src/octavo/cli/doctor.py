@@ -16,7 +16,7 @@ TOLD = ("floors", "context")  # their figures are worth a sentence even where al
 def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
     """Is my loss normal? Examine a run, say what is unusual, and what to try.
 
-    It compares the first loss with ln(vocabulary) and the curve with what a bag of words and n-grams reach on the same
+    It compares the first loss with ln(vocabulary) and the curve with what a bag and n-grams reach on the same
     text, and looks for overfitting, a dead learning rate, a saturated softmax, vanishing or exploding gradients, and
     context that is never used.
 
@@ -24,7 +24,7 @@ def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
 
     Args:
         run: A run folder.
-        quick: Leave out the bag of words and the n-grams, which have to be counted.
+        quick: Leave out the bag and the n-grams, which have to be counted.
         json: Print JSON.
     """
     found = examine(load(run), quick)

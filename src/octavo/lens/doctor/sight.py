@@ -137,7 +137,7 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     figures = {"norms": list(flow.norms), "reach": reach, "factor": factor}
     left = f"1 % left after {reach} steps"
     if reach is None:
-        shrinks = flow.norms[-1] < flow.norms[0]
+        shrinks = in_words(factor).startswith("shrinks")
         left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
     measured = f"{in_words(factor)}, {left}"
     expected = f"1 % left after {FAIR_REACH} steps or more"
