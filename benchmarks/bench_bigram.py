@@ -86,7 +86,7 @@ def run_peer(x: Array, vectors: Array, vocab: int, hidden: int, valid: PairCount
 def run_ours(
     x_N: torch.Tensor, start: tuple[Any, Any], vocab: int, config: BigramConfig, valid: PairCounts, seed: int
 ) -> tuple[float, float]:
-    """Seconds of a whole training, its own looks at its held-out tail included, and the perplexity at its end."""
+    """Seconds of a whole training, its own looks at what it holds out included, and the perplexity at its end."""
     began = time.perf_counter()
     model = fit_bigram(x_N, config, vocab, seeded(seed), *start)
     seconds = time.perf_counter() - began

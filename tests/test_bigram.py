@@ -252,7 +252,7 @@ def test_a_text_without_pairs_is_refused() -> None:
         fit_bigram(torch.tensor([BEGIN]), BigramConfig(), VOCAB, seeded(0))
 
 
-def test_a_few_tokens_without_a_tail_are_trained_on_all_the_same() -> None:
+def test_a_few_tokens_with_nothing_to_hold_out_are_trained_on_all_the_same() -> None:
     model = fit_bigram(torch.tensor([BEGIN, 1, 2]), BigramConfig(steps=100), VOCAB, seeded(0))
     with torch.no_grad():
         assert model.predict(None, torch.tensor([1]))[0].argmax() == 2

@@ -12,7 +12,7 @@ from octavo.core import seeded
 from octavo.decode import Beam, Exact, Greedy, Method, Sample
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
-from octavo.models import CONFIGS, COUNTED
+from octavo.models import CONFIGS, NEURAL
 from octavo.report import page_maker
 from octavo.run import Run, load, read_record
 from octavo.scoring.bits import NOT_COMPARABLE, Score, score_text, total
@@ -49,7 +49,7 @@ def train(
 
 def _configs(model: str, settings: dict[str, Any]) -> list[Any]:
     """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
-    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if is_neural(model) else ())]
+    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if model in NEURAL else ())]
     names = [[field.name for field in dataclasses.fields(one)] for one in classes]
     if model == "mix":
         names[1] = list(OF_A_MIXTURE)
@@ -62,11 +62,6 @@ def _configs(model: str, settings: dict[str, Any]) -> list[Any]:
         from_json(one, {key: value for key, value in plain.items() if key in known})
         for one, known in zip(classes, names, strict=True)
     ]
-
-
-def is_neural(model: str) -> bool:
-    """Whether the model is trained step by step."""
-    return model not in (*COUNTED, "mix")
 
 
 def _plain(value: Any) -> Any:
@@ -83,7 +78,7 @@ def train_with_page(
 
     `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
     """
-    if is_neural(model):
+    if model in NEURAL:
         loop, optim = how or (LoopConfig(), OptimConfig())
         page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
         return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)

@@ -5,7 +5,7 @@ B batch, T time, V vocabulary. Every tensor inside a state has the batch as its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
@@ -141,16 +141,34 @@ def scan(model: LanguageModel[S], state: S, x_BT: Tensor) -> tuple[Tensor, S]:
     return torch.stack(logits, 1), state
 
 
-def select(state: Any, rows_B: Tensor) -> Any:
-    """The state of a new batch whose row b is row rows_B[b] of this one; rows may repeat or be left out."""
+def map_state(state: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The state with every tensor in it changed, in order."""
     if isinstance(state, Tensor):
-        return state.index_select(0, rows_B)
+        return change(state)
     if isinstance(state, tuple):
-        parts = [select(part, rows_B) for part in state]
+        parts = [map_state(part, change) for part in state]
         return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
     if state is None:
         return None
     raise TypeError(f"a state is a tensor, a tuple of states or None, not {type(state).__name__}")
+
+
+def select(state: Any, rows_B: Tensor) -> Any:
+    """The state of a new batch whose row b is row rows_B[b] of this one; rows may repeat or be left out."""
+    return map_state(state, lambda tensor: tensor.index_select(0, rows_B))
+
+
+def tensors_of(state: Any) -> list[Tensor]:
+    """The tensors in a state, in order."""
+    found: list[Tensor] = []
+    map_state(state, lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return found
+
+
+def state_from(like: Any, tensors: Iterable[Tensor]) -> Any:
+    """The state of the same structure with these tensors in it."""
+    left = iter(tensors)
+    return map_state(like, lambda _: next(left))
 
 
 _traced: ContextVar[dict[str, list[Tensor]] | None] = ContextVar("traced", default=None)

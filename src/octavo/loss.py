@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, map_state
 
 
 class NextToken(nn.Module):
@@ -28,11 +28,4 @@ class NextToken(nn.Module):
             logits_BTV.flatten(0, 1).float() if logits_BTV.dtype != torch.float64 else logits_BTV.flatten(0, 1),
             x_BT[:, 1:].flatten(), ignore_index=self.model.begin, reduction="sum", label_smoothing=self.smoothing,
         )  # fmt: skip
-        return nats, detached(state)
-
-
-def detached(state: Any) -> Any:
-    """The state without the way it was computed."""
-    if isinstance(state, Tensor):
-        return state.detach()
-    return tuple(map(detached, state)) if isinstance(state, tuple) else state
+        return nats, map_state(state, Tensor.detach)

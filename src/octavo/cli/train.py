@@ -13,7 +13,7 @@ from octavo import api
 from octavo.cli.flags import STYLE, Corpora, RunPath
 from octavo.cli.show import note, print_json
 from octavo.errors import UserError
-from octavo.models import CONFIGS
+from octavo.models import CONFIGS, NEURAL
 from octavo.models.mix import MixConfig
 from octavo.run import Run
 from octavo.training import LoopConfig, OptimConfig, TextConfig
@@ -30,7 +30,7 @@ def run_train(argv: list[str]) -> None:
         near = get_close_matches(argv[0], CONFIGS, 1)
         advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(CONFIGS)}"
         raise UserError(f"there is no model {argv[0]!r}; {advice}")
-    make = _train_neural if api.is_neural(argv[0]) else _train_counts
+    make = _train_neural if argv[0] in NEURAL else _train_counts
     function = train_mixture if argv[0] == "mix" else make(argv[0])
     tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
 

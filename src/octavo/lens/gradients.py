@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of
+from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
 from octavo.models import Attentive
 from octavo.models.recurrent import Recurrent
@@ -118,17 +118,14 @@ def _unrolled(model: LanguageModel[Any], x_T: Sequence[int]) -> tuple[list[Tenso
 
 def _probed(state: Any, probes: list[Tensor]) -> Any:
     """The same state with a zero added to each real number in it; the zeros are noted."""
-    if isinstance(state, Tensor):
-        if not state.is_floating_point():
-            return state
-        probes.append(torch.zeros_like(state, requires_grad=True))
-        return state + probes[-1]
-    if isinstance(state, tuple):
-        parts = [_probed(part, probes) for part in state]
-        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
-    if state is None:
-        return None
-    raise TypeError(f"a state is a tensor, a tuple of states or None, not {type(state).__name__}")
+
+    def probe(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        probes.append(torch.zeros_like(tensor, requires_grad=True))
+        return tensor + probes[-1]
+
+    return map_state(state, probe)
 
 
 def _norms_back(model: LanguageModel[Any], loss: Tensor, probes: Sequence[Sequence[Tensor]]) -> list[dict[str, float]]:

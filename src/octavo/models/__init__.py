@@ -20,8 +20,8 @@ from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 
 __all__ = [
-    "CONFIGS", "COUNTED", "GRU", "LSTM", "MODELS", "RNN", "Attentive", "Bag", "Bigram", "Mix", "NGram", "build",
-    "describe", "name_of",
+    "CONFIGS", "COUNTED", "GRU", "LSTM", "MODELS", "NEURAL", "RNN", "Attentive", "Bag", "Bigram", "Mix", "NGram",
+    "build", "describe", "name_of",
 ]  # fmt: skip
 
 MODELS: dict[str, type[LanguageModel[Any]]] = {
@@ -32,7 +32,8 @@ CONFIGS: dict[str, type] = {
     "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
     "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "mix": MixConfig,
 }  # fmt: skip
-COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once; the others window by window
+COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once
+NEURAL = ("rnn", "gru", "lstm", "rnn-attention")  # learn window by window
 
 
 def name_of(model: LanguageModel[Any]) -> str:

@@ -15,16 +15,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.data.holdout import Held, hold_out
 from octavo.errors import UserError
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
 from octavo.progress import progress
 from octavo.text.tokenizer import Tokenizer
 from octavo.text.vectors import match_vectors
 
-TAIL = 0.05  # of the tokens: what stopping is decided on
-EVERY = 50  # steps between looks at the tail
+EVERY = 50  # steps between looks at what is held out
 COUNTED = 1 << 24  # tokens counted at once
 SHARPNESS = 0.75  # q_i grows with n_i to this power: measured best between 0.5 and 1
 MOMENTUM, MEMORY, LEAST = 0.9, 0.99, 1e-8  # Adam's averages of the gradient and of its square
@@ -106,9 +107,9 @@ def fit_bigram(
 ) -> Bigram:
     """Train on x_N, in which the begin token opens every document, on the device where x_N lies.
 
-    With patience, the last twentieth is first held out, to find after how many steps nothing better comes; then all of
-    the text is trained on for as many. Without, it is trained on for all steps at once. Without `known_V`, all of
-    `vectors_VD` is known. `report` is told of every 50 steps.
+    With patience, pieces spread over the text are first held out, to find after how many steps nothing better comes;
+    then all of the text is trained on for as many. Without, it is trained on for all steps at once. Without `known_V`,
+    all of `vectors_VD` is known. `report` is told of every 50 steps.
     """
     everything = PairCounts(x_N, vocab)
     if not everything.total:
@@ -121,12 +122,21 @@ def fit_bigram(
         model.to(x_N.device)
         steps = config.steps
         if config.patience:
-            cut = len(x_N) - int(len(x_N) * TAIL)
-            head, tail = PairCounts(x_N[:cut], vocab), PairCounts(x_N[cut - 1 :], vocab)
-            if head.total and tail.total:
-                steps = _descend(copy.deepcopy(model), head, steps, generator, report, tail)
+            held = hold_out(x_N.cpu().numpy(), model.begin)
+            rest, pieces = PairCounts(_tensor(held.train_N, x_N), vocab), _pairs_of(held, model, x_N)
+            if rest.total and pieces.total:
+                steps = _descend(copy.deepcopy(model), rest, steps, generator, report, pieces)
         _descend(model, everything, steps, generator, report)
     return model
+
+
+def _pairs_of(held: Held, model: Bigram, like_N: Tensor) -> PairCounts:
+    """The pairs inside the pieces held out, begin in front of each."""
+    return PairCounts(model.after_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
+
+
+def _tensor(tokens: NDArray[Any], like_N: Tensor) -> Tensor:
+    return torch.from_numpy(tokens).to(like_N)
 
 
 def _completed(vectors_VD: Tensor, known_V: Tensor | None, config: BigramConfig, generator: torch.Generator) -> Tensor:
@@ -151,16 +161,16 @@ def _descend(
     steps: int,
     generator: torch.Generator,
     report: Report | None,
-    tail: PairCounts | None = None,
+    held: PairCounts | None = None,
 ) -> int:
-    """Train for so many steps; with a tail, until nothing better comes there. Returns after which step it was best."""
+    """Train for so many steps, or until pairs held out get no better; returns after which step it was best."""
     config = model.config
     n_Y = torch.zeros_like(model.b2_Y).index_add_(0, counts.next_P, counts.n_P)
     model.b2_Y.copy_(((n_Y + 1) / (n_Y + 1).sum()).log())  # the bag of words, add-one, because W2 is zero
     mean_D, spread_D = _standardise(model)
     descent = _Descent(model, counts, generator)
     best, best_step, loss = math.inf, 0, 0.0
-    with progress("training" if tail is None else "finding when to stop", steps, "steps") as advance:
+    with progress("training" if held is None else "finding when to stop", steps, "steps") as advance:
         for step in range(1, steps + 1):
             loss += descent.step(config.rate * (1 - (step - 1) / config.steps))
             advance(1)
@@ -168,15 +178,15 @@ def _descend(
                 continue
             told = {"step": step, "loss": loss / ((step - 1) % EVERY + 1)}
             loss = 0.0
-            if tail is not None:
-                told["held_out"] = held_out_loss(model, tail)
+            if held is not None:
+                told["held_out"] = held_out_loss(model, held)
                 best, best_step = min((best, best_step), (told["held_out"], step))
             if report is not None:
                 report(told)
-            if tail is not None and step - best_step >= config.patience * EVERY:
+            if held is not None and step - best_step >= config.patience * EVERY:
                 break
     _put_back(model, mean_D, spread_D)
-    return best_step if tail is not None else steps
+    return best_step if held is not None else steps
 
 
 class _Descent:
@@ -216,11 +226,11 @@ def _put_back(model: Bigram, mean_D: Tensor, spread_D: Tensor) -> None:
     model.b1_H.sub_(mean_D @ model.W1_DH)
 
 
-def held_out_loss(model: Bigram, tail: PairCounts) -> float:
-    """Nats a token of the tail."""
-    context_C, row_P = torch.unique_consecutive(tail.context_P, return_inverse=True)
-    logp_P = pair_logp(model.weights(context_C), row_P, tail.next_P)
-    return -float((tail.n_P * logp_P).sum()) / tail.total
+def held_out_loss(model: Bigram, held: PairCounts) -> float:
+    """Nats a token of pairs that were not learnt from."""
+    context_C, row_P = torch.unique_consecutive(held.context_P, return_inverse=True)
+    logp_P = pair_logp(model.weights(context_C), row_P, held.next_P)
+    return -float((held.n_P * logp_P).sum()) / held.total
 
 
 class _Adam:

@@ -6,7 +6,7 @@ B rows of the whole batch, R processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
+from octavo.core import state_from, tensors_of
 from octavo.errors import UserError
 
 
@@ -133,26 +134,6 @@ def placed_like(parameter: Tensor, tensor: Tensor) -> Tensor:
     if isinstance(parameter, DTensor) and tensor.shape == parameter.shape:
         return distribute_tensor(here, parameter.device_mesh, parameter.placements)
     return here
-
-
-def map_state(state: Any, change: Any) -> Any:
-    """The state with every tensor in it changed."""
-    if isinstance(state, Tensor):
-        return change(state)
-    return tuple(map_state(part, change) for part in state) if isinstance(state, tuple) else state
-
-
-def tensors_of(state: Any) -> list[Tensor]:
-    """The tensors in a state, in order."""
-    if isinstance(state, Tensor):
-        return [state]
-    return [tensor for part in state for tensor in tensors_of(part)] if isinstance(state, tuple) else []
-
-
-def state_from(like: Any, tensors: Sequence[Tensor]) -> Any:
-    """The state of the same structure with these tensors in it."""
-    left = iter(tensors)
-    return map_state(like, lambda _: next(left))
 
 
 def joined(states: list[Any]) -> Any:

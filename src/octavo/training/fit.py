@@ -6,7 +6,7 @@ import json
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,35 +193,31 @@ def record_of(
 
 def held_out(run: Run) -> tuple[str, Split]:
     """The text that the run was measured on, read again, and its name; refused where it cannot be had any more."""
-    corpus = run.record.get("corpus", {})
-    sources = [*corpus.get("source", ()), *corpus.get("valid_source", ())]
-    if not sources or STDIN in sources:
-        why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
-        raise UserError(f"{run.name} {why}; name a file to score")
-    valid = open_corpus(corpus["source"], **reading(run)).valid
-    if valid.sha256 != corpus.get("valid", {}).get("sha256"):
-        raise UserError(
-            f"{', '.join(sources)} has changed since {run.name} was trained; name a file to score, or train it again"
-        )
-    return f"{corpus.get('name', '')}, the held-out part", valid
+    corpus = reopened(run.name, run.record, "valid", "name a file to score, or train it again")
+    return f"{run.record['corpus'].get('name', '')}, the held-out part", corpus.valid
 
 
 def learnt_text(run: Run) -> Split:
     """The text the run was trained on, read again; refused where it cannot be had any more."""
-    corpus = run.record.get("corpus", {})
-    sources = corpus.get("source", [])
+    return reopened(run.name, run.record, "train", "train it again, on a file").train
+
+
+def reopened(name: str, record: Mapping[str, Any], part: Literal["train", "valid"], remedy: str) -> Corpus:
+    """The corpus of a run's record, read again as it was then; refused where that part of it is gone or has changed."""
+    told = record.get("corpus", {})
+    sources = [*told.get("source", ()), *(told.get("valid_source", ()) if part == "valid" else ())]
     if not sources or STDIN in sources:
         why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
-        raise UserError(f"{run.name} {why}, so what it learnt from is not known; train it again, on a file")
-    train = open_corpus(sources, **reading(run)).train
-    if train.sha256 != corpus.get("train", {}).get("sha256"):
-        raise UserError(f"{', '.join(sources)} has changed since {run.name} was trained; train it again")
-    return train
+        raise UserError(f"{name} {why}; {remedy}")
+    corpus = open_corpus(told["source"], **reading(record))
+    if getattr(corpus, part).sha256 != told.get(part, {}).get("sha256"):
+        raise UserError(f"{', '.join(sources)} has changed since {name} was trained; {remedy}")
+    return corpus
 
 
-def reading(run: Run) -> dict[str, Any]:
-    """How the run's own text was read: the keywords of `open_corpus`."""
-    corpus = run.record.get("corpus", {})
+def reading(record: Mapping[str, Any]) -> dict[str, Any]:
+    """How a run's own text was read: the keywords of `open_corpus`."""
+    corpus = record.get("corpus", {})
     return {
         "field": corpus.get("field", "text"),
         "errors": corpus.get("errors", "strict"),

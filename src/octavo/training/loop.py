@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating
+from octavo.core import LanguageModel, evaluating, map_state, select, state_from, tensors_of
 from octavo.data.lanes import Lanes, Window
 from octavo.errors import Stopped, UserError
 from octavo.loss import NextToken
@@ -32,7 +32,7 @@ from octavo.training.checkpoint import (
     copies,
     write_weights,
 )
-from octavo.training.distributed import Team, joined, map_state, placed_like, state_from, tensors_of, unsharded, whole
+from octavo.training.distributed import Team, joined, placed_like, unsharded, whole
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig, Optimizers, gradient_norm
 from octavo.training.precision import Precision
@@ -90,7 +90,7 @@ class Loop:
         before = self._start(len(x_BT)) if window.fresh or self.state is None else self.state
         pieces, states, nats = self.config.accumulate, [], torch.zeros((), device=self.team.device)
         for rows in torch.arange(len(x_BT), device=x_BT.device).chunk(pieces):
-            part = map_state(before, lambda t, rows=rows: t[rows[0] : rows[-1] + 1])
+            part = select(before, rows)
             with self.precision.lowered():
                 paid, after = self.objective(part, x_BT[rows])
             (paid * (self.team.size / max(1, charged))).backward()  # processes' gradients are averaged, not summed

@@ -129,7 +129,7 @@ def _reading_of_mix(first: Run, source: Any, text: TextConfig) -> dict[str, Any]
     said = {
         key: getattr(text, key) for key in ("field", "errors", "valid") if getattr(text, key) != getattr(unsaid, key)
     }
-    return {**reading(first), **({} if own else {"valid": None}), **said}
+    return {**reading(first.record), **({} if own else {"valid": None}), **said}
 
 
 def _check_parts(runs: Sequence[Run]) -> None:

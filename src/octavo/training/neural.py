@@ -17,13 +17,11 @@ from octavo.config import from_json
 from octavo.core import LanguageModel, seeded
 from octavo.data.holdout import Held, hold_out
 from octavo.data.lanes import Lanes
-from octavo.decode import Sample, generate
 from octavo.errors import Stopped, UserError
 from octavo.files import whole_file
-from octavo.models import CONFIGS, COUNTED, MODELS, build, describe
+from octavo.models import CONFIGS, MODELS, NEURAL, build, describe
 from octavo.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
 from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
-from octavo.text.read import STDIN
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.distributed import Team, team
 from octavo.training.fit import (
@@ -33,7 +31,9 @@ from octavo.training.fit import (
     finish,
     pick_device,
     record_of,
+    reopened,
     room_on_disk,
+    sample,
 )
 from octavo.training.loop import Loop, Text
 from octavo.training.loop_config import LoopConfig
@@ -65,13 +65,19 @@ class Recipe:
     def of(cls, record: Mapping[str, Any]) -> Recipe:
         """As the record of a run tells it."""
         told = record.get("training")
-        if not isinstance(told, Mapping) or record.get("model") not in set(CONFIGS) - {*COUNTED, "mix"}:
+        if not isinstance(told, Mapping) or record.get("model") not in NEURAL:
             raise UserError("this run was not trained step by step, so there is nothing to go on with; train it anew")
         return cls(
             record["model"], from_json(CONFIGS[record["model"]], record.get("config", {})),
             from_json(TextConfig, told.get("text", {})), from_json(LoopConfig, told.get("loop", {})),
             from_json(OptimConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
         )  # fmt: skip
+
+    def fresh_model(self, vocab: int, device: torch.device) -> LanguageModel[Any]:
+        """The model as training starts with it."""
+        model = MODELS[self.model](self.config, vocab)
+        model.initialise(seeded(self.seed))
+        return model.to(device)
 
 
 def train_neural(
@@ -84,9 +90,7 @@ def train_neural(
     with room_on_disk(out, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
         mapped = folder / f"train{processes.rank}.bin" if folder else None
         tokenizer, store = learn_and_tokenize(recipe.text.tokenizer, corpus, mapped, **recipe.text.tokenizer_options())
-        model = MODELS[recipe.model](recipe.config, tokenizer.vocab)
-        model.initialise(seeded(recipe.seed))
-        model.to(processes.device)
+        model = recipe.fresh_model(tokenizer.vocab, processes.device)
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
         record = _record(recipe, corpus, held, loop)
         if out is not None and processes.leads:
@@ -111,12 +115,10 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
     if budget:
         at.checked = int(spent * recipe.loop.checks)
     tokenizer = read_tokenizer(path)
-    corpus = _same_text(told, recipe, path)
+    corpus = reopened(str(path), told, "train", "train it anew")
     with room_on_disk(path, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
         store = tokenize(corpus.train, tokenizer, folder / f"train{processes.rank}.bin" if folder else None)
-        model = MODELS[recipe.model](recipe.config, tokenizer.vocab)
-        model.initialise(seeded(recipe.seed))
-        model.to(processes.device)
+        model = recipe.fresh_model(tokenizer.vocab, processes.device)
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, path)
         loop.take(saved)
         record = _record(recipe, corpus, held, loop)
@@ -150,14 +152,9 @@ def _loop(
     folder = Path(out) if out is not None else None
 
     def write(model: LanguageModel[Any]) -> str:
-        return _write(model, tokenizer, recipe.seed)
+        return sample(Run(model, tokenizer), recipe.seed, SAMPLE_TOKENS)
 
     return Loop(model, text, recipe.loop, recipe.optim, processes, recipe.seed, folder, write), held
-
-
-def _write(model: LanguageModel[Any], tokenizer: Tokenizer, seed: int) -> str:
-    (x_T,) = generate(model, [[]], SAMPLE_TOKENS, Sample(), seeded(seed))
-    return tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
 
 
 def _train(
@@ -230,17 +227,6 @@ def _refuse_unfinished(out: str | Path | None) -> None:
         raise UserError(
             f"{out} holds a training run that was stopped; go on with octavo resume {out}, or choose another --out"
         )
-
-
-def _same_text(told: Mapping[str, Any], recipe: Recipe, path: Path) -> Corpus:
-    """The text that the run is trained on, which must not have changed."""
-    sources = told.get("corpus", {}).get("source", [])
-    if not sources or STDIN in sources:
-        raise UserError(f"{path} was trained on standard input, which is gone; it cannot be taken up again")
-    corpus = recipe.text.open(sources)
-    if corpus.train.sha256 != told["corpus"].get("train", {}).get("sha256"):
-        raise UserError(f"{', '.join(sources)} has changed since {path} was begun; train it anew")
-    return corpus
 
 
 def _out_of_memory(error: BaseException, loop: LoopConfig) -> UserError | None:

@@ -23,8 +23,8 @@ from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.run import Run
 from octavo.scoring.bits import score_text
-from octavo.text import Split, Tokenizer, open_corpus, tokenize
-from octavo.training.fit import fit_counts, reading
+from octavo.text import Split, Tokenizer, tokenize
+from octavo.training.fit import fit_counts, learnt_text
 
 ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
 COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB
@@ -71,7 +71,7 @@ def measure_floors(run: Run, valid: Split) -> Floors:
         valid = Split(valid.text, valid.start, valid.start + min(valid.size, SCORED))
         score = score_text(run.model, run.tokenizer, valid, "validation")
         own, impossible = score.bits_per_byte, score.impossible
-    train = open_corpus(run.record["corpus"]["source"], **reading(run)).train
+    train = learnt_text(run)
     part = Split(train.text, train.start, train.start + min(train.size, COUNTED))
     x_N, pieces_PL = _learnt_from(run, tokenize(part, run.tokenizer).tokens)
     rows = []
