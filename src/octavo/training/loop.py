@@ -247,6 +247,7 @@ class Loop:
         """Train until the budget is spent; returns why it ended."""
         self.began, self.saved = time.perf_counter() - self.position.seconds, time.perf_counter()
         if not self.position.step:
+            self.team.wait()  # once there is a checkpoint, every process heeds signals
             self._save()  # killed before the first checkpoint, it can be taken up again all the same
         spent, stop, due = self._agree(stopping)
         while spent < 1 and not self.position.ended:
