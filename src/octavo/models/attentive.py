@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.recurrent import Embedded, Init, Layer, check_dropout, check_init, check_positive, draw
+from octavo.ops.attention.scores import SCORES, Score, additive, attend, dot, scaled
 from octavo.ops.recurrent import AFTER
-from octavo.ops.scores import SCORES, Score, additive, attend, dot, scaled
 
 State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
 

@@ -1,0 +1,246 @@
+"""Patterns: which position may look at which. They are values, compose with & and |, and count their own pairs.
+
+B batch, T queries, S keys. The queries are the last T of the S positions: query i stands at position S - T + i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from octavo.errors import UserError
+
+ROOM = 1 << 22  # entries of a mask that are in memory at once while its pairs are counted
+
+
+class Pattern:
+    """A rule for pairs of positions: may t look at s?"""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        """Whether t may look at s, for positions that broadcast; a rule that differs by row puts (B, 1) in front."""
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows of a batch it tells apart; None when it is the same for all."""
+        return None
+
+    def row(self, b: Tensor) -> Pattern:
+        """The pattern as row b of the batch has it."""
+        return self
+
+    def on(self, device: torch.device | str) -> Pattern:
+        """The pattern with what it holds on this device."""
+        return self
+
+    def __and__(self, other: Pattern) -> Pattern:
+        """What both allow."""
+        return Both(self, other)
+
+    def __or__(self, other: Pattern) -> Pattern:
+        """What either allows."""
+        return Either(self, other)
+
+    def mask(self, T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
+        """mask_TS of the last T of S positions; mask_B1TS of a pattern that differs by row."""
+        return self._rows(S - T, S, S, device)
+
+    def pairs(self, T: int, S: int) -> int:
+        """How many pairs of a query and a key are allowed, in all rows; never holds more than a band of the mask."""
+        rows = max(1, ROOM // max(1, S))
+        starts = range(S - T, S, rows)
+        return sum(int(self._rows(first, min(first + rows, S), S, "cpu").sum()) for first in starts)
+
+    def _rows(self, first: int, last: int, S: int, device: torch.device | str) -> Tensor:
+        """The mask of the queries from position `first` up to `last`, which is not one of them."""
+        t_T1 = torch.arange(first, last, device=device)[:, None]
+        s_S = torch.arange(S, device=device)
+        allowed = self.on(device).allows(t_T1, s_S)
+        return allowed.expand(*allowed.shape[:-2], len(t_T1), S)
+
+
+@dataclass(frozen=True)
+class Full(Pattern):
+    """Everything sees everything."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return (t == t) & (s == s)
+
+
+@dataclass(frozen=True)
+class Causal(Pattern):
+    """A token sees itself and what came before."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return s <= t
+
+
+@dataclass(frozen=True)
+class Local(Pattern):
+    """Tokens less than `window` apart see each other; CAUSAL & Local(w) lets each see the last w, itself included."""
+
+    window: int
+
+    def __post_init__(self) -> None:
+        _check_positive(window=self.window)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return (t - s < self.window) & (s - t < self.window)
+
+
+@dataclass(frozen=True)
+class Global(Pattern):
+    """The first `tokens` positions see all and are seen by all; nobody else sees anybody else."""
+
+    tokens: int = 1
+
+    def __post_init__(self) -> None:
+        _check_positive(tokens=self.tokens)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return (t < self.tokens) | (s < self.tokens)
+
+
+@dataclass(frozen=True)
+class Block(Pattern):
+    """The text is cut every `size` tokens, and those of one piece see each other."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _check_positive(size=self.size)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return t // self.size == s // self.size
+
+
+@dataclass(frozen=True)
+class Strided(Pattern):
+    """Tokens whose distance is a multiple of `stride` see each other."""
+
+    stride: int
+
+    def __post_init__(self) -> None:
+        _check_positive(stride=self.stride)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return (t - s) % self.stride == 0
+
+
+@dataclass(frozen=True)
+class Axial(Pattern):
+    """A patch of an image, patches in row order behind `globals` tokens, sees those of its row and of its column.
+
+    The tokens in front see all and are seen by all.
+    """
+
+    height: int
+    width: int
+    globals: int = 0
+
+    def __post_init__(self) -> None:
+        _check_positive(height=self.height, width=self.width)
+        _check_not_negative(globals=self.globals)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        rows, columns, patches = _apart(t - self.globals, s - self.globals, self.height, self.width)
+        return (patches & ((rows == 0) | (columns == 0))) | (t < self.globals) | (s < self.globals)
+
+
+@dataclass(frozen=True)
+class Neighbourhood(Pattern):
+    """A patch of an image, as with Axial, sees those at most `radius` rows and columns away: 3 × 3 for radius 1."""
+
+    height: int
+    width: int
+    radius: int = 1
+    globals: int = 0
+
+    def __post_init__(self) -> None:
+        _check_positive(height=self.height, width=self.width)
+        _check_not_negative(radius=self.radius, globals=self.globals)
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        rows, columns, patches = _apart(t - self.globals, s - self.globals, self.height, self.width)
+        near = (rows.abs() <= self.radius) & (columns.abs() <= self.radius)
+        return (patches & near) | (t < self.globals) | (s < self.globals)
+
+
+@dataclass(frozen=True, eq=False)
+class Padding(Pattern):
+    """Only the first lengths_B[b] keys of row b are there; what stands behind them fills the batch up."""
+
+    lengths_B: Tensor
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        lengths = self.lengths_B[:, None, None, None] if self.lengths_B.dim() else self.lengths_B
+        return (s < lengths) & (t == t)
+
+    @property
+    def rows(self) -> int | None:
+        return len(self.lengths_B)
+
+    def row(self, b: Tensor) -> Pattern:
+        return Padding(self.lengths_B[b])
+
+    def on(self, device: torch.device | str) -> Pattern:
+        return Padding(self.lengths_B.to(device))
+
+
+@dataclass(frozen=True)
+class Pair(Pattern):
+    """Two patterns made one."""
+
+    one: Pattern
+    other: Pattern
+
+    @property
+    def rows(self) -> int | None:
+        return self.other.rows if self.one.rows is None else self.one.rows
+
+    def row(self, b: Tensor) -> Pattern:
+        return type(self)(self.one.row(b), self.other.row(b))
+
+    def on(self, device: torch.device | str) -> Pattern:
+        return type(self)(self.one.on(device), self.other.on(device))
+
+
+@dataclass(frozen=True)
+class Both(Pair):
+    """What both patterns allow."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return self.one.allows(t, s) & self.other.allows(t, s)
+
+
+@dataclass(frozen=True)
+class Either(Pair):
+    """What either pattern allows."""
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        return self.one.allows(t, s) | self.other.allows(t, s)
+
+
+FULL = Full()
+CAUSAL = Causal()
+
+
+def _apart(t: Tensor, s: Tensor, height: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """How many rows and columns lie between two patches, and whether both are patches of the image."""
+    size = height * width
+    patches = (t >= 0) & (t < size) & (s >= 0) & (s < size)
+    return t // width - s // width, t % width - s % width, patches
+
+
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise UserError(f"{name} of a pattern must be at least 1: {name}={size}; try {name}=1")
+
+
+def _check_not_negative(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 0:
+            raise UserError(f"{name} of a pattern must not be negative: {name}={size}; try {name}=0")

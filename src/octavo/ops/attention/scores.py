@@ -1,0 +1,60 @@
+"""Attention scores: how well a query matches each of the keys it may look at.
+
+B batch, T queries, S keys, D and E their sizes; a leading T or B may be left out wherever shapes broadcast. The second
+half serves a recurrent network that asks one query at a time: M remembered states of size D.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from octavo.core import tap
+
+Score = Literal["dot", "scaled", "additive"]
+SCORES: tuple[Score, ...] = ("dot", "scaled", "additive")
+
+
+def dots(q_BTD: Tensor, k_BSD: Tensor) -> Tensor:
+    """e = q · k."""
+    return q_BTD @ k_BSD.mT
+
+
+def scaled_dots(q_BTD: Tensor, k_BSD: Tensor) -> Tensor:
+    """e = q · k / sqrt(D): the scores of random vectors keep their spread as D grows."""
+    return dots(q_BTD, k_BSD) / math.sqrt(q_BTD.shape[-1])
+
+
+def bilinear(q_BTD: Tensor, k_BSE: Tensor, w_DE: Tensor) -> Tensor:
+    """e = qᵀ W k, for queries and keys that may be of different sizes."""
+    return q_BTD @ w_DE @ k_BSE.mT
+
+
+def additives(Wq_BTD: Tensor, Uk_BSD: Tensor, v_D: Tensor) -> Tensor:
+    """e = v · tanh(W q + U k), of queries and keys that W and U were applied to; holds T × S × D numbers."""
+    return (Wq_BTD[..., :, None, :] + Uk_BSD[..., None, :, :]).tanh() @ v_D
+
+
+def dot(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
+    """e = s · h for one query a row."""
+    return torch.einsum("bd,bmd->bm", s_BD, h_BMD)
+
+
+def scaled(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
+    """e = s · h / sqrt(D) for one query a row."""
+    return dot(s_BD, h_BMD) / math.sqrt(s_BD.shape[-1])
+
+
+def additive(Ws_BD: Tensor, Uh_BMD: Tensor, v_D: Tensor) -> Tensor:
+    """e = v · tanh(W s + U h) for one query a row."""
+    return torch.matmul((Ws_BD[:, None] + Uh_BMD).tanh(), v_D)
+
+
+def attend(e_BM: Tensor, h_BMD: Tensor) -> Tensor:
+    """a = sum of softmax(e) h; with nothing to look at it is zero."""
+    w_BM = tap("attention", F.softmax(e_BM, -1))
+    return torch.einsum("bm,bmd->bd", w_BM, h_BMD)

@@ -1,0 +1,132 @@
+"""Linear attention: the softmax's exponential is replaced by a product of features, so that sums can be carried.
+
+B batch, H heads, T tokens, K features, V size of a value.
+
+    from octavo.ops import linear
+    q, k = linear.features("elu", q_BHTK, k_BHTK)
+    y_BHTV, state = linear.attend(q, k, v_BHTV)              # a text
+    y_BHTV, state = linear.attend(q2, k2, v2_BHTV, state)    # the text that follows it
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from octavo.errors import UserError
+from octavo.ops.linear import naive
+from octavo.ops.linear.chunk import chunked
+from octavo.ops.linear.features import FEATURES, Features, draw_features, features
+from octavo.ops.linear.naive import State, weights
+
+__all__ = ["FEATURES", "PATHS", "Features", "Path", "State", "attend", "choose", "draw_features", "features", "full",
+           "start", "weights"]  # fmt: skip
+
+Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
+PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
+
+CHUNK = 64
+KERNEL_BY_ITSELF = False  # "auto" leaves it alone until its backward half has been held to the equations on a GPU
+HAS_TRITON = find_spec("triton") is not None
+KERNEL_SIZES = (16, 32, 64, 128)  # of K and V: what a GPU's matrix units take
+KERNEL_WIDEST = {torch.bfloat16: 128, torch.float32: 64}  # what one program's registers hold
+KERNEL_ROWS = 65535  # the second dimension of a CUDA grid
+
+
+def attend(
+    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State | None = None, *,
+    path: Path = "auto", chunk: int | None = None,
+) -> tuple[Tensor, State]:  # fmt: skip
+    """Causal linear attention on features: y_t = q_t S_t / (q_t · z_t), and the state after the last token.
+
+    Sums are kept in single precision at least, also under autocast; y has the precision of v. `chunk` is how many
+    tokens "chunked" and "kernel" take at once; without it each takes what suits it. `weights` is the map that is
+    applied in effect.
+    """
+    check(q_BHTK, k_BHTK, v_BHTV, chunk)
+    if path not in PATHS:
+        raise UserError(f"path must be one of {', '.join(PATHS)}: path={path}; try auto")
+    if path == "auto":
+        path = choose(q_BHTK, v_BHTV, chunk)
+    before = start(q_BHTK, v_BHTV) if state is None else state
+    if path == "kernel":
+        return through_kernel(q_BHTK, k_BHTK, v_BHTV, before, chunk)
+    wide = torch.promote_types(before[0].dtype, torch.promote_types(q_BHTK.dtype, v_BHTV.dtype))
+    q_BHTK, k_BHTK, wide_v_BHTV = q_BHTK.to(wide), k_BHTK.to(wide), v_BHTV.to(wide)
+    with torch.autocast(q_BHTK.device.type, enabled=False):
+        if path == "parallel":
+            y_BHTV, after = naive.parallel(q_BHTK, k_BHTK, wide_v_BHTV, before)
+        elif path == "recurrent":
+            y_BHTV, after = naive.recurrent(q_BHTK, k_BHTK, wide_v_BHTV, before)
+        else:
+            y_BHTV, after = chunked(q_BHTK, k_BHTK, wide_v_BHTV, before, chunk or CHUNK)
+    return y_BHTV.to(v_BHTV.dtype), after
+
+
+def full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
+    """Linear attention of every query to every key, for encoders; the sums as in `attend`."""
+    wide = torch.promote_types(v_BHSV.dtype, torch.float32)
+    with torch.autocast(q_BHTK.device.type, enabled=False):
+        return naive.full(q_BHTK.to(wide), k_BHSK.to(wide), v_BHSV.to(wide)).to(v_BHSV.dtype)
+
+
+def start(q_BHTK: Tensor, v_BHTV: Tensor) -> State:
+    """The state before the first token: nothing was added up."""
+    B, H, _, K = q_BHTK.shape
+    wide = torch.promote_types(torch.promote_types(q_BHTK.dtype, v_BHTV.dtype), torch.float32)
+    return v_BHTV.new_zeros(B, H, K, v_BHTV.shape[-1], dtype=wide), v_BHTV.new_zeros(B, H, K, dtype=wide)
+
+
+def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:
+    """The path that "auto" takes."""
+    T = q_BHTK.shape[2]
+    if T == 1:
+        return "recurrent"
+    if (chunk or CHUNK) >= T:
+        return "parallel"  # one chunk, without the sums between chunks
+    if chunk is not None:  # the kernel takes only a few sizes
+        return "chunked"
+    return "kernel" if KERNEL_BY_ITSELF and not why_no_kernel(q_BHTK, v_BHTV) else "chunked"
+
+
+def why_no_kernel(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
+    """What keeps the Triton kernel from these tensors; None when nothing does."""
+    (B, H, T, K), V = q_BHTK.shape, v_BHTV.shape[-1]
+    if not HAS_TRITON:
+        return "triton is not installed"
+    if v_BHTV.dtype not in KERNEL_WIDEST:
+        return f"values must be float32 or bfloat16, not {v_BHTV.dtype}"
+    sizes = [size for size in KERNEL_SIZES if size <= KERNEL_WIDEST[v_BHTV.dtype]]
+    if K not in sizes or V not in sizes:
+        return f"K and V must be of {sizes} in {v_BHTV.dtype}: K={K}, V={V}"
+    if T < 1 or not 1 <= B * H <= KERNEL_ROWS:
+        return f"there must be a token, and at most {KERNEL_ROWS} rows of them: T={T}, B={B}, H={H}"
+    from octavo.ops.linear.kernel import INTERPRETED
+
+    if not (v_BHTV.is_cuda or INTERPRETED):
+        return f"the tensors must be on a CUDA device, not on {v_BHTV.device}"
+    return None
+
+
+def through_kernel(
+    q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int | None
+) -> tuple[Tensor, State]:
+    """The Triton kernel; q and k are taken in the precision of v."""
+    if reason := why_no_kernel(q_BHTK, v_BHTV):
+        raise UserError(f'path "kernel" cannot be taken: {reason}; try path="auto"')
+    from octavo.ops.linear import kernel
+
+    dtype = v_BHTV.dtype
+    return kernel.attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, state, chunk)
+
+
+def check(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None) -> None:
+    """Refuse shapes that do not belong together."""
+    if q_BHTK.dim() != 4 or q_BHTK.shape != k_BHTK.shape or q_BHTK.shape[:3] != v_BHTV.shape[:3]:
+        shapes = f"q {tuple(q_BHTK.shape)}, k {tuple(k_BHTK.shape)}, v {tuple(v_BHTV.shape)}"
+        raise UserError(f"q and k must have shape (B, H, T, K) and v (B, H, T, V): {shapes}; repeat shared heads first")
+    if chunk is not None and chunk < 1:
+        raise UserError(f"chunk must be at least 1: chunk={chunk}; try chunk={CHUNK}")
