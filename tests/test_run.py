@@ -117,7 +117,7 @@ def test_the_files_of_a_run_are_the_documented_ones(runs: Path) -> None:
 
 
 def test_a_run_whose_names_are_not_utf8_is_saved_and_loaded(tmp_path: Path) -> None:
-    name = os.fsdecode(b"caf\xe9.bin")
+    name = os.fsdecode(b"caf\xe9.raw")
     (tmp_path / name).write_bytes(b"\xff\xfewords \xff\xfewords " * 50)
     made = octavo.train("ngram", tmp_path / name, order=2, tokenizer="word", errors="raw", out=tmp_path / "run")
     loaded = load(tmp_path / "run")

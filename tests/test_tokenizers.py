@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,22 @@ def learnt() -> dict[str, Tokenizer]:
     return made | {"word by space": Word.learn(blocks_of(SAMPLE), split="space")}
 
 
-ALL = learnt()
+def pretrained_parts(alphabet: list[str] | None = None) -> dict[str, Any]:
+    """A tokenizer.json of SmolLM2's kind: special tokens come first, and every digit stands alone."""
+    learner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    digits, bytes_ = tokenizers.pre_tokenizers.Digits(True), tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([digits, bytes_])
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=330, special_tokens=["<|endoftext|>", "<|im_start|>"], show_progress=False,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet() if alphabet is None else alphabet,
+    )  # fmt: skip
+    learner.train_from_iterator([SAMPLE.decode()], trainer)
+    parts: dict[str, Any] = json.loads(learner.to_str())
+    return parts
+
+
+LEARNT = learnt()
+ALL = LEARNT | {"pretrained": Bpe(pretrained_parts(), begin=0, size=340)}
 every_tokenizer = pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL.keys())
 unhurried = settings(deadline=None)  # the first call of a library may take long
 # Bytes that meet every rule: pieces of the sample, odd bytes, halves of characters and blanks.
@@ -86,11 +102,15 @@ def test_odd_bytes_come_back(tokenizer: Tokenizer, data: bytes) -> None:
     assert tokenizer.decode(tokenizer.encode(data)) == data
 
 
-@every_tokenizer
-def test_ids_end_with_begin_which_stands_for_no_bytes(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("tokenizer", LEARNT.values(), ids=LEARNT.keys())
+def test_ids_that_are_learnt_end_with_begin(tokenizer: Tokenizer) -> None:
     assert tokenizer.begin == tokenizer.vocab - 1
+
+
+@every_tokenizer
+def test_begin_stands_for_no_bytes_and_for_none_of_a_text(tokenizer: Tokenizer) -> None:
     assert tokenizer.spelling(tokenizer.begin) == b""
-    assert tokenizer.begin not in tokenizer.encode(SAMPLE + bytes(range(256)))
+    assert tokenizer.begin not in tokenizer.encode(SAMPLE + bytes(range(256)) + b"<|endoftext|>")
     assert tokenizer.decode([tokenizer.begin, *tokenizer.encode(b"the"), tokenizer.begin]) == b"the"
     assert tokenizer.encode(b"\n").tolist() == [tokenizer.newline]
 
@@ -150,6 +170,7 @@ def test_a_saved_tokenizer_loads_the_same(tokenizer: Tokenizer, tmp_path: Path) 
     for again in (load_tokenizer(tmp_path / "tokenizer.json"), load_tokenizer(tokenizer.to_json())):
         assert again.to_json() == tokenizer.to_json()
         assert (again.name, again.vocab, again.newline) == (tokenizer.name, tokenizer.vocab, tokenizer.newline)
+        assert again.begin == tokenizer.begin
         for data in (SAMPLE, *ODD):
             assert again.encode(data).tolist() == tokenizer.encode(data).tolist()
 
@@ -171,6 +192,8 @@ def test_words_of_arbitrary_bytes_survive_json() -> None:
         '{"octavo_tokenizer": "word", "split": "letters", "words": []}',
         '{"octavo_tokenizer": "word", "words": []}', '{"octavo_tokenizer": "char", "characters": "ba"}',
         '{"octavo_tokenizer": "char", "characters": "\\ud800"}', '{"octavo_tokenizer": "char"}',
+        json.dumps({"octavo_tokenizer": "bpe", "tokenizer": pretrained_parts(), "begin": True}),
+        json.dumps({"octavo_tokenizer": "bpe", "tokenizer": pretrained_parts(), "size": "400"}),
         '{"octavo_tokenizer": "bpe"}', '{"octavo_tokenizer": "bpe", "tokenizer": {"model": 1}}', '{"model": {}}',
         json.dumps(ALL["word"].to_json())[:-30],
     ],
@@ -458,6 +481,80 @@ def test_special_tokens_in_a_text_are_spelt_as_they_stand() -> None:
     assert bpe.vocab == 302
     assert 300 in bpe.encode(b"the <|end|> cat")
     assert bpe.decode(bpe.encode(b"the <|end|> cat")) == b"the <|end|> cat"
+
+
+def test_a_pretrained_tokenizer_gets_no_further_id_and_is_padded_to_the_models_vocabulary() -> None:
+    parts = pretrained_parts()
+    exact, padded = Bpe(parts, begin=1), Bpe(parts, begin=0, size=340)
+    assert (exact.vocab, exact.begin) == (330, 1)
+    assert (padded.vocab, padded.begin) == (340, 0)
+    assert [padded.spelling(i) for i in (0, 1, 330, 339)] == [b"", b"<|im_start|>", b"", b""]
+    assert padded.decode([0, 1, 339]) == b"<|im_start|>"
+    assert (Bpe(parts).vocab, Bpe(parts, size=340).begin) == (331, 339)
+
+
+def test_pretrained_pieces_match_the_library_on_plain_text() -> None:
+    theirs = tokenizers.Tokenizer.from_str(json.dumps(pretrained_parts()))
+    text = SAMPLE.decode() * (2 * JOB // len(SAMPLE.decode()) + 2)  # more than one job, so that it is cut
+    assert ALL["pretrained"].encode(text.encode()).tolist() == theirs.encode(text).ids
+
+
+def test_every_digit_of_a_pretrained_tokenizer_stands_alone() -> None:
+    tokens = ALL["pretrained"].encode(b" 10,000")
+    assert [ALL["pretrained"].spelling(int(token)) for token in tokens] == [b" ", b"1", b"0", b",", b"0", b"0", b"0"]
+
+
+def test_special_tokens_typed_in_a_text_are_text_to_a_pretrained_tokenizer() -> None:
+    bpe = Bpe(pretrained_parts(), begin=0)
+    typed = b"<|im_start|>user<|endoftext|> <|endoftext|>\n<|im_start|>"
+    assert bpe.lossless
+    assert not {0, 1} & set(bpe.encode(typed).tolist())
+    assert bpe.decode(bpe.encode(typed)) == typed
+    starts = np.array([0, 12])
+    assert bpe.decode(bpe.encode_documents(typed, starts)) == typed
+    assert np.flatnonzero(bpe.encode_documents(typed, starts) == 0).tolist() == [0, len(bpe.encode(typed[:12])) + 1]
+
+
+def test_a_tokenizer_that_would_read_begin_in_a_text_is_not_called_lossless() -> None:
+    parts = pretrained_parts()
+    whole = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    parts["model"]["ignore_merges"] = True  # whole words of the vocabulary are tokens, and here a text is one word
+    bpe = Bpe({**parts, "pre_tokenizer": whole}, begin=0)
+    assert bpe.encode(b"<|endoftext|>").tolist() == [0]
+    assert not bpe.lossless
+
+
+@pytest.mark.parametrize(
+    ("begin", "size", "rule"),
+    [(2, None, "begin must be the id of a special token: begin=2; special tokens are 0 <|endoftext|>, 1 <|im_start|>"),
+     (-1, None, "begin must be"), (330, 340, "begin must be"), (0, 329, "size=329, ids=330"), (None, 330, "ids=331"),
+     (0, 0, "size=0"), (0, 10**12, "at most 16,777,216 ids")],
+)  # fmt: skip
+def test_a_begin_or_size_that_the_vocabulary_does_not_have_is_refused(
+    begin: int | None, size: int | None, rule: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(rule)):
+        Bpe(pretrained_parts(), begin=begin, size=size)
+
+
+def test_bytes_that_a_vocabulary_lacks_are_refused_and_never_dropped() -> None:
+    bpe = Bpe(pretrained_parts(alphabet=[]), begin=0)
+    assert bpe.lossless
+    assert bpe.decode(bpe.encode(SAMPLE)) == SAMPLE
+    assert bpe.decode(bpe.encode(b"\xe2\x80")) == b"\xe2\x80"  # half a character is spelt in bytes that there are
+    with pytest.raises(UserError, match=r"no token for byte 0x04, which stands between b'the ' and b' cat'"):
+        bpe.encode(b"the \x04 cat")
+    with pytest.raises(UserError, match="0xff"):
+        bpe.encode(b"the \xff cat")
+    assert load_tokenizer(bpe.to_json()).to_json() == bpe.to_json()
+
+
+def test_a_vocabulary_without_a_line_feed_has_no_newline() -> None:
+    learner = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learner.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=20, show_progress=False)
+    learner.train_from_iterator(["abc abc"], trainer)
+    assert Bpe(json.loads(learner.to_str())).newline is None
 
 
 # Blocks

@@ -1,29 +1,34 @@
-"""octavo data: the named sources. Nothing here needs torch, so it starts at once."""
+"""octavo data: the named sources, and any text as files of tokens. Nothing here needs torch, so it starts at once."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from itertools import islice
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import tyro
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from octavo.cli.show import print_json, print_table, size
+from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.show import note, print_json, print_table, size
 from octavo.errors import UserError
-from octavo.text import sources
+from octavo.text import encode_blocks, learn_tokenizer, open_corpus, save_tokenizer, sources
+from octavo.text.tokens_file import TOKENIZER, check_fits, write_bin
 
 
 def run_data(argv: list[str]) -> None:
-    """Dispatch list, get and show."""
+    """Dispatch list, get, show and bin."""
     if not argv or argv[0] in ("-h", "--help"):
-        print("usage: octavo data list | get NAME | show NAME      (each takes --json; --help shows more)\n")
+        print(
+            "usage: octavo data list | get NAME | show NAME | bin CORPUS...    (each takes --json; --help shows more)\n"
+        )
         print("example: octavo data get shakespeare")
         return
     if argv[0] not in ACTIONS:
         raise UserError(f"octavo data takes {', '.join(ACTIONS)}: got {argv[0]!r}; try octavo data list")
-    tyro.cli(ACTIONS[argv[0]], prog=f"octavo data {argv[0]}", args=argv[1:], config=(FlagCreatePairsOff,))
+    tyro.cli(ACTIONS[argv[0]], prog=f"octavo data {argv[0]}", args=argv[1:], config=STYLE)
 
 
 def list_sources(json: bool = False) -> None:
@@ -101,4 +106,67 @@ def show_source(
         print(f"here      {place}")
 
 
-ACTIONS: dict[str, Callable[..., None]] = {"list": list_sources, "get": get_source, "show": show_source}
+def write_bins(
+    corpus: Corpora,
+    out: str = "tokens",
+    tokenizer: str = "bpe",
+    size: int | None = None,
+    valid: tuple[str, ...] = (),
+    field: str = "text",
+    errors: Literal["strict", "replace", "raw"] = "strict",
+    json: bool = False,
+) -> None:
+    """Write a text as tokens, as nanoGPT reads them: train.bin, val.bin, and tokenizer.json that says what they mean.
+
+    Every document is opened by the tokenizer's begin token. octavo reads such files too: octavo train gpt
+    tokens/train.bin --valid tokens/val.bin --tokenizer tokens/tokenizer.json
+
+    Example: octavo data bin shakespeare --tokenizer bpe --size 1024 --out tokens
+
+    Args:
+        corpus: Files, folders or named texts.
+        out: The folder to write to.
+        tokenizer: byte, char, word, bpe, or the path of a tokenizer.json.
+        size: How many words, or BPE tokens, to know at most.
+        valid: Text for val.bin; without it the last tenth of the corpus.
+        field: JSON lines, parquet: where the text is.
+        errors: What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them).
+        json: Print JSON.
+    """
+    told = export_bins(corpus, out, tokenizer, size, valid, field, errors)
+    if json:
+        print_json(told)
+        return
+    for name, count in told["tokens"].items():
+        print(f"{Path(out, name)}  {count:,} tokens")
+    print(f"{Path(out, TOKENIZER)}  {told['tokenizer']}, {told['vocab']:,} ids")
+
+
+def export_bins(
+    corpus: tuple[str, ...], out: str, tokenizer: str, size: int | None, valid: tuple[str, ...], field: str,
+    errors: Literal["strict", "replace", "raw"],
+) -> dict[str, Any]:  # fmt: skip
+    """Learn or load the tokenizer, write the three files, and say what is in them."""
+    errors = "raw" if tokenizer == "byte" and errors == "strict" else errors
+    opened = open_corpus(list(corpus), field=field, errors=errors, valid=list(valid) or None)
+    for told in opened.notes:
+        note(told)
+    learnt = learn_tokenizer(tokenizer, opened, **({} if size is None else {"size": size}))
+    check_fits(learnt)
+    folder = Path(out)
+    # Tokens without a tokenizer.json are refused, so a stop in between leaves nothing that could be mistaken.
+    (folder / TOKENIZER).unlink(missing_ok=True)
+    splits = {"train.bin": opened.train, "val.bin": opened.valid}
+    counts = {
+        name: write_bin(folder / name, encode_blocks(learnt, split.blocks()), learnt) for name, split in splits.items()
+    }
+    save_tokenizer(learnt, folder / TOKENIZER)
+    return {"out": out, "tokens": counts, "tokenizer": learnt.name, "vocab": learnt.vocab, "begin": learnt.begin}
+
+
+ACTIONS: dict[str, Callable[..., None]] = {
+    "list": list_sources,
+    "get": get_source,
+    "show": show_source,
+    "bin": write_bins,
+}

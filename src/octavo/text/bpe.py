@@ -20,6 +20,7 @@ from octavo.text.spell import BYTES, Offsets, Spellings, as_bytes, as_text, with
 from octavo.text.tokenizer import Tokens
 
 JOB = 1 << 18  # characters handed to one thread at a time
+MOST_IDS = 1 << 24  # many times the largest vocabulary: a damaged file that claims more shall not take memory
 INVALID = re.compile("([\udc80-\udcff])")  # what surrogateescape makes of a byte that is not UTF-8
 # The byte-level pattern lets white space stand only at a piece's beginning, so a piece always begins where white space
 # follows something else. Characters that only some Unicode versions call white space are not taken for something else.
@@ -30,28 +31,37 @@ PROBE = (
 
 
 class Bpe:
-    """A tokenizer of the `tokenizers` library, with one more token, `begin`, at the end."""
+    """A tokenizer of the `tokenizers` library.
+
+    A byte-level vocabulary may lack some bytes (SmolLM2's has no token for 0x04, say). A text with one of them is
+    refused: left to itself the library would drop the byte and say nothing.
+    """
 
     name = "bpe"
 
-    def __init__(self, parts: dict[str, Any]) -> None:
-        """`parts` is what a `tokenizer.json` holds."""
+    def __init__(self, parts: dict[str, Any], begin: int | None = None, size: int | None = None) -> None:
+        """`parts` is what a `tokenizer.json` holds.
+
+        A pretrained model has a vocabulary of its own: `begin` is then the special token that opens its sequences, and
+        special tokens that are typed in a text are text. Without it, `begin` is one more id, at the end. `size` is the
+        model's number of ids where it has more than the tokenizer; those spell nothing.
+        """
         parts = {**parts, "truncation": None, "padding": None, "post_processor": None}
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(parts))
         except Exception as error:  # the library raises nothing more special
             raise UserError(f"this is not a tokenizer that the tokenizers library reads: {error}") from error
-        self._parts = parts
+        self._tokenizer.encode_special_tokens = begin is not None
+        self._parts, self._begin, self._size = parts, begin, size
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
-        added = {token["content"] for token in parts.get("added_tokens") or []}
-        spellings = [b""] * (max(ids.values(), default=-1) + 2)
-        read = _reader(parts)
-        for token, number in ids.items():
-            spellings[number] = as_bytes(token) if token in added else read(token)
-        self._spellings = Spellings(spellings)
+        self._spellings = Spellings(_spelt(parts, ids, begin, size))
         self._byte_ids = _byte_ids(parts, ids)
-        self._cuttable = _byte_level_pattern(parts) and not any(re.search(r"\s", token) for token in added)
-        self.lossless = self._byte_ids is not None and _keeps_all(parts) and self._gives_back(PROBE.encode())
+        self._lacking = bytes(byte for byte, number in enumerate(self._byte_ids or ()) if number < 0)
+        found = [token["content"] for token in _added(parts) if begin is None or not token.get("special")]
+        self._cuttable = _byte_level_pattern(parts) and not any(re.search(r"\s", token) for token in found)
+        probes = [PROBE, *(token["content"] for token in _added(parts))]
+        whole = self._byte_ids is not None and _keeps_all(parts)
+        self.lossless = whole and all(self._gives_back(as_bytes(probe)) for probe in probes)
 
     @classmethod
     def learn(cls, blocks: Iterable[Block], size: int = 4096) -> Bpe:
@@ -84,10 +94,12 @@ class Bpe:
 
     @property
     def begin(self) -> int:
-        return self.vocab - 1
+        return self.vocab - 1 if self._begin is None else self._begin
 
     @property
     def newline(self) -> int | None:
+        if b"\n" in self._lacking:
+            return None
         tokens = self.encode(b"\n")
         return int(tokens[0]) if len(tokens) == 1 and self.spelling(int(tokens[0])) == b"\n" else None
 
@@ -95,6 +107,7 @@ class Bpe:
         return self.encode_documents(data, no_starts())
 
     def encode_documents(self, data: bytes, starts: Offsets) -> Tokens:
+        self._refuse_lacking(data)
         bounds = [0, *starts.tolist(), len(data)]
         jobs: list[str | int] = []  # the documents in parts, for the library's threads
         firsts: list[int] = []  # each document's first part
@@ -119,8 +132,19 @@ class Bpe:
             elif part:
                 yield from _jobs(part) if self._cuttable else [part]
 
+    def _refuse_lacking(self, data: bytes) -> None:
+        """Refuse bytes that the vocabulary has no token for."""
+        if self._lacking and len(data.translate(None, self._lacking)) != len(data):
+            at = next(at for at, byte in enumerate(data) if byte in self._lacking)
+            before, after = data[max(0, at - 20) : at], data[at + 1 : at + 21]
+            raise UserError(
+                f"the tokenizer has no token for byte 0x{data[at]:02x}, which stands between {before!r} and {after!r}; "
+                "take it out of the text, or use another tokenizer"
+            )
+
     def _gives_back(self, data: bytes) -> bool:
-        return self.decode(self.encode(data)) == data
+        known = data.translate(None, self._lacking)
+        return self.decode(self.encode(known)) == known
 
     def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
         return self._spellings.join(tokens)
@@ -133,13 +157,19 @@ class Bpe:
         return _cut(block) if self._cuttable else 0
 
     def to_json(self) -> dict[str, Any]:
-        return {"octavo_tokenizer": self.name, "tokenizer": self._parts}
+        own = {"begin": self._begin, "size": self._size}
+        kept = {key: value for key, value in own.items() if value is not None}
+        return {"octavo_tokenizer": self.name, "tokenizer": self._parts, **kept}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Bpe:
         if not isinstance(values.get("tokenizer"), dict):
             raise UserError("a bpe tokenizer's 'tokenizer' must be what a tokenizer.json holds")
-        return cls(values["tokenizer"])
+        numbers = {key: values.get(key) for key in ("begin", "size")}
+        for key, value in numbers.items():
+            if value is not None and type(value) is not int:
+                raise UserError(f"a bpe tokenizer's {key!r} must be a whole number: {value!r}")
+        return cls(values["tokenizer"], **numbers)
 
 
 def _jobs(text: str) -> Iterator[str]:
@@ -167,6 +197,31 @@ def _cut(block: bytes) -> int:
         size *= 16
 
 
+def _added(parts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tokens that are looked for in a text before it is split."""
+    return parts.get("added_tokens") or []
+
+
+def _spelt(parts: dict[str, Any], ids: dict[str, int], begin: int | None, size: int | None) -> list[bytes]:
+    """The bytes of every id, b"" for `begin` and for ids that are not a token's."""
+    own = max(ids.values(), default=-1) + (2 if begin is None else 1)
+    if size is not None and size < own:
+        raise UserError(f"size must be at least the tokenizer's number of ids: size={size:,}, ids={own:,}")
+    if max(own, size or 0) > MOST_IDS:
+        raise UserError(f"a vocabulary has at most {MOST_IDS:,} ids: this one would have {max(own, size or 0):,}")
+    special = {ids.get(token["content"], -1): token["content"] for token in _added(parts) if token.get("special")}
+    if begin is not None and (begin < 0 or begin not in special):
+        some = ", ".join(f"{number} {content}" for number, content in list(special.items())[:5]) or "none here"
+        raise UserError(f"begin must be the id of a special token: begin={begin}; special tokens are {some}")
+    spellings = [b""] * (size or own)
+    added = {token["content"] for token in _added(parts)}
+    read = _reader(parts)
+    for token, number in ids.items():
+        if number != begin:
+            spellings[number] = as_bytes(token) if token in added else read(token)
+    return spellings
+
+
 def _byte_alphabet() -> dict[str, int]:
     """The characters that stand for bytes in byte-level vocabularies: visible Latin-1 ones for themselves."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -187,10 +242,13 @@ def _is_byte_level(parts: dict[str, Any]) -> bool:
 
 
 def _byte_level_pattern(parts: dict[str, Any]) -> bool:
-    """Whether texts are split by the byte-level pattern and nothing else, so that `SAFE` is true of them."""
+    """Whether texts are split by the byte-level pattern and at most at digits, so that `SAFE` is true of them."""
     splits = _components(parts.get("pre_tokenizer"))
-    alone = len(splits) == 1 and splits[0]["type"] == "ByteLevel"
-    return alone and splits[0].get("use_regex", True) and _keeps_all(parts)
+    pattern = [part.get("use_regex", True) for part in splits if part["type"] == "ByteLevel"]
+    # Setting digits apart only splits further, and at the digits alone: where white space follows something else, a
+    # piece begins as before.
+    others = all(part["type"] in ("ByteLevel", "Digits") for part in splits)
+    return pattern == [True] and others and _keeps_all(parts)
 
 
 def _keeps_all(parts: dict[str, Any]) -> bool:
@@ -203,15 +261,16 @@ def _keeps_all(parts: dict[str, Any]) -> bool:
         for part in splits
     )
     whole = not any(model.get(key) for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"))
-    strips = any(token.get("lstrip") or token.get("rstrip") for token in parts.get("added_tokens") or [])
+    strips = any(token.get("lstrip") or token.get("rstrip") for token in _added(parts))
     return harmless and whole and not strips and not parts.get("normalizer") and model.get("type") == "BPE"
 
 
 def _byte_ids(parts: dict[str, Any], ids: dict[str, int]) -> list[int] | None:
-    """The token of every byte, if there is one for each."""
+    """The token of every byte, -1 where a byte-level vocabulary has none; None where bytes cannot be spelt."""
     letters = {byte: letter for letter, byte in _byte_alphabet().items()}
     names = [letters[byte] if _is_byte_level(parts) else f"<0x{byte:02X}>" for byte in range(BYTES)]
-    return [ids[name] for name in names] if all(name in ids for name in names) else None
+    found = [ids.get(name, -1) for name in names]
+    return found if -1 not in found or (_is_byte_level(parts) and _keeps_all(parts)) else None
 
 
 def _reader(parts: dict[str, Any]) -> Any:

@@ -248,3 +248,5 @@ _THINGS = (
 )  # fmt: skip
 
 SOURCES: dict[str, Source] = {source.name: source for source in (*_TEXTS, *_TASKS, *_THINGS)}
+# Pretrained models that can be imported by name. (minilm is no decoder but an encoder.)
+MODEL_SOURCES: dict[str, Source] = {name: SOURCES[name] for name in ("smollm2",)}

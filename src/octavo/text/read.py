@@ -1,4 +1,7 @@
-"""The user's files as documents: plain text is one, a folder one a file, JSON lines and parquet one a record."""
+"""The user's files as documents: plain text is one, a folder one a file, JSON lines and parquet one a record.
+
+A file of tokens (.bin) is the text that they stand for.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from octavo.errors import UserError
 from octavo.text.block import BLOCK, Block, no_starts
+from octavo.text.tokens_file import SUFFIX, tokens_as_text
 from octavo.text.unzip import is_compressed, plain_name, stream
 
 Errors = Literal["strict", "replace", "raw"]
@@ -35,7 +39,7 @@ class Skipped:
 
 def is_plain(path: Path) -> bool:
     """Whether the file's bytes are its text, so that it can be read in place."""
-    return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET) and path.is_file()
+    return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET, SUFFIX) and path.is_file()
 
 
 def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[Skipped]]:
@@ -66,6 +70,8 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
         yield from _gathered(_json_lines(path, field, errors))
     elif kind in PARQUET:
         yield from _gathered(_parquet(path, field, errors))
+    elif path.suffix.lower() == SUFFIX:
+        yield from _joined(block for one in tokens_as_text(path) for block in _one_document(one, str(path), errors))
     else:
         yield from _one_document(stream(path), str(path), errors)
 
@@ -125,6 +131,24 @@ def _gathered(documents: Iterator[bytes]) -> Iterator[Block]:
             held, starts, size = [], [], 0
     if held:
         yield Block(b"".join(held), np.array(starts, np.int64))
+
+
+def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Small blocks put together."""
+    held: list[Block] = []
+    size = 0
+    for block in blocks:
+        held.append(Block(block.data, block.starts + size))
+        size += len(block.data)
+        if size >= BLOCK:
+            yield _one_block(held)
+            held, size = [], 0
+    if held:
+        yield _one_block(held)
+
+
+def _one_block(held: list[Block]) -> Block:
+    return Block(b"".join(block.data for block in held), np.concatenate([block.starts for block in held]))
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -229,7 +253,7 @@ def _why_not_text(path: Path, errors: Errors) -> str:
         codecs.utf_8_decode(head, "strict" if errors == "strict" else "ignore", len(head) < SNIFFED)
     except UnicodeDecodeError as error:
         return f"not UTF-8: byte {error.start:,}"
-    return ""
+    return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
 
 
 def _reasons(skipped: list[Skipped]) -> str:

@@ -15,11 +15,14 @@ from pathlib import Path
 
 from octavo.errors import UserError
 from octavo.files import whole_file
-from octavo.text.catalogue import DEFAULT, SOURCES, File, Package, Source
+from octavo.text.catalogue import DEFAULT, MODEL_SOURCES, SOURCES, File, Package, Source
 from octavo.text.fetch import NotReachedError, from_package, from_url
 from octavo.text.unpack import convert
 
-__all__ = ["DEFAULT", "SOURCES", "File", "Package", "Source", "cache_folder", "find", "get", "get_files", "where"]
+__all__ = [
+    "DEFAULT", "MODEL_SOURCES", "SOURCES", "File", "Package", "Source", "cache_folder", "fetch_model", "find", "get",
+    "get_files", "where",
+]  # fmt: skip
 
 
 def find(name: str) -> Source:
@@ -56,6 +59,14 @@ def get_files(name: str, again: bool = False) -> dict[str, Path]:
     else:
         _check_standing(source, folder)
     return {file.name: folder / file.name for file in source.files}
+
+
+def fetch_model(name: str, again: bool = False) -> Path:
+    """The checked file of a pretrained model, fetched if need be (or `again`)."""
+    if name not in MODEL_SOURCES:
+        raise UserError(f"there is no pretrained model named {name!r}; known are {', '.join(MODEL_SOURCES)}")
+    (path,) = get_files(name, again).values()
+    return path
 
 
 def cache_folder() -> Path:

@@ -1,4 +1,4 @@
-"""What every tokenizer promises: any bytes become tokens, and the tokens give the same bytes back.
+"""What every tokenizer promises: bytes become tokens, and the tokens give the same bytes back.
 
 A token has a fixed spelling, and a text is the concatenation of its tokens' spellings; so what a token costs
 can be laid over the bytes it stands for, and streaming needs no look-ahead.
@@ -16,10 +16,13 @@ Tokens = NDArray[np.int32]
 
 
 class Tokenizer(Protocol):
-    """Bytes to tokens and back. Ids run from 0 to `vocab` - 1, and the last one is `begin`."""
+    """Bytes to tokens and back. Ids run from 0 to `vocab` - 1.
+
+    `begin` is one of them: the last in a vocabulary that was made here, any in one that came with a pretrained model.
+    """
 
     name: str
-    lossless: bool  # decode(encode(data)) == data for every data
+    lossless: bool  # decode(encode(data)) == data for all data that encode does not refuse
 
     @property
     def vocab(self) -> int:
@@ -27,10 +30,10 @@ class Tokenizer(Protocol):
 
     @property
     def begin(self) -> int:
-        """The id that opens every sequence and stands for no bytes: vocab - 1."""
+        """The id that opens every sequence and stands for no bytes; `encode` never gives it."""
 
     def encode(self, data: bytes) -> Tokens:
-        """The tokens of any bytes, valid UTF-8 or not."""
+        """The tokens of any bytes, valid UTF-8 or not; what a foreign vocabulary has no token for is refused."""
 
     def encode_documents(self, data: bytes, starts: NDArray[np.int64]) -> Tokens:
         """The tokens of documents that lie end to end in `data`, with `begin` before each that starts in it.
