@@ -11,8 +11,10 @@ from octavo.core import LanguageModel, seeded
 from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
+from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.training.bigram import fit_bigram
 
@@ -56,6 +58,16 @@ def attentive(**config: Any) -> Attentive:
     return model.double().requires_grad_(False)
 
 
+def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
+    """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
+    model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11, "reach": 4} | config), vocab)
+    model.initialise(seeded(1))
+    generator = seeded(2)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return model.double().requires_grad_(False)
+
+
 def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
     """By the registered name, then by variant."""
     return {
@@ -84,5 +96,15 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "scaled": attentive(),
             "additive": attentive(score="additive", tied=False, norm=False),
             "gru, all": attentive(cell="gru", score="dot", memory=0),
+        },
+        "gpt": {
+            "full": gpt(),
+            "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed="gelu", qk_norm=False),
+            "as Llama": gpt(feed="gated", kv_heads=1, qk_norm=False, tied=False, stride=3),
+            "alibi": gpt(positions="alibi", feed="gelu-exact"),
+            "sinusoidal": gpt(positions="sinusoidal"),
+            "no positions": gpt(positions="none"),
+            **{mix: gpt(mix=mix) for mix in ("local", "strided", "block", "global", "dense", "random")},
+            **{f"linear, {phi}": gpt(mix="linear", features=phi) for phi in ("elu", "relu", "random")},
         },
     }

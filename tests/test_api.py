@@ -72,7 +72,8 @@ def test_wrong_settings_are_refused_and_the_near_one_named(text: Path, settings:
 def test_wrong_models_and_settings_of_a_mixture_are_refused(text: Path) -> None:
     with pytest.raises(
         UserError,
-        match="there is no model 'transfromer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, mix",
+        match="there is no model 'transfromer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
+        "mix, local, linear, synthesizer",
     ):
         octavo.train("transfromer", text)
     with pytest.raises(UserError, match="mix has no setting 'tokenizer'"):

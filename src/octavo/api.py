@@ -9,15 +9,16 @@ from typing import Any
 
 from octavo.config import from_json, no_such_setting
 from octavo.core import seeded
-from octavo.decode import Beam, Exact, Greedy, Method, Sample
+from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL
+from octavo.models import CONFIGS, NEURAL, preset
 from octavo.report import page_maker
 from octavo.run import Run, load, read_record
 from octavo.scoring.bits import NOT_COMPARABLE, Score, score_text, total
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
+from octavo.text.store import fingerprint
 from octavo.training import LoopConfig, OptimConfig, Recipe, TextConfig, train_counts, train_mix, train_neural
 from octavo.training import resume as resume_training
 
@@ -38,16 +39,15 @@ def train(
     measure: bool = True,
     **settings: Any,
 ) -> Run:
-    """Train a model (bag, ngram, gru, ..., mix) on a file, a folder or a named source; keyword settings are the
+    """Train a model (bag, ngram, gru, gpt, ..., mix) on a file, a folder or a named source; keyword settings are the
     model's, the text's and, of a neural model, the training's: order=7, tokenizer="word", width=256, budget="3min", ...
     """
-    if model not in CONFIGS:
-        raise UserError(f"there is no model {model!r}; models are {', '.join(CONFIGS)}")
-    config, text, *how = _configs(model, settings)
+    model, usual = preset(model)
+    config, text, *how = _configs(model, usual, settings)
     return train_with_page(model, corpus, text, config, out, parts, seed, device, measure, tuple(how))
 
 
-def _configs(model: str, settings: dict[str, Any]) -> list[Any]:
+def _configs(model: str, usual: Any, settings: dict[str, Any]) -> list[Any]:
     """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
     classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if model in NEURAL else ())]
     names = [[field.name for field in dataclasses.fields(one)] for one in classes]
@@ -58,10 +58,9 @@ def _configs(model: str, settings: dict[str, Any]) -> list[Any]:
             known = [name for some in names for name in some]
             raise no_such_setting(model, key, [*known, "out", "parts", "seed", "device", "measure"])
     plain = {key: _plain(value) for key, value in settings.items()}  # paths may be given as such
-    return [
-        from_json(one, {key: value for key, value in plain.items() if key in known})
-        for one, known in zip(classes, names, strict=True)
-    ]
+    given = [{key: value for key, value in plain.items() if key in known} for known in names]
+    given[0] = dataclasses.asdict(usual) | given[0]
+    return [from_json(one, values) for one, values in zip(classes, given, strict=True)]
 
 
 def _plain(value: Any) -> Any:
@@ -140,16 +139,38 @@ def label_of(run: Run, errors: str = "strict") -> str:
 
 
 def generate(
-    run: Run, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0, **settings: Any
-) -> str:
-    """The text that follows the prompt, without it; settings are the method's: temperature, top_k, top_p, width, ..."""
+    run: Run, prompt: str = "", max_tokens: int = 200, method: str | Method = "sample", seed: int = 0,
+    *, draft: Run | None = None, draft_tokens: int | None = None, **settings: Any,
+) -> str:  # fmt: skip
+    """The text that follows the prompt, without it; settings are the method's: temperature, top_k, top_p, width, ...
+
+    A `draft`, a run with the same tokenizer and a cheaper model, changes only the speed: see `Speculative`.
+    """
     _check_run(run)
     if settings and not isinstance(method, str):
         raise UserError(f"{type(method).__name__} has its settings already: {', '.join(settings)} cannot be given too")
     chosen = make_method(method, settings) if isinstance(method, str) else method
     check_amount("max_tokens", max_tokens, 0)
+    chosen = with_draft(run, draft, draft_tokens, chosen)
     (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded(seed))
     return run.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
+
+
+def with_draft(run: Run, draft: Run | None, tokens: int | None, method: Method) -> Method:
+    """The method with a draft model, where there is one; its tokenizer must be the run's."""
+    if draft is None:
+        if tokens is not None:
+            raise UserError(f"draft_tokens is how long drafts are: {tokens}, but nothing drafts; name a draft too")
+        return method
+    _check_run(draft)
+    if not isinstance(method, Sample | Greedy):
+        name = type(method).__name__
+        raise UserError(f"a draft serves sampling and greedy decoding, not {name}; leave out the draft or the method")
+    if fingerprint(run.tokenizer) != fingerprint(draft.tokenizer):
+        both = ", ".join(f"{one.name} ({one.tokenizer.name}, {one.tokenizer.vocab} tokens)" for one in (run, draft))
+        raise UserError(f"a draft must have the run's own tokenizer: {both}; train one with the other's tokenizer.json")
+    settings = {} if tokens is None else {"tokens": tokens}
+    return Speculative(draft.model, sample=method, **settings)
 
 
 def encode_prompt(run: Run, prompt: str) -> list[int]:

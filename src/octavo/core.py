@@ -5,7 +5,7 @@ B batch, T time, V vocabulary. Every tensor inside a state has the batch as its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 
 S = TypeVar("S")
+STATE_CARRIED = "state carried from the first byte of each document to its last"
 
 
 class LanguageModel(nn.Module, Generic[S]):
@@ -66,6 +67,21 @@ class LanguageModel(nn.Module, Generic[S]):
         return logp_BTV.gather(-1, x_BT[:, 1:, None]).squeeze(-1), state
 
     @property
+    def carries_state(self) -> bool:
+        """Whether training goes on from the state of the window before; else each window starts with nothing."""
+        return True
+
+    @property
+    def training_shape(self) -> tuple[int, int]:
+        """Tokens of a training step, and how many of them follow each other, where nothing else is asked for."""
+        return 4096, 32
+
+    @property
+    def policy(self) -> str:
+        """What of the past a token is charged with: part of every figure."""
+        return STATE_CARRIED
+
+    @property
     def window(self) -> int:
         """How many tokens `charge` should get at once: as many as keep the logits of one row below 128 MB."""
         return max(16, (1 << 25) // self.vocab)
@@ -77,6 +93,10 @@ class LanguageModel(nn.Module, Generic[S]):
     def after_begin(self, x_BT: Tensor) -> Tensor:
         """The sequences with the begin token put in front."""
         return torch.cat([x_BT.new_full((len(x_BT), 1), self.begin), x_BT], 1)
+
+    def session(self, state: S, tokens: int = 1 << 30) -> Session[S]:
+        """The fast way to go on from a state token by token, for so many tokens: few are not worth much preparation."""
+        return Session(self, state)
 
     def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the model's own buffers and parameters to what was saved; a foreign or damaged set is refused."""
@@ -106,9 +126,9 @@ class LanguageModel(nn.Module, Generic[S]):
         return 2 * sum(parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
 
     @property
-    def gains_from_compiling(self) -> bool:
-        """Whether torch.compile makes its training faster on a GPU."""
-        return False
+    def repeated_parts(self) -> Sequence[Any]:
+        """Parts of one code, which absorb one after the other: compiled once, they are all fast."""
+        return ()
 
     @property
     def context_classes(self) -> int:
@@ -126,6 +146,24 @@ class LanguageModel(nn.Module, Generic[S]):
             _, state = self.step(state, x_B)
             classes.append(self.context_class(state))
         return torch.stack(classes, 1) if classes else torch.zeros_like(x_BT[:, 1:])
+
+
+class Session(Generic[S]):
+    """Sequences that are continued token by token. It owns its state and may change it in place, where `step` may not;
+    whoever wants to go on in two ways forks it. This one is the plain twin of every faster one.
+    """
+
+    def __init__(self, model: LanguageModel[S], state: S) -> None:
+        self.model, self.state = model, state
+
+    def step(self, x_B: Tensor) -> Tensor:
+        """Absorb one token a row: logits_BV of the token after it, valid until the next step."""
+        logits_BV, self.state = self.model.step(self.state, x_B)
+        return logits_BV
+
+    def fork(self) -> Session[S]:
+        """Another one at the same place; what either does from now on, the other does not see."""
+        return Session(self.model, self.state)
 
 
 def scan(model: LanguageModel[S], state: S, x_BT: Tensor) -> tuple[Tensor, S]:
@@ -187,7 +225,7 @@ def trace() -> Iterator[dict[str, list[Tensor]]]:
 
 def tap(name: str, value: Tensor) -> Tensor:
     """The value itself; inside `trace` it is noted under the name too."""
-    found = _traced.get()
+    found = None if torch.compiler.is_compiling() else _traced.get()  # a compiler cannot look into that
     if found is not None:
         found.setdefault(name, []).append(value)
     return value
@@ -195,7 +233,7 @@ def tap(name: str, value: Tensor) -> Tensor:
 
 def tracing() -> bool:
     """Whether somebody looks: then a path that shows its inner values must be taken."""
-    return _traced.get() is not None
+    return not torch.compiler.is_compiling() and _traced.get() is not None
 
 
 @contextmanager

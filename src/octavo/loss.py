@@ -1,4 +1,4 @@
-"""What training makes smaller. B batch, T time, V vocabulary."""
+"""What training makes smaller. B batch, T time, V vocabulary, D width."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state
+from octavo.models.gpt import GPT
+from octavo.ops import cross_entropy
 
 
 class NextToken(nn.Module):
@@ -23,9 +25,14 @@ class NextToken(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
-        logits_BTV, state = self.model.absorb(state, x_BT[:, :-1])
+        model, target_N = self.model, x_BT[:, 1:].flatten()
+        if isinstance(model, GPT):  # whose vocabulary may be large
+            h_BTD, state = model.read(state, x_BT[:, :-1])
+            nats = cross_entropy.nats(h_BTD.flatten(0, 1), model.output_weight, target_N, model.begin, self.smoothing)
+            return nats, map_state(state, Tensor.detach)
+        logits_BTV, state = model.absorb(state, x_BT[:, :-1])
         nats = F.cross_entropy(
             logits_BTV.flatten(0, 1).float() if logits_BTV.dtype != torch.float64 else logits_BTV.flatten(0, 1),
-            x_BT[:, 1:].flatten(), ignore_index=self.model.begin, reduction="sum", label_smoothing=self.smoothing,
+            target_N, ignore_index=model.begin, reduction="sum", label_smoothing=self.smoothing,
         )  # fmt: skip
         return nats, map_state(state, Tensor.detach)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 import tyro
@@ -12,8 +11,7 @@ import tyro
 from octavo import api
 from octavo.cli.flags import STYLE, Corpora, RunPath
 from octavo.cli.show import note, print_json
-from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL
+from octavo.models import CONFIGS, NEURAL, PRESETS, preset
 from octavo.models.mix import MixConfig
 from octavo.run import Run
 from octavo.training import LoopConfig, OptimConfig, TextConfig
@@ -23,14 +21,10 @@ def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL CORPUS [flags]       octavo train MODEL --help shows the model's flags\n")
-        print(f"models: {', '.join(CONFIGS)}\n")
+        print(f"models: {', '.join([*CONFIGS, *PRESETS])}\n")
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         return
-    if argv[0] not in CONFIGS:
-        near = get_close_matches(argv[0], CONFIGS, 1)
-        advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(CONFIGS)}"
-        raise UserError(f"there is no model {argv[0]!r}; {advice}")
-    make = _train_neural if argv[0] in NEURAL else _train_counts
+    make = _train_neural if preset(argv[0])[0] in NEURAL else _train_counts
     function = train_mixture if argv[0] == "mix" else make(argv[0])
     tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
 
@@ -70,16 +64,16 @@ def _train_counts(model: str) -> Callable[..., None]:
     return train
 
 
-def _train_neural(model: str) -> Callable[..., None]:
-    config_class = CONFIGS[model]
+def _train_neural(name: str) -> Callable[..., None]:
+    model, usual = preset(name)
 
     def train(
         corpus: Corpora,
-        config: Any = config_class(),  # noqa: B008
+        config: Any = usual,
         loop: LoopConfig = LoopConfig(),  # noqa: B008
         optim: OptimConfig = OptimConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
-        out: str = f"runs/{model}",
+        out: str = f"runs/{name}",
         measure: bool = True,
         seed: int = 0,
         device: str = "auto",
@@ -88,14 +82,14 @@ def _train_neural(model: str) -> Callable[..., None]:
         run = api.train_with_page(model, list(corpus), text, config, out, (), seed, device, measure, (loop, optim))
         _tell_trained(run, json)
 
-    train.__annotations__["config"] = config_class  # the flags come from its fields
+    train.__annotations__["config"] = type(usual)  # the flags come from its fields
     train.__doc__ = f"""Train a model on the first nine tenths of a text and measure it on the rest.
 
-    Example: octavo train {model} shakespeare --budget 3min --out runs/{model}
+    Example: octavo train {name} shakespeare --budget 3min --out runs/{name}
 
-    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{model}
+    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{name}
 
-    Several processes: torchrun --nproc-per-node 2 -m octavo.cli train {model} shakespeare
+    Several processes: torchrun --nproc-per-node 2 -m octavo.cli train {name} shakespeare
 
     Args:
         corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.

@@ -1,11 +1,12 @@
-"""From a model to text: greedy, sampling, beam and exact search, written once for every family.
+"""From a model to text: greedy, sampling, speculative decoding, beam and exact search, written once for every family.
 
-`generate` takes the method as a value; `stream` gives the tokens of greedy and sampling as they are chosen.
+`generate` takes the method as a value; `stream` gives the tokens of greedy, sampling and speculative decoding as they
+are chosen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,15 +15,35 @@ from torch import Tensor
 from octavo.core import LanguageModel
 from octavo.decode.beam import Beam, Hypothesis, beam_search
 from octavo.decode.exact import Exact, Found, exact_search
-from octavo.decode.greedy import Choice, Greedy, Prompt, stream
+from octavo.decode.greedy import Choice, Greedy, Prompt
+from octavo.decode.greedy import stream as stream_choices
 from octavo.decode.sample import Sample
+from octavo.decode.speculative import Round, Speculative, Tally, lucks, speculate, stream_speculative
 
 __all__ = [
-    "Beam", "Choice", "Exact", "Found", "Greedy", "Hypothesis", "Method", "Prompt", "Sample",
-    "beam_search", "exact_search", "generate", "stream",
+    "Beam", "Choice", "Exact", "Found", "Greedy", "Hypothesis", "Method", "Prompt", "Round", "Sample",
+    "Speculative", "Tally", "beam_search", "exact_search", "generate", "lucks", "speculate", "stream",
 ]  # fmt: skip
 
-Method = Greedy | Sample | Beam | Exact
+Method = Greedy | Sample | Beam | Exact | Speculative
+
+
+def stream(
+    model: LanguageModel[Any],
+    prompts: Sequence[Prompt],
+    max_tokens: int,
+    method: Choice | Speculative,
+    generator: torch.Generator | None = None,
+    stop: Sequence[int] = (),
+) -> Iterator[Tensor]:
+    """Yield the next token of every row, column by column, until max_tokens or until every row has stopped.
+
+    A row stops after it has yielded a stop token; from then on it yields the begin token, which stands for
+    no text and is never yielded otherwise.
+    """
+    if isinstance(method, Speculative):
+        return stream_speculative(model, prompts, max_tokens, method, generator, stop)
+    return stream_choices(model, prompts, max_tokens, method, generator, stop)
 
 
 def generate(

@@ -19,6 +19,7 @@ Prompt = Tensor | Sequence[int]
 
 # `absorb` returns logits for every token it is given; a long prompt goes in by pieces to bound their memory.
 PIECE = 64
+CHECK_EVERY = 16  # tokens: on a GPU, asking whether all is well means waiting for it
 
 
 class Choice(Protocol):
@@ -63,16 +64,28 @@ def stream(
         return
     with evaluating(model):
         groups = absorb_prompts(model, prompts)
-        stop_S = torch.tensor(list(stop), dtype=torch.long, device=groups[0].rows_B.device)
-        done_B = torch.zeros(len(prompts), dtype=torch.bool, device=stop_S.device)
-        for left in reversed(range(max_tokens)):
-            x_B = method.choose(_choosable(_in_row_order(groups), model.begin), generator)
-            x_B = x_B.masked_fill(done_B, model.begin)
+        sessions = [model.session(group.state, max_tokens) for group in groups]
+        in_row_order = torch.cat([group.rows_B for group in groups]).argsort()
+        logits_BV = torch.cat([group.logits_BV for group in groups])[in_row_order]
+        check_every = CHECK_EVERY if logits_BV.is_cuda else 1
+        stop_S = torch.tensor(list(stop), dtype=torch.long, device=logits_BV.device)
+        done_B = torch.zeros(len(prompts), dtype=torch.bool, device=logits_BV.device)
+        begin_V = _begin_made_impossible(model, logits_BV)
+        for n in range(1, max_tokens + 1):
+            logits_BV = logits_BV + begin_V
+            if n % check_every == 0 or n == max_tokens:
+                check_choosable(logits_BV)
+            x_B = method.choose(logits_BV, generator)
+            x_B = x_B.masked_fill(done_B, model.begin) if stop else x_B
             yield x_B
-            done_B = done_B | torch.isin(x_B, stop_S)
-            if not left or bool(done_B.all()):
+            done_B = done_B | torch.isin(x_B, stop_S) if stop else done_B
+            if n == max_tokens or (stop and bool(done_B.all())):
                 return
-            groups = [Group(g.rows_B, *model.step(g.state, x_B[g.rows_B])) for g in groups]
+            if len(sessions) == 1:
+                logits_BV = sessions[0].step(x_B)
+            else:
+                parts = [session.step(x_B[group.rows_B]) for session, group in zip(sessions, groups, strict=True)]
+                logits_BV = torch.cat(parts)[in_row_order]
 
 
 def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list[Group]:
@@ -80,7 +93,7 @@ def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list
     device = device_of(model)
     x_by_row = [torch.as_tensor(prompt, dtype=torch.long, device=device) for prompt in prompts]
     for row, x_T in enumerate(x_by_row):
-        _check_prompt(model, row, x_T)
+        check_prompt(model, row, x_T)
     groups = []
     for length in sorted({len(x_T) for x_T in x_by_row}):
         rows = [row for row, x_T in enumerate(x_by_row) if len(x_T) == length]
@@ -97,14 +110,20 @@ def without_begin(logits_BV: Tensor, begin: int) -> Tensor:
     return logits_BV.index_fill(-1, torch.tensor([begin], device=logits_BV.device), -torch.inf)
 
 
-def _in_row_order(groups: list[Group]) -> Tensor:
-    rows_B = torch.cat([group.rows_B for group in groups])
-    return torch.cat([group.logits_BV for group in groups])[rows_B.argsort()]
+def _begin_made_impossible(model: LanguageModel[Any], logits_BV: Tensor) -> Tensor:
+    """What to add to logits for that: cheaper, token by token, than `without_begin`."""
+    return without_begin(logits_BV.new_zeros(1, model.vocab), model.begin)
 
 
-def _choosable(logits_BV: Tensor, begin: int) -> Tensor:
+def choosable(logits_BV: Tensor, begin: int) -> Tensor:
     """The logits without begin; refused where that leaves nothing to choose."""
     logits_BV = without_begin(logits_BV, begin)
+    check_choosable(logits_BV)
+    return logits_BV
+
+
+def check_choosable(logits_BV: Tensor) -> None:
+    """Refuse rows in which no token is possible."""
     best_B = logits_BV.amax(-1)
     if not bool((best_B > -torch.inf).all()):
         row = int((~(best_B > -torch.inf)).nonzero()[0])
@@ -112,10 +131,10 @@ def _choosable(logits_BV: Tensor, begin: int) -> Tensor:
             f"a next token needs a probability above zero: row {row} of the batch has none (its best logit is "
             f"{float(best_B[row])}); smooth the model, or train it again if the logits are not numbers"
         )
-    return logits_BV
 
 
-def _check_prompt(model: LanguageModel[Any], row: int, x_T: Tensor) -> None:
+def check_prompt(model: LanguageModel[Any], row: int, x_T: Tensor) -> None:
+    """Refuse what the model cannot have as a prompt."""
     if x_T.dim() != 1:
         raise UserError(f"a prompt is one sequence of token ids: prompt {row} has shape {tuple(x_T.shape)}")
     if len(x_T) and (int(x_T.min()) < 0 or int(x_T.max()) >= model.vocab):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import torch
@@ -15,25 +16,43 @@ from octavo.errors import UserError
 from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import Bigram, BigramConfig
+from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 
 __all__ = [
-    "CONFIGS", "COUNTED", "GRU", "LSTM", "MODELS", "NEURAL", "RNN", "Attentive", "Bag", "Bigram", "Mix", "NGram",
-    "build", "describe", "name_of",
+    "CONFIGS", "COUNTED", "GPT", "GRU", "LSTM", "MODELS", "NEURAL", "PRESETS", "RNN", "Attentive", "Bag", "Bigram",
+    "Mix", "NGram", "build", "describe", "name_of", "preset",
 ]  # fmt: skip
 
 MODELS: dict[str, type[LanguageModel[Any]]] = {
     "bag": Bag, "ngram": NGram, "bigram": Bigram, "rnn": RNN, "gru": GRU, "lstm": LSTM, "rnn-attention": Attentive,
-    "mix": Mix,
+    "gpt": GPT, "mix": Mix,
 }  # fmt: skip
 CONFIGS: dict[str, type] = {
     "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
-    "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "mix": MixConfig,
+    "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "gpt": GPTConfig, "mix": MixConfig,
 }  # fmt: skip
 COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once
-NEURAL = ("rnn", "gru", "lstm", "rnn-attention")  # learn window by window
+NEURAL = ("rnn", "gru", "lstm", "rnn-attention", "gpt")  # learn window by window
+PRESETS: dict[str, tuple[str, Any]] = {  # names for settings of a model
+    "local": ("gpt", GPTConfig(mix="local")),
+    "linear": ("gpt", GPTConfig(mix="linear")),
+    "synthesizer": ("gpt", GPTConfig(mix="dense")),
+}
+
+
+def preset(name: str) -> tuple[str, Any]:
+    """The model that a name stands for, and its settings where nothing else is said."""
+    if name in PRESETS:
+        return PRESETS[name]
+    if name in CONFIGS:
+        return name, CONFIGS[name]()
+    near = get_close_matches(name, [*CONFIGS, *PRESETS], 1)
+    advice = f"did you mean {near[0]}?" if near else f"models are {', '.join([*CONFIGS, *PRESETS])}"
+    raise UserError(f"there is no model {name!r}; {advice}")
 
 
 def name_of(model: LanguageModel[Any]) -> str:

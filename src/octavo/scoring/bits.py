@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import STATE_CARRIED, LanguageModel, device_of, evaluating
 from octavo.progress import progress
 from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
 from octavo.text.block import recut
@@ -26,7 +26,6 @@ from octavo.text.closed import Closed
 
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
-STATE_CARRIED = "state carried from the first byte of each document to its last"
 NOT_COMPARABLE = "not comparable"
 
 
@@ -150,7 +149,9 @@ def score_text(model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, nam
             advance(size)
     seconds = time.perf_counter() - began
     unknown, words = _unknown_words(tokenizer, text)
-    return Score(name, bits, text.size, tokens, seconds, impossible, words, unknown, label=label, passages=worst)
+    return Score(
+        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.policy, label, passages=worst
+    )
 
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
@@ -173,7 +174,7 @@ def total(name: str, scores: Iterable[Score], label: str = "") -> Score:
         name, math.fsum(row.bits for row in rows), sum(row.bytes for row in rows), sum(row.tokens for row in rows),
         math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows),
         sum(row.words for row in rows), sum(row.unknown_words for row in rows),
-        label=label, rows=rows if len(rows) > 1 else [], passages=worst,
+        "; ".join(dict.fromkeys(row.policy for row in rows)), label, rows if len(rows) > 1 else [], worst,
     )  # fmt: skip
 
 

@@ -99,8 +99,8 @@ def check_shapes(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what
 def carried_state(found: Mapping[str, Tensor], wanted: Sequence[Tensor], batch: int) -> list[Tensor]:
     """The saved state's tensors in order; one of another model is refused, though what it remembers may be longer."""
     tensors = [found[str(i)] for i in range(len(found)) if str(i) in found]
-    shapes = [(batch, t.dim(), t.shape[-1]) for t in wanted]
-    if len(tensors) != len(found) or [(len(t), t.dim(), t.shape[-1]) for t in tensors if t.dim()] != shapes:
+    shapes = [(batch, t.dim(), t.shape[1:][-1:]) for t in wanted]
+    if len(tensors) != len(found) or [(len(t), t.dim(), t.shape[1:][-1:]) for t in tensors if t.dim()] != shapes:
         told = {name: tuple(t.shape) for name, t in found.items()}
         raise UserError(f"the saved state is of another model or batch: {told}; train the run anew")
     return tensors

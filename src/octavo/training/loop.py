@@ -67,7 +67,7 @@ class Loop:
         self.budget, self.position = Budget.parse(config.budget), Position()
         self.first = copies(dict(model.named_parameters()))  # whole, before they may be sharded
         self.precision = Precision(config.precision, config.compile, model, team.device)
-        objective = self.precision.compiled(NextToken(model, optim.label_smoothing))
+        objective = self.precision.compiled(NextToken(model, optim.label_smoothing), model)
         self.objective = team.wrap(objective, config.shard)
         self.optimizers = Optimizers(model, optim)
         self.named = dict(model.named_parameters())
@@ -87,7 +87,8 @@ class Loop:
         """Read a window and put its gradient on the weights: the loss in nats a token, the gradient's length."""
         x_BT = window.x_BT[self.rows].to(self.team.device, non_blocking=True)
         charged = int((window.x_BT[:, 1:] != self.model.begin).sum())
-        before = self._start(len(x_BT)) if window.fresh or self.state is None else self.state
+        anew = window.fresh or self.state is None or not self.model.carries_state
+        before = self._start(len(x_BT)) if anew else self.state
         pieces, states, nats = self.config.accumulate, [], torch.zeros((), device=self.team.device)
         for rows in torch.arange(len(x_BT), device=x_BT.device).chunk(pieces):
             part = select(before, rows)
@@ -95,7 +96,7 @@ class Loop:
                 paid, after = self.objective(part, x_BT[rows])
             (paid * (self.team.size / max(1, charged))).backward()  # processes' gradients are averaged, not summed
             nats += paid.detach()
-            states.append(map_state(after, self._carried))
+            states.append(map_state(after, self._carried) if self.model.carries_state else ())
         self.state = states[0] if len(states) == 1 else joined(states)
         norm = gradient_norm(self.model, self.optim.clip)
         return float(self.team.total(nats)) / max(1, charged), float(norm)

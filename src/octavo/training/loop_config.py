@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.training.schedule import Budget
 
@@ -15,10 +16,11 @@ class LoopConfig:
 
     budget: str = "180s"
     """How long to train: 180s, 3min, 5000steps or 20Mtokens."""
-    batch: int = 128
-    """Lanes of text read at once, in all processes together."""
-    window: int = 32
-    """Tokens of a lane between two changes of the weights; the state is carried from one window to the next."""
+    batch: int = 0
+    """Lanes of text read at once, in all processes together; 0: what suits the model."""
+    window: int = 0
+    """Tokens of a lane between two changes of the weights; 0: what suits the model. The state is carried from one
+    window to the next, but where places in a context are learned: then every window is a context of its own."""
     accumulate: int = 1
     """Work through the batch in so many pieces: slower, the same result, less memory."""
     checks: int = 10
@@ -29,8 +31,9 @@ class LoopConfig:
     """Seconds between checkpoints."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: products in bfloat16 where the machine has instructions for them."""
-    compile: Literal["auto", "on", "off"] = "auto"
-    """torch.compile; auto: on a GPU, for the models that gain from it."""
+    compile: Literal["auto", "on", "parts", "off"] = "auto"
+    """torch.compile. on: the whole step, the fastest, after half a minute; parts: the block that a transformer repeats,
+    within seconds; auto: parts on a GPU, where there are such."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False
@@ -38,12 +41,22 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         Budget.parse(self.budget)
-        for name in ("batch", "window", "accumulate", "checks"):
+        for name in ("accumulate", "checks"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 1")
-        if self.batch % self.accumulate:
+        for name in ("batch", "window"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
+        if self.batch and self.batch % self.accumulate:
             raise UserError(
                 f"accumulate must divide the batch: batch={self.batch}, accumulate={self.accumulate}; try a power of 2"
             )
         if self.patience < 0 or not self.save_every >= 0:
             raise UserError(f"patience and save_every must not be negative: {self.patience}, {self.save_every}")
+
+    def suiting(self, model: LanguageModel[Any]) -> LoopConfig:
+        """With a batch and a window that suit the model, where none were asked for."""
+        tokens, window = model.training_shape
+        window = self.window or window
+        batch = self.batch or -(-max(1, tokens // window) // self.accumulate) * self.accumulate
+        return replace(self, batch=batch, window=window)

@@ -13,6 +13,7 @@ from torch.optim import AdamW, Muon, Optimizer
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.training.distributed import placed_like, whole
+from octavo.training.muon import StackedMuon
 from octavo.training.schedule import rate_at
 
 
@@ -53,13 +54,13 @@ class OptimConfig:
 
 
 def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
-    """The matrices inside the model, its tables with a row for each token, and its vectors."""
+    """The matrices inside the model, its tables with a row for each token or place, and its vectors."""
     matrices, tables, vectors = [], [], []
     for name, parameter in model.named_parameters():
         shape = name.rpartition(".")[2].rpartition("_")[2]  # as in embedding_VD; any matrix may have V rows by chance
         if parameter.dim() < 2:
             vectors.append(parameter)
-        elif len(parameter) == model.vocab and shape.startswith("V"):
+        elif parameter.dim() > 2 or shape.startswith("C") or (len(parameter) == model.vocab and shape.startswith("V")):
             tables.append(parameter)
         else:
             matrices.append(parameter)
@@ -78,7 +79,7 @@ class Optimizers:
         self.all: list[Optimizer]
         if config.optimizer == "muon" and matrices:
             self.all = [
-                Muon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
+                StackedMuon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
                 AdamW([plain], lr=config.rate, betas=betas, fused=True),
             ]
         else:

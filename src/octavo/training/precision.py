@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
@@ -21,17 +22,20 @@ class Precision:
         self.device = device
         self.low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
         self.low = self.low and next(model.parameters()).dtype == torch.float32
-        self.compile = compile == "on" or (compile == "auto" and device.type == "cuda" and model.gains_from_compiling)
+        self.compile = compile
+        if compile == "auto":
+            self.compile = "parts" if device.type == "cuda" and model.repeated_parts else "off"
 
     def lowered(self) -> AbstractContextManager[Any]:
         """Within it, products are computed in the low precision."""
         return torch.autocast(self.device.type, torch.bfloat16) if self.low else nullcontext()
 
-    def compiled(self, objective: nn.Module) -> nn.Module:
+    def compiled(self, objective: nn.Module, model: LanguageModel[Any]) -> nn.Module:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
-        if not self.compile:
-            return objective
-        return Compiled(objective)
+        if self.compile == "parts":
+            for part in model.repeated_parts:  # they have one code, which is compiled once for all of them
+                part.absorb = Quick(part.absorb)
+        return Compiled(objective) if self.compile == "on" else objective
 
     @cached_property
     def peak(self) -> float:
@@ -39,27 +43,39 @@ class Precision:
         return matmul_rate(self.device, torch.bfloat16 if self.low else torch.float32)
 
 
+class Quick:
+    """A function that is compiled when training first calls it; where that fails it runs as it is."""
+
+    def __init__(self, plain: Callable[..., Any]) -> None:
+        self.plain = plain
+        self.fast: Callable[..., Any] | None = None
+        with suppress(RuntimeError):  # a Python or a system that it does not know
+            self.fast = torch.compile(plain, dynamic=False)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if self.fast is None or not torch.is_grad_enabled():  # measuring has other shapes, each to be compiled anew
+            return self.plain(*inputs)
+        from torch._dynamo.exc import TorchDynamoException  # here, because it takes a second
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of torch's about its own compiler: nobody here can act on them
+                return self.fast(*inputs)
+        except TorchDynamoException:  # no compiler, say
+            self.fast = None
+            return self.plain(*inputs)
+
+
 class Compiled(nn.Module):
-    """A module that is compiled when it is first called; where that fails it runs as it is."""
+    """A module whose forward is compiled."""
 
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()
         self.plain = plain
-        self.fast: list[Any] = []  # in a list, because as a part of this module it would have every weight twice
-        with suppress(RuntimeError):  # a Python or a system that it does not know
-            self.fast = [torch.compile(plain)]
+        self.quick = Quick(plain)
 
     def forward(self, *inputs: Any) -> Any:
-        from torch._dynamo.exc import TorchDynamoException  # here, because it takes a second
-
-        if self.fast:
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # of torch's about its own compiler: nobody here can act on them
-                    return self.fast[0](*inputs)
-            except TorchDynamoException:  # no compiler, say
-                self.fast = []
-        return self.plain(*inputs)
+        return self.quick(*inputs)
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -1,0 +1,35 @@
+"""Decoding a transformer token by token, fast: keys in place on any device, a captured graph on a GPU."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from octavo.core import Session, tracing
+from octavo.models.decoding.cached import CachedSession
+from octavo.models.parts.mixes import Attention
+
+if TYPE_CHECKING:
+    from octavo.models.gpt import GPT
+
+__all__ = ["CachedSession", "session_for"]
+
+WORTH_RECORDING = 200  # tokens: kernels take seconds to compile, when they are first needed
+
+
+def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = False) -> Session[Any]:
+    """The fastest session that serves the model where it is; linear attention's state is small as it stands.
+
+    It reads the weights now: those of a model that is trained meanwhile, it does not see. Dropout is off. `recorded`
+    allows a GPU's kernels to be recorded and played back (GraphSession), which must be asked for until it has been
+    held to the plain steps on a GPU.
+    """
+    if tracing() or not isinstance(model.blocks[0].mix, Attention):  # only the model's own step shows what is inside
+        return Session(model, state)
+    worth_it = recorded and tokens >= WORTH_RECORDING
+    if worth_it and model.embedding_VD.is_cuda and len(state[0]) == 1 and find_spec("triton"):
+        from octavo.models.decoding.graph import GraphSession, served
+
+        if served(model):
+            return GraphSession(model, state)
+    return CachedSession(model, state)

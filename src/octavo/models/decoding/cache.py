@@ -1,0 +1,122 @@
+"""Keys and values of every layer with room behind them, and what a place in them stands for.
+
+L layers, B batch, G heads of keys and values, S slots, T of them filled, K size of a head, D width.
+
+Keys stand in the order of their tokens. When the room is used up, a model with relative positions moves the keys it
+still sees to the front, which costs a copy once in many steps; a ring would not need it, but would mix up distances.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from octavo.errors import UserError
+from octavo.ops.positions import rotary_angles, sinusoids
+
+if TYPE_CHECKING:
+    from octavo.models.gpt import GPT
+
+ROOM = 64  # free slots behind the keys, at least, after they were moved to the front
+BACK = 16  # tokens that can be taken back even right after that
+
+
+class Cache:
+    """What softmax attention looks back at: `end` slots are filled, and slot s holds the token at `base` + s."""
+
+    def __init__(self, model: GPT, state: Any, order_K: Tensor | None = None) -> None:
+        """With `order_K`, a key's numbers stand in that order here; scores do not mind if queries' stand so too."""
+        self.model, config = model, model.config
+        self.order_K, self.back_K = order_K, None if order_K is None else order_K.argsort()
+        self.absolute, self.seen = config.absolute, config.cached
+        self.slots = config.context if self.absolute else self.seen + BACK + max(self.seen, ROOM)
+        batch, like = len(state[0]), model.embedding_VD.detach()
+        # The first of the two are keys, the second values: one copy writes both.
+        self.kv_L2BGSK = like.new_zeros(config.layers, 2, batch, config.groups, self.slots, config.head_size)
+        # Tokens are kept only where a full context is read again.
+        self.tokens_BS = torch.zeros(batch, self.slots, dtype=torch.long, device=like.device)
+        self.take(state)
+
+    def take(self, state: Any) -> None:
+        """Go on from a pure state."""
+        position_B, tokens_BT, layers = state
+        self.end = layers[0][0].shape[2]
+        self.base = int(position_B[0]) - self.end
+        self.back = 0  # tokens that can be taken back: those absorbed one by one, as far as their past is still here
+        for kv_2BGSK, (k_BGTK, v_BGTK) in zip(self.kv_L2BGSK, layers, strict=True):
+            kv_2BGSK[0, ..., : self.end, :] = k_BGTK if self.order_K is None else k_BGTK[..., self.order_K]
+            kv_2BGSK[1, ..., : self.end, :] = v_BGTK
+        if self.absolute:
+            self.tokens_BS[:, : self.end] = tokens_BT
+
+    def state(self) -> Any:
+        """The pure state at this place; it shares nothing with the cache."""
+        first = 0 if self.absolute else max(0, self.end - self.seen)
+        layers = tuple(
+            (k_BGTK.clone() if self.back_K is None else k_BGTK[..., self.back_K], v_BGTK.clone())
+            for k_BGTK, v_BGTK in self.kv_L2BGSK[..., first : self.end, :]
+        )
+        tokens_BS = self.tokens_BS[:, : self.end if self.absolute else 0].clone()
+        position_B = torch.full((len(tokens_BS),), self.base + self.end, device=tokens_BS.device)
+        return position_B, tokens_BS, layers
+
+    def make_room(self) -> bool:
+        """See to it that a slot is free; whether slots now stand for other places than before."""
+        if self.end < self.slots:
+            return False
+        if self.absolute:
+            self.take(self.model._move(self.state()))
+            return True
+        kept = self.seen + BACK
+        self.kv_L2BGSK[..., :kept, :] = self.kv_L2BGSK[..., self.end - kept :, :].clone()
+        self.base += self.end - kept
+        self.end, self.back = kept, min(self.back, BACK)
+        return True
+
+    def added(self) -> None:
+        """A token was written into the first free slot."""
+        self.end += 1
+        self.back += 1
+
+    def take_back(self, count: int) -> None:
+        """Forget the last `count` tokens, as if they had never come."""
+        if not 0 <= count <= self.back:
+            raise UserError(f"only the last {self.back} tokens can be taken back: count={count}; fork before instead")
+        self.end -= count
+        self.back -= count
+
+    def copied(self) -> Cache:
+        """Another one with the same content."""
+        other = copy(self)
+        other.kv_L2BGSK, other.tokens_BS = self.kv_L2BGSK.clone(), self.tokens_BS.clone()
+        return other
+
+
+def added_positions(model: GPT) -> Tensor | None:
+    """What is added to a token's vector at each place of the context, where something is."""
+    like = model.embedding_VD
+    if model.positions_CD is not None:
+        return model.positions_CD.detach()
+    if model.config.positions == "sinusoidal":
+        places_C = torch.arange(model.config.context, device=like.device)
+        return sinusoids(places_C, model.config.width, dtype=like.dtype)
+    return None
+
+
+def turns(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] | None:
+    """cos_SK and sin_SK of `count` positions, such that x cos + (x, its halves exchanged) sin is x turned."""
+    config, like = model.config, model.embedding_VD
+    if config.positions != "rotary":
+        return None
+    places_S = torch.arange(first, first + count, device=like.device)
+    cos, sin = rotary_angles(places_S, config.head_size, config.rotary_base, like.dtype).chunk(2, -1)
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
+
+
+def joined_qkv(mix: Any) -> tuple[Tensor, Tensor | None]:
+    """The weights and biases of queries, keys and values as those of one product."""
+    qkv_ED = torch.cat([mix.query_DD, mix.key_ED, mix.value_ED])
+    return qkv_ED, None if mix.query_bias is None else torch.cat([mix.query_bias, mix.key_bias, mix.value_bias])

@@ -1,0 +1,200 @@
+"""The transformer: blocks that look back at other tokens and then work on each by itself.
+
+B batch, T new tokens, S tokens so far, V vocabulary, D width, C context, L layers.
+
+With positions that are relative, the state is carried for ever: a token sees the last `context` tokens. Where places
+are counted from the beginning of the context (learned positions, say), a full context is left: its last tokens are
+read again as the beginning of a new one. Either way `step` is a function of the state, and texts may be of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import LanguageModel, Session, tap
+from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
+from octavo.models.parts.mixes import MIXES, Place
+from octavo.models.parts.simple import FEEDS, Norm, draw_inner
+from octavo.models.recurrent import draw
+from octavo.ops.positions import rotary_angles, sinusoids
+
+State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
+WINDOW = 512  # tokens absorbed at once when scoring, at most, where the context is shorter
+
+
+class BlockOf(nn.Module):
+    """x + mix(norm(x)), then x + feed(norm(x))."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.dropout = config.dropout
+        self.norm1, self.mix = Norm(config), MIXES[config.mix](config)
+        self.norm2, self.feed = Norm(config), FEEDS[config.feed](config)
+
+    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
+        self.norm1.initialise()
+        self.norm2.initialise()
+        self.mix.initialise(config, generator)
+        self.feed.initialise(config, generator)
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        y_BTD, state = self.mix.absorb(self.norm1(x_BTD), state, place)
+        x_BTD = tap("middle", x_BTD + self.drop(y_BTD))
+        x_BTD = tap("stream", x_BTD + self.drop(self.feed(self.norm2(x_BTD))))
+        return x_BTD, state
+
+    def drop(self, y: Tensor) -> Tensor:
+        return F.dropout(y, self.dropout) if self.training and self.dropout else y
+
+
+class GPT(LanguageModel[State]):
+    """A transformer that predicts the next token."""
+
+    config: GPTConfig
+
+    def __init__(self, config: GPTConfig, vocab: int) -> None:
+        super().__init__()
+        self.config, self.vocab = config, vocab
+        self.begin = vocab - 1 if config.begin < 0 else config.begin
+        self.embedding_VD = nn.Parameter(torch.empty(vocab, config.width))
+        self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
+        learned = config.positions == "learned"
+        self.positions_CD = nn.Parameter(torch.empty(config.context, config.width)) if learned else None
+        self.blocks = nn.ModuleList(BlockOf(config) for _ in range(config.layers))
+        self.norm = Norm(config)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        config = self.config
+        for table in (self.embedding_VD, self.output_VD, self.positions_CD):
+            if table is None:
+                continue
+            if config.init == "gpt2":
+                draw_inner(table, config, generator)
+            else:
+                draw(table.data, "normal", generator)
+        for block in self._blocks():
+            block.initialise(config, generator)
+        self.norm.initialise()
+
+    # ------------------------------------------------------------------ a state and a step
+
+    def start(self, batch: int) -> State:
+        position_B = torch.zeros(batch, dtype=torch.long, device=self.embedding_VD.device)
+        return position_B, position_B[:, None][:, :0], tuple(block.mix.start(batch) for block in self._blocks())
+
+    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
+        logits_B1V, state = self.absorb(state, x_B[:, None])
+        return logits_B1V[:, 0], state
+
+    def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        h_BTD, state = self.read(state, x_BT)
+        return self.logits(h_BTD), state
+
+    def read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        """The vectors h_BTD that logits are made from, after each token, and the new state."""
+        if not self.config.absolute:
+            return self._read(state, x_BT)
+        h, left = [], x_BT
+        while True:
+            room = self.config.context - state[1].shape[1]
+            if not room and left.shape[1]:
+                state, room = self._move(state), self.config.moves
+            h_BTD, state = self._read(state, left[:, :room])
+            h.append(h_BTD)
+            left = left[:, room:]
+            if not left.shape[1]:
+                return (h[0] if len(h) == 1 else torch.cat(h, 1)), state
+
+    def session(self, state: State, tokens: int = 1 << 30) -> Session[State]:
+        from octavo.models.decoding import session_for  # here, because training has no use for it
+
+        return session_for(self, state, tokens)
+
+    def logits(self, h_BTD: Tensor) -> Tensor:
+        return F.linear(h_BTD, self.output_weight)
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.embedding_VD if self.output_VD is None else self.output_VD
+
+    def _move(self, state: State) -> State:
+        """The state of a new context that begins with the last tokens of the full one."""
+        kept_BS = state[1][:, self.config.moves :]
+        return self._read(self.start(len(kept_BS)), kept_BS)[1]
+
+    def _read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        """Absorb tokens for which there is room."""
+        position_B, tokens_BS, before = state
+        x_BTD = self._embed(position_B, x_BT)
+        place = Place(self._angles(position_B, x_BT.shape[1], x_BTD.dtype))
+        after = []
+        for block, one in zip(self._blocks(), before, strict=True):
+            x_BTD, one = block.absorb(x_BTD, one, place)
+            after.append(one)
+        tokens_BS = torch.cat([tokens_BS, x_BT], 1) if self.config.absolute else tokens_BS
+        return self.norm(x_BTD), (position_B + x_BT.shape[1], tokens_BS, tuple(after))
+
+    def _embed(self, position_B: Tensor, x_BT: Tensor) -> Tensor:
+        x_BTD = F.embedding(x_BT, self.embedding_VD)
+        if self.positions_CD is not None:
+            x_BTD = x_BTD + F.embedding(self._places(position_B, x_BT.shape[1]), self.positions_CD)
+        elif self.config.positions == "sinusoidal":
+            x_BTD = x_BTD + sinusoids(self._places(position_B, x_BT.shape[1]), self.config.width, dtype=x_BTD.dtype)
+        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
+            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
+        dropped = self.training and self.config.dropout
+        return F.dropout(x_BTD, self.config.dropout) if dropped else x_BTD
+
+    def _angles(self, position_B: Tensor, T: int, dtype: torch.dtype) -> Tensor | None:
+        config = self.config
+        if config.positions != "rotary" or config.mix in SYNTHESIZERS:
+            return None
+        return rotary_angles(self._places(position_B, T), config.head_size, config.rotary_base, dtype)
+
+    def _places(self, position_B: Tensor, T: int) -> Tensor:
+        """The positions of T new tokens, the same in every row."""
+        return position_B[0] + torch.arange(T, device=position_B.device)
+
+    def _blocks(self) -> Iterator[BlockOf]:
+        return iter(self.blocks)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------ what others want to know
+
+    @property
+    def window(self) -> int:
+        """Where the context is short, several at once."""
+        return min(max(self.config.context, WINDOW), super().window)
+
+    @property
+    def carries_state(self) -> bool:
+        return not self.config.absolute
+
+    @property
+    def training_shape(self) -> tuple[int, int]:
+        return 4096, self.config.context if self.config.absolute else min(64, self.config.context)
+
+    @property
+    def policy(self) -> str:
+        config = self.config
+        if config.absolute:
+            return f"sliding window of {config.context} tokens, moved by {config.moves} when it is full"
+        if config.mix == "linear":
+            return super().policy
+        return f"state carried, a layer sees the last {config.cached} tokens"
+
+    def flops_per_token(self) -> int:
+        """Those of the products with weights, and of scores and sums over a full context."""
+        config = self.config
+        matrices = sum(p.numel() for block in self.blocks for p in block.parameters() if p.dim() == 2)
+        seen = {"linear": config.head_size, "dense": config.context, "random": config.context / 2}
+        looking = 2 * config.width * seen.get(config.mix, config.cached)
+        return int(2 * (matrices + self.embedding_VD.numel() + config.layers * looking))
+
+    @property
+    def repeated_parts(self) -> Sequence[BlockOf]:
+        return list(self._blocks())

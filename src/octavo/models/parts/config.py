@@ -1,0 +1,133 @@
+"""The settings of a transformer: its size, and which part stands in each place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
+
+from octavo.errors import UserError
+from octavo.models.recurrent import check_dropout, check_positive
+
+ABSOLUTE_POSITIONS = ("learned", "sinusoidal")
+ABSOLUTE_MIXES = ("block", "global", "dense", "random")  # a place in the window decides what is seen, not a distance
+SYNTHESIZERS = ("dense", "random")
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """How a transformer is made."""
+
+    width: int = 256
+    """The size of a token's vector."""
+    layers: int = 4
+    """How many blocks: each looks back at other tokens, then works on every token by itself."""
+    heads: int = 4
+    """Into how many parts looking back is divided."""
+    kv_heads: int = 0
+    """Heads of keys and values, each shared by several of the queries' (grouped-query); 0: as many as heads."""
+    context: int = 256
+    """How many tokens a token can look at, itself included."""
+    stride: int = 0
+    """When the context is full: 0, the oldest token is forgotten at each step; otherwise the last context - stride
+    tokens are read again as a new context. Positions that are counted from its beginning need it; 0 is then a half."""
+    mix: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
+    """What tokens are looked at, and how: dense and random are synthesizers, linear has a state of constant size."""
+    reach: int = 64
+    """local: how many tokens are seen; strided: that many, and every reach-th before; block: a block's size;
+    global: those of local, and the first of all."""
+    features: Literal["elu", "relu", "random"] = "elu"
+    """linear: the feature map; random are positive random features, which estimate softmax attention."""
+    positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
+    """How a token knows where it is."""
+    rotary_base: float = 10000.0
+    """rotary: the slowest turn takes about 2π times as many tokens."""
+    qk_norm: bool = True
+    """Bring queries and keys to a mean square of one."""
+    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "relu2"
+    """What is done with each token by itself: an inner layer with GELU or squared ReLU, or one with a gate (SwiGLU)."""
+    feed_width: int = 0
+    """The inner width; 0: four times the width, or with a gate 8/3 times."""
+    norm: Literal["rms", "layer"] = "rms"
+    """How vectors are scaled before each part."""
+    norm_eps: float = 1e-5
+    """What is added to the mean square before its root is divided by."""
+    bias: bool = False
+    """Biases in all products and norms, as GPT-2 has them."""
+    tied: bool = True
+    """Take the embeddings as output weights too."""
+    dropout: float = 0.0
+    """The share of values dropped while training: of embeddings, and of what each part adds."""
+    init: Literal["zero", "gpt2"] = "zero"
+    """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
+    begin: int = -1
+    """The token that opens a sequence; -1: the last one, which is what octavo's tokenizers have."""
+
+    def __post_init__(self) -> None:
+        for name, example in (("width", 256), ("layers", 4), ("heads", 4), ("context", 256), ("reach", 64)):
+            check_positive(name, getattr(self, name), example)
+        check_dropout(self.dropout)
+        if self.feed_width < 0:
+            raise UserError(f"feed_width must not be negative: feed_width={self.feed_width}; leave it out")
+        for name, hint in get_type_hints(type(self)).items():
+            if (known := get_args(hint)) and getattr(self, name) not in known:
+                wrong = getattr(self, name)
+                raise UserError(f"{name} must be one of {', '.join(known)}: {name}={wrong!r}; try --{name} {known[0]}")
+        self._check_heads()
+        if not 0 <= self.stride <= self.context - 1:
+            raise UserError(
+                f"stride must be below context: stride={self.stride}, context={self.context}; try --stride 0"
+            )
+        if not (self.rotary_base > 1 and self.norm_eps > 0):
+            raise UserError(
+                f"rotary_base must be above 1 and norm_eps above 0: {self.rotary_base}, {self.norm_eps}; leave them out"
+            )
+        if self.positions == "alibi" and self.mix in ("linear", *SYNTHESIZERS):
+            raise UserError(f"alibi belongs to scores, which mix={self.mix} has none of; try --positions none")
+        if self.absolute and self.context < 2:
+            raise UserError("a context that is read again must have at least 2 tokens: context=1; try --context 256")
+
+    def _check_heads(self) -> None:
+        if self.width % self.heads:
+            near = [h for h in range(1, self.width + 1) if self.width % h == 0 and h <= 2 * self.heads][-2:]
+            tries = " or ".join(f"--heads {h}" for h in near)
+            raise UserError(f"heads must divide width: width={self.width}, heads={self.heads}; try {tries}")
+        if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
+            raise UserError(
+                f"kv_heads must divide heads: heads={self.heads}, kv_heads={self.kv_heads}; try --kv-heads 1, or 0"
+            )
+        if self.positions == "rotary" and self.mix not in SYNTHESIZERS and self.head_size % 2:
+            raise UserError(
+                f"rotary positions turn pairs, so width / heads must be even: {self.width} / {self.heads}; "
+                "try other heads, or --positions none"
+            )
+
+    @property
+    def head_size(self) -> int:
+        return self.width // self.heads
+
+    @property
+    def groups(self) -> int:
+        """Heads of keys and values."""
+        return self.kv_heads or self.heads
+
+    @property
+    def inner(self) -> int:
+        """The feed-forward layer's inner width."""
+        if self.feed_width:
+            return self.feed_width
+        return (8 * self.width // 3 + 7) // 8 * 8 if self.feed == "gated" else 4 * self.width
+
+    @property
+    def absolute(self) -> bool:
+        """Whether places are counted from the beginning of a context, which a full one must then get anew."""
+        return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or self.mix in ABSOLUTE_MIXES
+
+    @property
+    def moves(self) -> int:
+        """How far an absolute context moves when it is full."""
+        return self.stride or max(1, self.context // 2)
+
+    @property
+    def cached(self) -> int:
+        """How many keys a relative model must keep."""
+        return min(self.reach, self.context) if self.mix == "local" else self.context
