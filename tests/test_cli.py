@@ -112,9 +112,10 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["zzz"], "there is no verb 'zzz'; see octavo --help"),
         (
             ["train", "trasnformer", "x"],
-            "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, mix",
+            "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, mix, "
+            "local, linear, synthesizer",
         ),
-        (["data", "gte"], "octavo data takes list, get, show: got 'gte'"),
+        (["data", "gte"], "octavo data takes list, get, show, bin: got 'gte'"),
         (["data", "show", "shakespear"], "shakespeare"),
         (["data", "show", "shakespeare", "--lines", "-1"], "lines must not be negative"),
         (["eval", "no/such/run"], "no/such/run is not a run"),

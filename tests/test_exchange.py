@@ -279,6 +279,46 @@ def test_only_ngram_runs_are_exported(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "out.arpa").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("notes.txt", b"to be or not to be\n", "is not a model that can be read"),
+        ("pytorch_model.bin", b"PK\x03\x04", "pickle can run any code"),
+        ("model.safetensors", b"\x08\0\0\0\0\0\0\0{}      ", "give their folder"),
+        ("cut.gguf", b"GGU", "not a GGUF file"),
+        ("empty", b"", "is not a model that can be read"),
+        (None, None, "there is no smollm3"),
+    ],
+)
+def test_what_cannot_be_imported_is_refused_with_what_can(
+    name: str | None, data: bytes | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name is not None and data is not None:
+        (tmp_path / name).write_bytes(data)
+    source = "smollm3" if name is None else str(tmp_path / name)
+    assert main(["import", source, "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 1
+    assert said in told
+    assert "an ARPA file" in told or name == "cut.gguf"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_without_a_model_and_a_run_are_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes(TEXT)
+    octavo.train("bag", tmp_path / "text.txt", out=tmp_path / "bag", measure=False)
+    with pytest.raises(UserError, match=r"no config\.json; give an ARPA file"):
+        import_run(tmp_path)
+    with pytest.raises(UserError, match="needs no import"):
+        import_run(tmp_path / "bag")
+
+
+def test_an_arpa_file_is_known_by_what_it_says(tmp_path: Path) -> None:
+    write_arpa(trained(SENTENCES, Closed(WORDS), order=2, sentences=True), tmp_path / "a.arpa", WORDS)
+    (tmp_path / "model").write_bytes(b"a note\n" + (tmp_path / "a.arpa").read_bytes())
+    assert isinstance(import_run(tmp_path / "model").model, NGram)
+
+
 def test_a_place_where_no_run_can_be_written_is_refused_before_reading(byte_run: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--out"):
         import_run(tmp_path / "no such file.arpa", tmp_path / "text.txt")

@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "octavo"
 ORDER = (
     "version", "errors", "config", "files", "memory", "progress", "core", "text", "data", "ops", "models", "loss",
-    "decode", "scoring", "run", "training", "lens", "exercises", "report", "studio", "api", "cli",
+    "decode", "scoring", "exchange", "run", "training", "lens", "exercises", "report", "studio", "api", "cli",
 )  # fmt: skip
 FACADE = "__init__"  # octavo itself: may import any part, but only when asked for it
 LONGEST_FILE = 350

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.exchange import is_foreign, read_foreign
 from octavo.files import PART, whole_folder
 from octavo.memory import expect_random_access
 from octavo.models import build, describe
@@ -196,14 +197,19 @@ def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mappin
 
 
 def load(path: str | Path) -> Run:
-    """The run in a folder. Reading it runs no code of the folder's; what is damaged or foreign is refused."""
+    """The run in a folder, or a model of another format as one: a GGUF file, or a folder of Hugging Face's.
+
+    Reading it runs no code of the folder's; what is damaged or foreign is refused.
+    """
     path = Path(path)
+    if is_foreign(path):
+        return Run(*read_foreign(path), path)
     told = read_record(path)
     tokenizer = read_tokenizer(path)
     try:
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
         mapped = safetensors.torch.load_file(path / TENSORS)
-        tensors = {key: expect_random_access(torch.empty_like(tensor)).copy_(tensor) for key, tensor in mapped.items()}
+        tensors = {key: _copied(tensor) for key, tensor in mapped.items()}
         del mapped
     except FileNotFoundError as error:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
@@ -216,6 +222,12 @@ def load(path: str | Path) -> Run:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
     record = {key: value for key, value in told.items() if key not in (*describe(model), "format", "octavo")}
     return Run(model, tokenizer, record, path)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy in memory of its own; half precision saves room on the disk, and is computed with in single."""
+    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+    return expect_random_access(torch.empty_like(tensor, dtype=dtype)).copy_(tensor)
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:

@@ -1,67 +1,112 @@
-"""octavo export and import: models in the ARPA format, which KenLM, SRILM and others read and write."""
+"""octavo export and import: n-grams as ARPA, transformers as folders of Hugging Face's, and GGUF files in."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import torch
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
-from octavo.cli.show import print_json
+from octavo.cli.show import note, print_json, size
 from octavo.errors import UserError
-from octavo.models import NGram, name_of
+from octavo.exchange import is_foreign, read_foreign, write_huggingface
+from octavo.exchange.notext import NoText
+from octavo.models import GPT, NGram, name_of
 from octavo.models.ngram.arpa import read_arpa, write_arpa
+from octavo.models.ngram.arpa_lines import FOREIGN
 from octavo.models.ngram.names import token_names
-from octavo.run import Run, check_out, load, save
+from octavo.run import CONFIG, TENSORS, Run, check_out, load, save
 from octavo.text.closed import Closed
+from octavo.text.sources import MODEL_SOURCES, fetch_model
+from octavo.text.unzip import stream
 
-ArpaIn = Annotated[Positional[str], arg(metavar="FILE.arpa")]
-ArpaOut = Annotated[Positional[str], arg(metavar="OUT.arpa")]
+Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
+Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
+Precision = Literal["float32", "float16"]
+READABLE = (
+    "an ARPA file of n-grams, a GGUF file of a Llama, a Hugging Face folder of a GPT-2 or a Llama, or one of the names "
+    + ", ".join(MODEL_SOURCES)
+)
+
+_PICKLE = "a pickle can run any code, so convert it to safetensors with what made it, or "
+HINTS = {
+    ".safetensors": "weights alone do not say what model they are of, so give their folder, or ",
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt", ".pkl"), _PICKLE),
+}
 
 
-def export(run: RunPath, target: ArpaOut, format: Literal["arpa"] = "arpa", json: bool = False) -> None:
-    """Write an n-gram model in a format that others read.
+def export(
+    run: RunPath, target: Target = None, format: Literal["hf", "arpa"] | None = None, json: bool = False
+) -> None:
+    """Write a model in a format that others read.
 
     Example: octavo export runs/kn3 kn3.arpa
 
     Args:
-        run: The folder of an n-gram run.
-        target: The file to write; .gz compresses it.
-        format: arpa is what KenLM, SRILM and others read.
+        run: The folder of an n-gram or of a gpt run.
+        target: The file or folder to write, by default beside the run; a file's .gz compresses it.
+        format: arpa is what KenLM, SRILM and others read of n-grams, hf a folder that transformers reads of a
+            transformer; by default the one that the model has.
         json: Print JSON.
     """
-    sizes = export_run(load(run), target)
-    if json:
-        print_json({"file": target, "format": format, "bytes": Path(target).stat().st_size, "ngrams": sizes})
+    loaded = load(run)
+    chosen = format or ("arpa" if isinstance(loaded.model, NGram) else "hf")
+    beside = Path(run).absolute()
+    where = target or str(Path(run).parent / f"{beside.name}{'.arpa' if chosen == 'arpa' else '-hf'}")
+    if chosen == "arpa":
+        sizes = export_run(loaded, where)
+        told: dict[str, Any] = {"file": where, "bytes": Path(where).stat().st_size, "ngrams": sizes}
+        words = _counted(sizes)
     else:
-        print(f"{_counted(sizes)} written to {target}")
+        notes = write_huggingface(loaded.model, loaded.tokenizer, where)
+        if steps := loaded.record.get("preprocess"):
+            notes.append(f"the model knows text only as --preprocess {' '.join(steps)} leaves it: do that first")
+        for one in notes:
+            note(one)
+        told = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
+        words = f"a transformer of {_parameters(loaded):,} parameters"
+    print_json(told | {"format": chosen}) if json else print(f"{words} written to {where}")
 
 
-def import_(source: ArpaIn, out: str = "runs/imported", tokenizer_of: str | None = None, json: bool = False) -> None:
-    """Make a run of an ARPA file.
+def import_(
+    source: Source,
+    out: str = "runs/imported",
+    tokenizer_of: str | None = None,
+    precision: Precision = "float32",
+    json: bool = False,
+) -> None:
+    """Make a run of a model that others made: an ARPA file, a GGUF file, a Hugging Face folder, or a known name.
 
-    Its words become a closed vocabulary: text is split at white space, a line is a sentence, every other word is
-    <unk>, or impossible where the file has no <unk>. With --tokenizer-of, a file that octavo exported gets its lossless
-    tokenizer back.
+    An ARPA file's words become a closed vocabulary: text is split at white space, a line is a sentence, every other
+    word is <unk>, or impossible where the file has no <unk>. With --tokenizer-of, a file that octavo exported gets its
+    lossless tokenizer back.
 
-    Example: octavo import kn3.arpa --tokenizer-of runs/kn3 --out runs/kn3-again
+    Example: octavo import smollm2 --out runs/smollm2
 
     Args:
-        source: An ARPA file, plain or compressed (.gz, .bz2, .xz, .zst).
+        source: A file, plain or compressed, a folder, or smollm2, a decoder of 135 million parameters.
         out: The folder the run is written to.
-        tokenizer_of: A run whose tokens are the file's words, such as the one it was exported from.
+        tokenizer_of: A run whose tokens are the model's, such as the one it was exported from.
+        precision: How weights of a transformer are stored: float16 takes half the room and rounds them to 11 bits;
+            computing is in float32 either way.
         json: Print JSON.
     """
-    run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None)
-    assert isinstance(run.model, NGram)
-    sizes = run.model.sizes()
+    run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None, precision)
+    told: dict[str, Any] = {"run": str(run.path), "tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
+    if isinstance(run.model, NGram):
+        sizes = run.model.sizes()
+        told, words = told | {"ngrams": sizes}, _counted(sizes)
+    else:
+        stored = (Path(run.path or "") / TENSORS).stat().st_size
+        told |= {"parameters": _parameters(run), "bytes": stored}
+        words = f"a transformer of {_parameters(run):,} parameters ({size(stored)})"
     if json:
-        told = {"run": str(run.path), "tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab, "ngrams": sizes}
         print_json(told | {"comparable": run.comparable})
         return
-    print(f"{_counted(sizes)}, {run.tokenizer.name} tokens")
+    print(f"{words}, {run.tokenizer.name} tokens")
     if not run.comparable:
         print("what its tokenizer loses is not charged, so its bits per byte are not comparable with other models'")
     print(f"the run is in {run.path}; next:\n  octavo eval {run.path} FILE\n  octavo inspect {run.path}")
@@ -70,29 +115,94 @@ def import_(source: ArpaIn, out: str = "runs/imported", tokenizer_of: str | None
 def export_run(run: Run, path: str | Path) -> list[int]:
     """Write the run's model as ARPA, its tokens under readable names; returns how many n-grams of each order it has."""
     if not isinstance(run.model, NGram):
+        other = "; as a gpt it goes out with --format hf" if isinstance(run.model, GPT) else ""
         raise UserError(
-            f"only n-gram models have an ARPA form: {run.name} is of model {name_of(run.model)}; "
+            f"only n-gram models have an ARPA form: {run.name} is of model {name_of(run.model)}{other}; "
             "export an ngram run, such as one of a mixture's parts"
         )
     write_arpa(run.model, path, token_names(run.tokenizer))
     return run.model.sizes()
 
 
-def import_run(path: str | Path, out: str | Path | None = None, like: Run | None = None) -> Run:
-    """The run of an ARPA file's model, saved to `out`; with the tokenizer of the run `like`, or a closed vocabulary."""
+def import_run(
+    source: str | Path, out: str | Path | None = None, like: Run | None = None, precision: Precision = "float32"
+) -> Run:
+    """The run of what a file, a folder or a name holds, saved to `out`; with the tokenizer of the run `like`."""
     if out is not None:
         check_out(out)
     began = time.perf_counter()
-    record = {"corpus": {"name": Path(path).name}, "imported": {"file": str(path), "format": "arpa"}}
+    path = _found(source)
+    run = _import_foreign(path, like) if is_foreign(path) else _import_arpa(path, like)
+    run.record["imported"] |= {"seconds": time.perf_counter() - began}
+    if out is None:
+        return run
+    if precision == "float16" and isinstance(run.model, GPT):
+        run.record["imported"] |= {"precision": precision}
+        run.model.half()
+        _check_finite(run.model)
+        save(run, out)
+        return load(out)  # what is computed with: the rounded weights, in single precision again
+    return save(run, out)
+
+
+def _found(source: str | Path) -> Path:
+    """The file or folder that is meant, once it is known that it can be read."""
+    path = Path(source)
+    if not path.exists():
+        if str(source) in MODEL_SOURCES:
+            return fetch_model(str(source))
+        raise UserError(f"there is no {source}; give {READABLE}")
+    if is_foreign(path):
+        return path
+    if path.is_dir():
+        if (path / CONFIG).is_file():
+            raise UserError(f"{path} is no Hugging Face folder; a run of octavo's needs no import. Give {READABLE}")
+        raise UserError(f"{path} holds no model that can be read: it has no {CONFIG}; give {READABLE}")
+    if not _is_arpa(path):
+        raise UserError(f"{path} is not a model that can be read: {HINTS.get(path.suffix, '')}give {READABLE}")
+    return path
+
+
+def _is_arpa(path: Path) -> bool:
+    """Whether a file calls itself one, begins like one, or is what ARPA files are taken for."""
+    if ".arpa" in path.suffixes:
+        return True
+    first = next(stream(path), b"")
+    return b"\\data\\" in first or any(first.startswith(start) for start in FOREIGN)
+
+
+def _import_arpa(path: Path, like: Run | None) -> Run:
+    record = {"corpus": {"name": path.name}, "imported": {"file": str(path), "format": "arpa"}}
     if like is None:
         model, names = read_arpa(path)
-        run = Run(model, Closed(names), record)
-    else:
-        model, _ = read_arpa(path, token_names(like.tokenizer), like.tokenizer.newline)
-        # Text must come to the tokenizer as it came in training.
-        run = Run(model, like.tokenizer, record | {"preprocess": list(like.record.get("preprocess", ()))})
-    run.record["imported"]["seconds"] = time.perf_counter() - began
-    return run if out is None else save(run, out)
+        return Run(model, Closed(names), record)
+    model, _ = read_arpa(path, token_names(like.tokenizer), like.tokenizer.newline)
+    # Text must come to the tokenizer as it came in training.
+    return Run(model, like.tokenizer, record | {"preprocess": list(like.record.get("preprocess", ()))})
+
+
+def _import_foreign(path: Path, like: Run | None) -> Run:
+    model, tokenizer, record = read_foreign(path)
+    if like is None:
+        if isinstance(tokenizer, NoText):  # a run must be able to read text
+            tokenizer.encode(b"")
+        return Run(model, tokenizer, record)
+    if (like.tokenizer.vocab, like.tokenizer.begin) != (model.vocab, model.begin):
+        raise UserError(
+            f"the tokenizer must have the model's ids: {like.name} has {like.tokenizer.vocab:,} and begins with "
+            f"{like.tokenizer.begin:,}, the model has {model.vocab:,} and begins with {model.begin:,}; name another run"
+        )
+    record |= {"notes": [], "preprocess": list(like.record.get("preprocess", ()))}
+    return Run(model, like.tokenizer, record)
+
+
+def _check_finite(model: GPT) -> None:
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in model.parameters()):
+        raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
+
+
+def _parameters(run: Run) -> int:
+    return sum(parameter.numel() for parameter in run.model.parameters())
 
 
 def _counted(sizes: list[int]) -> str:

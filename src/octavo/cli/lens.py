@@ -1,4 +1,4 @@
-"""octavo inspect with a text, for models that have a state: gates, and gradients through time."""
+"""octavo inspect with a text, for neural models: gates, attention, depths, and gradients through time."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ from typing import Any
 from octavo.cli.show import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.files import whole_file
+from octavo.lens.attention import Maps
+from octavo.lens.attention import in_words as heads_in_words
 from octavo.lens.gates import Gates
 from octavo.lens.gradients import Norms, in_words, rate
-from octavo.lens.look import LONGEST, Look, look
+from octavo.lens.look import Look, look
 from octavo.models import name_of
-from octavo.report.lens_page import SATURATED, flow_table, gate_table, labels, lens_page, theory
+from octavo.report.lens_attention import depth_table, heads_table
+from octavo.report.lens_page import SATURATED, fewest, flow_table, gate_table, labels, lens_page, theory
 from octavo.run import Run
 from octavo.scoring.bits import finite
 
 DIGITS = 4  # of the gates' values in JSON
+MAPPED = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 
 
 def lens(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
@@ -30,7 +34,7 @@ def lens(runs: Sequence[Run], text: str, out: str | None, back: int | None, json
         with whole_file(out) as file:
             file.write(lens_page(looks, text, shlex.join(command)).encode("utf-8", "backslashreplace"))
     if json:
-        print_json(_as_json(looks, text))
+        print_json(as_json(looks, text))
     else:
         print_lens(looks)
     if out is not None:
@@ -38,8 +42,9 @@ def lens(runs: Sequence[Run], text: str, out: str | None, back: int | None, json
 
 
 def print_lens(looks: Sequence[Look]) -> None:
-    """The tables: of each run its gates, then the gradients of all."""
+    """The tables: of each run its gates and its heads, then the gradients of all."""
     for one, name in zip(looks, labels(looks), strict=True):
+        _print_attention(one, name)
         if one.gates.gates:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
             titles, rows = gate_table(one)
@@ -49,19 +54,38 @@ def print_lens(looks: Sequence[Look]) -> None:
         print(SATURATED + "\n")
     titles, rows = flow_table(looks, theory(looks))
     print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
+    if any(one.depths for one in looks):
+        print("of a transformer: with respect to the embedding of the token t back, and to what each layer made of it")
     print_table(titles, rows, left=(0, 1))
-    if any(one.cut for one in looks):
-        note(f"only the first {LONGEST:,} tokens were looked at")
+    if shortest := fewest(looks):
+        note(f"only the first {shortest:,} tokens were looked at")
 
 
-def _as_json(looks: Sequence[Look], text: str) -> dict[str, Any]:
+def _print_attention(one: Look, name: str) -> None:
+    """The heads of one run, and what a transformer knows at each depth."""
+    if one.maps is None:
+        return
+    print(f"heads of {name}: entropy in bits, its share of what is possible, distance in tokens, and where looks go")
+    titles, rows = heads_table(one.maps)
+    print_table(titles, rows, left=(8,))
+    print("".join(f"{line}\n" for line in heads_in_words(one.maps)))
+    if one.depths:
+        print(f"{name} read out after each layer, and the gradient of the loss there")
+        titles, rows = depth_table(one)
+        print_table(titles, rows, left=(0,))
+        print()
+
+
+def as_json(looks: Sequence[Look], text: str) -> dict[str, Any]:
+    """Everything that the lens shows of the runs."""
     return {
         "text": text.encode("utf-8", "backslashreplace").decode(),
         "runs": [
             {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "cut": one.cut,
-             **gates_as_json(one.gates), "gradient": {
+             **gates_as_json(one.gates), **_maps_as_json(one.maps), **_depths_as_json(one), "gradient": {
                  "back": one.flow.back, "ends": one.flow.ends, **_norms(one.flow.norms),
                  "parts": {name: _norms(norms) for name, norms in one.flow.parts.items()},
+                 **({"depths": [finite(norm) for norm in one.flow.depths]} if one.flow.depths else {}),
              }}
             for one in looks
         ],
@@ -80,6 +104,37 @@ def gates_as_json(gates: Gates) -> dict[str, Any]:
         ],
         "attention": [_rounded(row) for row in gates.attention],
     }  # fmt: skip
+
+
+def _maps_as_json(maps: Maps | None) -> dict[str, Any]:
+    """Each head's figures, token by token and as means, and its map over the first tokens: row t has t + 1 weights."""
+    if maps is None:
+        return {}
+    return {
+        "mapped_tokens": min(MAPPED, len(maps.visible_T)), "visible": maps.visible_T.tolist(),
+        "heads": [
+            {"layer": one.layer, "head": one.head, "entropy": round(one.entropy, DIGITS),
+             "of_possible": round(one.spread, DIGITS), "distance": round(one.distance, DIGITS),
+             "on_itself": round(one.itself, DIGITS), "on_previous": round(one.previous, DIGITS),
+             "on_begin": round(one.begin, DIGITS), "habit": one.kind or None,
+             "entropies": _rounded(one.entropies.tolist()), "distances": _rounded(one.distances.tolist()),
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(one.a_TT[:MAPPED, :MAPPED].tolist())]}
+            for one in maps.heads
+        ],
+    }  # fmt: skip
+
+
+def _depths_as_json(one: Look) -> dict[str, Any]:
+    """What each depth expects in the place of each token, and what that token costs there."""
+    if not one.depths:
+        return {}
+    return {"depths": [
+        {"depth": depth.depth, "name": depth.name, "bits_a_token": finite(round(depth.bits, DIGITS)),
+         "right": round(depth.right, DIGITS), "bits": _rounded(depth.bits_N.tolist()),
+         "expected": [one.spelt(token) for token in depth.top_N.tolist()],
+         "probability": _rounded(depth.p_N.tolist())}
+        for depth in one.depths
+    ]}  # fmt: skip
 
 
 def _rounded(values: Sequence[float]) -> list[float | None]:

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.lens import check_several, lens, print_lens
+from octavo.cli.lens import as_json, check_several, lens, print_lens
 from octavo.cli.show import note, print_json, print_table, size
 from octavo.errors import UserError
 from octavo.lens.gradients import SHORTEST, has_gradient
 from octavo.lens.look import look
 from octavo.lens.surprisal import surprises
-from octavo.models import NGram, describe
+from octavo.models import GPT, NGram, describe
 from octavo.run import SAMPLES, TENSORS, Run, find_runs, load, read_record
 from octavo.scoring.bits import finite
 from octavo.text.preprocess import apply
@@ -28,8 +28,9 @@ def inspect(
 ) -> None:
     """What a run is; with --text, how the model saw each token of it coming, and what a network did inside.
 
-    Several runs with a state (rnn, gru, lstm, rnn-attention) are set side by side: their gates, and how much of the
-    loss's gradient arrives t steps back. --out or --back ask for the same of one run.
+    Several networks (rnn, gru, lstm, rnn-attention, gpt) are set side by side: their gates, or what their heads look at
+    and what each layer would predict; and how much of the loss's gradient arrives t steps back. --out or --back ask for
+    the same of one run. With --json, maps of attention are over the first 64 tokens.
 
     Example: octavo inspect runs/kn7 --text "to be or not to be"
 
@@ -51,11 +52,16 @@ def inspect(
 
 
 def _print_tokens(run: Run, text: str, json: bool) -> None:
-    """Token by token; on the terminal, also what the lens shows of a model that has a state."""
+    """Token by token, and what the lens shows of a model that has a state; as JSON, that is for transformers."""
     data = apply(run.record.get("preprocess", ()), text.encode("utf-8", "surrogateescape"))
     told = surprises(run.model, run.tokenizer, data)
     if json:
-        print_json([dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in told])
+        each = [dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in told]
+        if isinstance(run.model, GPT):
+            seen = as_json([look(run, text)], text) if len(told) >= SHORTEST else {"runs": []}
+            print_json(seen | {"surprises": each})
+        else:
+            print_json(each)
         return
     rows = [
         (one.token, f"{one.bits:.2f}", str(one.rank), "" if one.context is None else str(one.context),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating, trace
-from octavo.models import Mix
+from octavo.models import GPT, Mix
 
 DOORS = ("reset", "update", "input", "forget", "output")  # between 0, shut, and 1, open; the others have a sign
 ATTENTION = "attention"
@@ -79,9 +79,9 @@ def gates_over(model: LanguageModel[Any], x_T: Sequence[int]) -> Gates:
     """Read begin and then the tokens, one `step` each, and note the gates.
 
     A step passes its layers from the bottom up, so the n-th value it shows under a name is the n-th layer's. A mixture
-    would show its parts' values as if they were layers, and is left alone: look at its parts.
+    would show its parts' values as if they were layers, and is left alone: look at its parts. A transformer has none.
     """
-    if isinstance(model, Mix):
+    if isinstance(model, GPT | Mix):
         return Gates()
     found: dict[tuple[str, int], list[Tensor]] = {}
     attention: list[tuple[float, ...]] = []

@@ -3,6 +3,9 @@
 Step k reads token x_k (x_0 is begin) from the state s_k that the steps before left, and predicts x_{k+1}. Of the loss
 of step T, -log p(x_{T+1}), this finds the norm of the gradient with respect to s_{T-t} for t = 0, 1, ..., that is of
 the state that the last step began with, and of those before.
+
+A transformer's state is a list of its past, so there the gradient is taken with respect to the embedding of x_{T-t},
+and to what each layer made of that token.
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
-from octavo.models import Attentive
+from octavo.lens.reading import Piece, pieces
+from octavo.models import GPT, Attentive
 from octavo.models.recurrent import Recurrent
 
 ENDS = 32  # losses that are averaged
@@ -33,12 +37,15 @@ Norms = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Flow:
-    """Norms of the gradient, by how many steps back; geometric means over `ends` losses."""
+    """Norms of the gradient, by how many steps back; geometric means over `ends` losses (a transformer's: plain)."""
 
     norms: Norms
     ends: int
     parts: dict[str, Norms] = field(default_factory=dict)
     """The same for parts of the state: layer by layer, the LSTM's h and c, what a memory holds besides."""
+    depths: Norms = ()
+    """Of a transformer: the norms with respect to the stream of all tokens followed, from the embedding to the last
+    layer's."""
 
     @property
     def back(self) -> int:
@@ -53,8 +60,10 @@ def gradient_flow(model: LanguageModel[Any], x_T: Sequence[int], back: int, ends
     check_back(back, len(x_T))
     if not has_gradient(model):
         raise stateless(model)
-    losses, probes = _unrolled(model, x_T)
     chosen = sorted(set(np.linspace(back, len(x_T) - 1, min(ends, len(x_T) - back)).round().astype(int).tolist()))
+    if isinstance(model, GPT):
+        return _through_layers(model, x_T, back, chosen)
+    losses, probes = _unrolled(model, x_T)
     found: list[list[dict[str, float]]] = []
     for T in chosen:
         if losses[T].isfinite():  # a token that is impossible has no gradient
@@ -98,7 +107,7 @@ def stateless(model: LanguageModel[Any]) -> UserError:
     """The refusal of a model that no gradient flows through."""
     return UserError(
         f"{type(model).__name__} has no state that a gradient could flow through; "
-        "the models to look at are rnn, gru, lstm and rnn-attention"
+        "the models to look at are rnn, gru, lstm, rnn-attention and gpt"
     )
 
 
@@ -157,6 +166,52 @@ def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Ten
     if layers > 1:
         named |= {f"layer {l + 1}": grads[each * l : each * (l + 1)] for l in range(layers)}
     return named
+
+
+def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int]) -> Flow:
+    """The same for a transformer, by depth. What a token more than `back` tokens ago holds does not depend on those
+    that are followed, so each loss starts from the state before them, and only they are read for it."""
+    twin = copy.deepcopy(model).double().eval().requires_grad_(False)
+    read, state, at = [twin.begin, *x_T], None, 0
+    found = []
+    for T in chosen:
+        with torch.no_grad():
+            for one in pieces(twin, read[at : T - back], state=state, watched=False):
+                state = one.state
+        at = T - back
+        found.append(_norms_by_depth(twin, read[at : T + 2], state))
+    norms_ELT = torch.stack(found)
+    # Plain means: a pattern may keep some losses from a token altogether, and one zero makes a geometric mean zero.
+    by_depth: list[Norms] = [tuple(norms_T) for norms_T in norms_ELT.mean(0).tolist()]
+    total_L = norms_ELT.square().sum(-1).sqrt().mean(0)
+    inner = {f"after layer {depth}": norms for depth, norms in enumerate(by_depth) if 0 < depth < len(by_depth) - 1}
+    return Flow(by_depth[0], len(found), inner, tuple(total_L.tolist()))
+
+
+def _norms_by_depth(twin: GPT, x_T: Sequence[int], state: Any) -> Tensor:
+    """norms_LT of the gradient of the last token's loss with respect to the stream of the others, the nearest first.
+
+    A token that is read again in a new context stands in two places; its gradients are added up.
+    """
+    twin.embedding_VD.requires_grad_()  # so that streams have a history; its own gradient is not asked for
+    with torch.enable_grad():
+        read = list(pieces(twin, x_T[:-1], len(x_T), state, watched=False))
+        loss = -read[-1].logits_TV[-1].log_softmax(-1)[x_T[-1]]
+    twin.embedding_VD.requires_grad_(False)
+    streams = [(end, stream) for one in read for end, stream in _placed(one)]
+    flat = iter(torch.autograd.grad(loss, [one for _, stream in streams for one in stream], materialize_grads=True))
+    total_LTD = loss.new_zeros(twin.config.layers + 1, len(x_T) - 1, twin.config.width)
+    for end, stream in streams:
+        for depth in range(len(stream)):
+            grad_TD = next(flat)[0, -end:] if end else next(flat)[0, :0]  # of what lies before, nothing is asked
+            total_LTD[depth, end - len(grad_TD) : end] += grad_TD
+    norms_LT: Tensor = torch.linalg.vector_norm(total_LTD, dim=-1)
+    return norms_LT.flip(-1)
+
+
+def _placed(one: Piece) -> list[tuple[int, list[Tensor]]]:
+    """Each pass of a piece with the position that it ends at: tokens read again end where the new ones start."""
+    return [*((one.start, again) for again in one.passes[:-1]), (one.end, one.passes[-1])]
 
 
 def _geometric_mean(values: Sequence[float]) -> float:

@@ -1,13 +1,16 @@
-"""One run under the lens: the text as its tokens, the gates over them, and the gradient's way back."""
+"""One run under the lens: the text as its tokens, gates and attention over them, and the gradient's way back."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from octavo.errors import UserError
+from octavo.lens.attention import Maps, attention_over, from_rows, most_tokens
+from octavo.lens.depth import Depth, depths_over
 from octavo.lens.gates import Gates, gates_over
 from octavo.lens.gradients import Flow, check_back, default_back, gradient_flow, has_gradient, stateless
 from octavo.lens.surprisal import shown
+from octavo.models import GPT, Attentive
 from octavo.run import Run
 from octavo.text.preprocess import apply
 
@@ -24,10 +27,21 @@ class Look:
     cut: bool  # whether the text was longer
     gates: Gates
     flow: Flow
+    maps: Maps | None = None  # of a model with attention
+    depths: tuple[Depth, ...] = ()  # of a transformer
 
     @property
     def name(self) -> str:
         return str(self.run.path or self.run.name)
+
+    def spelt(self, token: int) -> str:
+        """A token as it is shown."""
+        return BEGIN if token == self.run.model.begin else shown(self.run.tokenizer, token)
+
+    @property
+    def read(self) -> int:
+        """How many tokens of the text were looked at."""
+        return len(self.tokens) - 1
 
 
 def tokens_of(run: Run, text: str) -> list[int]:
@@ -44,8 +58,13 @@ def look(run: Run, text: str, back: int | None = None) -> Look:
         raise UserError("there is nothing to look at: the text is empty; give a sentence or two as --text")
     if not has_gradient(run.model):
         raise UserError(f"{run.path or run.name}: {stateless(run.model)}")
-    x_T = whole[:LONGEST]
+    model = run.model
+    x_T = whole[: min(LONGEST, most_tokens(model))]
     back = default_back(len(x_T)) if back is None else back
     check_back(back, len(x_T))
     tokens = (BEGIN, *(shown(run.tokenizer, token) for token in x_T))
-    return Look(run, tokens, len(whole) > LONGEST, gates_over(run.model, x_T), gradient_flow(run.model, x_T, back))
+    flow, gates, cut = gradient_flow(model, x_T, back), gates_over(model, x_T), len(whole) > len(x_T)
+    if isinstance(model, GPT):
+        return Look(run, tokens, cut, gates, flow, attention_over(model, x_T), depths_over(model, x_T))
+    maps = from_rows(gates, model.config.memory) if isinstance(model, Attentive) else None
+    return Look(run, tokens, cut, gates, flow, maps)

@@ -61,16 +61,19 @@ def _rows(
 
 
 def triangle(tokens: Sequence[str], weights: Sequence[Sequence[float]], caption: str) -> str:
-    """What each token looks at: a row for each, and in it a cell for each token before."""
-    if len(tokens) < 2:
+    """What each token looks at: a row for each that looks at any, and in it a cell for each token seen, from the first
+    on."""
+    seen = max(map(len, weights), default=0)
+    if not seen:
         return ""
+    looking = [(token, row) for token, row in zip(tokens, weights, strict=True) if row]
     left = 12 + LETTER * 1.15 * min(LONGEST, max(map(len, tokens)))
     cell = min(16.0, (WIDTH - left) / len(tokens))
     drawn, y = _scale()
-    header, y = _header(tokens[:-1], y, left, cell)
+    header, y = _header(tokens[:seen], y, left, cell)
     drawn += header
     high = max(cell, 10.0)
-    for token, row in zip(tokens[1:], weights[1:], strict=True):
+    for token, row in looking:
         drawn.append(
             f'<text x="{left - 5:.1f}" y="{y + high / 2 + 4:.1f}" class="end token">{shown(_short(token))}</text>'
         )
@@ -79,8 +82,7 @@ def triangle(tokens: Sequence[str], weights: Sequence[Sequence[float]], caption:
                 told = f"{token} looks at {tokens[i]}: {weight:.1%}"
                 drawn.append(_cell(left + i * cell, y, cell, high - 1, weight, told))
         y += high
-    rows = (f"{token}: mostly {tokens[max(range(len(row)), key=row.__getitem__)]}"
-            for token, row in zip(tokens[1:], weights[1:], strict=True))  # fmt: skip
+    rows = (f"{token}: mostly {tokens[max(range(len(row)), key=row.__getitem__)]}" for token, row in looking)
     return _figure(y + 4, drawn, caption, "; ".join(rows))
 
 

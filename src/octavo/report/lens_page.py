@@ -8,11 +8,12 @@ from itertools import takewhile
 
 from octavo.lens.gates import OPEN, SHUT, Gate
 from octavo.lens.gradients import Norms, in_words, rate, relative
-from octavo.lens.look import BEGIN, LONGEST, Look
+from octavo.lens.look import BEGIN, Look
 from octavo.lens.orthogonal import SCALES, Activation, orthogonal_flow
 from octavo.report.facts import title_of
 from octavo.report.figure_gates import Strip, bar_strips, strips, triangle
 from octavo.report.figure_lines import Series, lines
+from octavo.report.lens_attention import heads_html, inside_transformer
 from octavo.report.page import document, paragraph, section, shown, table, verbatim
 from octavo.report.ticks import number
 
@@ -33,6 +34,10 @@ THEORY = (
     "than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or forget gate "
     "near 1 carries a state on unchanged. Attention is the other: it links every step with each before it directly."
 )
+EMBEDDINGS = (
+    "A transformer carries no state that is made anew at every step: there the gradient is with respect to the "
+    "embedding of the token some steps back, and below to what each layer made of it."
+)
 MEANINGS = {
     "reset": "how much of the past the candidate sees", "update": "how much of the old state is kept",
     "input": "how much of the candidate is let in", "forget": "how much of the cell is kept",
@@ -49,7 +54,9 @@ def lens_page(looks: Sequence[Look], text: str, command: str) -> str:
     lead = paragraph(f"{'A model reads' if len(looks) == 1 else f'{len(looks)} models read'} this text:")
     found = theory(looks)
     return document(title, lead + verbatim(quoted), [
-        section("How far back the loss reaches", paragraph(WHAT_FLOWS), _curves(looks, found), paragraph(THEORY),
+        section("How far back the loss reaches", paragraph(WHAT_FLOWS),
+                *([paragraph(EMBEDDINGS)] if any(one.depths for one in looks) else []),
+                _curves(looks, found), paragraph(THEORY),
                 _flow_table(looks, found), paragraph(_averaged(looks), "quiet")),
         *(_inside(one, name) for one, name in zip(looks, names, strict=True)),
         section("Make it again", verbatim(command)),
@@ -79,8 +86,8 @@ def _curves(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norm
         for scale, activation, norms in found if activation == "linear"
     ]  # fmt: skip
     caption = (
-        "The gradient's norm as a share of its norm at 0 steps back, which is the state that the last step began with. "
-        "A straight line is a constant factor a step."
+        "The gradient's norm as a share of its norm at 0 steps back, which is the state that the last step began with "
+        "(of a transformer, the embedding of the token it read). A straight line is a constant factor a step."
     )
     return lines(series, caption, ("steps back", "share of the gradient that arrives"), log_y=True)
 
@@ -93,16 +100,18 @@ def flow_table(
     steps = [*takewhile(lambda t: t < farthest, (2**i for i in range(farthest))), farthest]
     rows = []
     for one, name in zip(looks, labels(looks), strict=True):
-        rows.append(_flow_row(name, one.flow.norms, steps))
-        rows += [_flow_row(f"  {part}", norms, steps) for part, norms in one.flow.parts.items()]
+        first = 1 if one.depths else 0  # the token itself goes straight up, which tells nothing of the way back
+        rows.append(_flow_row(name, one.flow.norms, steps, first))
+        rows += [_flow_row(f"  {part}", norms, steps, first) for part, norms in one.flow.parts.items()]
     rows += [_flow_row(f"orthogonal × {scale:g}, {activation}", norms, steps) for scale, activation, norms in found]
     return ("state of", "the gradient", *(f"t = {t}" for t in steps)), rows
 
 
-def _flow_row(name: str, norms: Norms, steps: Sequence[int]) -> tuple[str, ...]:
+def _flow_row(name: str, norms: Norms, steps: Sequence[int], first: int = 0) -> tuple[str, ...]:
     shares = relative(norms)
     cells = (number(shares[t]) if t < len(shares) and not math.isnan(shares[t]) else "–" for t in steps)
-    return (name, in_words(rate(norms)), *map(_three, cells))
+    late = first and len(norms) > first + 1
+    return (name, in_words(rate(norms[first:])) + " from t = 1" if late else in_words(rate(norms)), *map(_three, cells))
 
 
 def _three(cell: str) -> str:
@@ -124,18 +133,27 @@ def _averaged(looks: Sequence[Look]) -> str:
     ends = sorted({one.flow.ends for one in looks})
     told = f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
     told += "each with the whole distance before it; the parts of a state are shares of their own first norm."
+    if any(one.depths for one in looks):
+        told += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
     if any("memory" in one.flow.parts for one in looks):
         told += (
             " A memory counts what else than the newest state it holds; the curve is of that newest state, by "
             "recurrence and by attention."
         )
-    if any(one.cut for one in looks):
-        told += f" Only the first {LONGEST:,} tokens were read."
+    if shortest := fewest(looks):
+        told += f" Only the first {shortest:,} tokens were read."
     return told
 
 
+def fewest(looks: Sequence[Look]) -> int:
+    """How many tokens were read of a text that was too long; 0 where none was."""
+    return min((one.read for one in looks if one.cut), default=0)
+
+
 def _inside(one: Look, name: str) -> str:
-    """The gates of one run over the text."""
+    """The gates of one run over the text, or its attention."""
+    if one.depths:
+        return section(f"Inside {name}", *inside_transformer(one))
     gates = one.gates.gates
     if not gates:
         return section(f"Inside {name}", paragraph("This model shows no gates."))
@@ -194,7 +212,8 @@ def _attention(one: Look) -> str:
     caption = "What each token looks at: its row shares one whole look among the tokens before it."
     if len(one.tokens) > DRAWN_LOOKS:
         caption += f" The first {DRAWN_LOOKS} tokens."
-    return "<h3>Attention</h3>\n" + triangle(tokens, one.gates.attention[:DRAWN_LOOKS], caption)
+    figure = "<h3>Attention</h3>\n" + triangle(tokens, one.gates.attention[:DRAWN_LOOKS], caption)
+    return figure + (heads_html(one.maps) if one.maps is not None else "")
 
 
 def gate_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
