@@ -106,6 +106,21 @@ def test_the_band_equals_the_equations_in_value_and_gradient(pattern: Pattern, G
         assert_paths_agree("band", inputs, pattern, bias_HTS)
 
 
+@pytest.mark.parametrize(("G", "bias"), [(4, False), (2, True), (1, False)])
+@pytest.mark.parametrize("pattern", [*PATTERNS, *BLIND], ids=str)
+def test_products_equal_the_equations_in_value_and_gradient(pattern: Pattern, G: int, bias: bool) -> None:
+    for T, S in LENGTHS:
+        inputs, bias_HTS = case(T, S, G, bias)
+        assert_paths_agree("products", inputs, pattern, bias_HTS)
+
+
+def test_products_are_taken_to_train_in_half_precision_on_a_cpu() -> None:
+    q, k = (torch.randn(2, 4, 64, 8, dtype=torch.bfloat16) for _ in range(2))
+    assert choose(q, k, CAUSAL) == "sdpa"
+    assert choose(q.requires_grad_(), k, CAUSAL) == "products"
+    assert choose(q.float(), k.float(), CAUSAL) == "sdpa"
+
+
 @given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 20), st.sampled_from([1, 2, 4]), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_the_band_is_right_at_any_length_and_window(T: int, more: int, window: int, G: int, bias: bool) -> None:

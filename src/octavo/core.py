@@ -77,6 +77,11 @@ class LanguageModel(nn.Module, Generic[S]):
         return 4096, 32
 
     @property
+    def matrix_rate(self) -> float:
+        """Muon's learning rate, where nothing else is asked for."""
+        return 0.05
+
+    @property
     def policy(self) -> str:
         """What of the past a token is charged with: part of every figure."""
         return STATE_CARRIED

@@ -179,6 +179,10 @@ class GPT(LanguageModel[State]):
         return 4096, self.config.context if self.config.absolute else min(64, self.config.context)
 
     @property
+    def matrix_rate(self) -> float:
+        return 0.02
+
+    @property
     def policy(self) -> str:
         config = self.config
         if config.absolute:

@@ -91,7 +91,7 @@ def train_neural(
         mapped = folder / f"train{processes.rank}.bin" if folder else None
         tokenizer, store = learn_and_tokenize(recipe.text.tokenizer, corpus, mapped, **recipe.text.tokenizer_options())
         model = recipe.fresh_model(tokenizer.vocab, processes.device)
-        recipe = replace(recipe, loop=recipe.loop.suiting(model))
+        recipe = replace(recipe, loop=recipe.loop.suiting(model), optim=recipe.optim.suiting(model))
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
         record = _record(recipe, corpus, held, loop)
         if out is not None and processes.leads:

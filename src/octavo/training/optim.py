@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -25,8 +25,8 @@ class OptimConfig:
     """muon: the matrices inside the model by Muon, everything else by AdamW. adamw: everything by AdamW."""
     rate: float = 0.004
     """AdamW's learning rate at its highest."""
-    matrix_rate: float = 0.05
-    """Muon's learning rate at its highest."""
+    matrix_rate: float = 0.0
+    """Muon's learning rate at its highest; 0: what suits the model."""
     weight_decay: float = 0.1
     """Of the matrices inside the model; embeddings, biases and other vectors do not decay."""
     warmup: float = 0.02
@@ -41,16 +41,20 @@ class OptimConfig:
     """Measure and keep a running average of the weights, this much of it kept at each step (0.99, say); 0: none."""
 
     def __post_init__(self) -> None:
-        for name in ("rate", "matrix_rate"):
-            if not 0 < getattr(self, name) <= 10:
-                flag = f"--{name.replace('_', '-')}"
-                raise UserError(f"{name} must be above 0 and at most 10: {name}={getattr(self, name)}; try {flag} 0.01")
+        if not 0 < self.rate <= 10:
+            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.01")
+        if not 0 <= self.matrix_rate <= 10:
+            raise UserError(f"matrix_rate must be at most 10: matrix_rate={self.matrix_rate}; leave it out")
         for name in ("weight_decay", "clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try 0, which is none")
         for name in ("warmup", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
+
+    def suiting(self, model: LanguageModel[Any]) -> OptimConfig:
+        """With a rate that suits the model, where none was asked for."""
+        return replace(self, matrix_rate=self.matrix_rate or model.matrix_rate)
 
 
 def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
@@ -71,7 +75,7 @@ class Optimizers:
     """One or two optimizers that step together, at a rate that the schedule gives."""
 
     def __init__(self, model: LanguageModel[Any], config: OptimConfig) -> None:
-        self.config = config
+        self.config = config = config.suiting(model)
         self.named = dict(model.named_parameters())
         matrices, tables, vectors = parameter_groups(model)
         plain = {"params": [*tables, *vectors], "weight_decay": 0.0}

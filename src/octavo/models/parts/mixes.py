@@ -20,6 +20,7 @@ from octavo.models.parts.simple import draw_added, draw_inner, zero
 from octavo.ops import linear
 from octavo.ops.attention import CAUSAL, Block, Global, Local, Pattern, Strided, attend
 from octavo.ops.attention.synthesizer import dense_logits, synthesize
+from octavo.ops.norm import rms_norm
 from octavo.ops.positions import alibi_bias, rotate
 
 
@@ -75,7 +76,7 @@ class QueriesKeysValues(nn.Module):
 
     def project(self, x_BTD: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
         """q_BHTK, k_BGTK, v_BGTK; queries and keys scaled and turned as the config says."""
-        config, K = self.config, self.config.head_size
+        config = self.config
         weight = torch.cat([self.query_DD, self.key_ED, self.value_ED])
         bias = None
         if self.query_bias is not None and self.key_bias is not None and self.value_bias is not None:
@@ -83,7 +84,7 @@ class QueriesKeysValues(nn.Module):
         qkv = split_heads(F.linear(x_BTD, weight, bias), config.heads + 2 * config.groups)
         qk, v = qkv.split([config.heads + config.groups, config.groups], 1)
         if config.qk_norm:
-            qk = F.rms_norm(qk, (K,), eps=config.norm_eps)
+            qk = rms_norm(qk, eps=config.norm_eps)
         if place.angles_TK is not None:
             qk = rotate(qk, place.angles_TK)
         q, k = qk.split([config.heads, config.groups], 1)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import draw
 from octavo.ops.feed import ACTIVATIONS, gated, mlp
+from octavo.ops.norm import rms_norm
 
 
 class Norm(nn.Module):
@@ -30,7 +31,7 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kind == "rms":
-            return F.rms_norm(x, x.shape[-1:], self.weight_D.to(x.dtype), self.eps)
+            return rms_norm(x, self.weight_D.to(x.dtype), self.eps)
         bias_D = None if self.bias_D is None else self.bias_D.to(x.dtype)
         return F.layer_norm(x, x.shape[-1:], self.weight_D.to(x.dtype), bias_D, self.eps)
 

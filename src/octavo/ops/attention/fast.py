@@ -18,7 +18,9 @@ from octavo.errors import UserError
 from octavo.ops.attention import flex, naive
 from octavo.ops.attention.patterns import CAUSAL, FULL, Both, Causal, Local, Pattern
 
-Path = Literal["auto", "plain", "sdpa", "band", "flex"]
+Path = Literal["auto", "plain", "sdpa", "band", "flex", "products"]
+
+FEW = 1 << 24  # weights that may be held in full
 
 
 def attend(
@@ -43,6 +45,8 @@ def choose(q_BHTK: Tensor, k_BGSK: Tensor, pattern: Pattern, dropout: float = 0.
     """The path that shows its weights when somebody looks, and otherwise the fastest."""
     if watched():
         return "plain"
+    if products_pay(q_BHTK, k_BGSK):
+        return "products"
     if (window := window_of(pattern)) is not None:
         # Cutting into blocks is dear on a GPU, which is fast with a mask until that is large.
         S, least = k_BGSK.shape[-2], flex.LONG if q_BHTK.is_cuda else 0
@@ -59,6 +63,13 @@ def why_not(path: Path, pattern: Pattern, dropout: float, *inputs: Tensor) -> st
     if path == "band" and window_of(pattern) is None:
         return f"it is for CAUSAL & Local(window), the pattern is {pattern}"
     return flex.why_not(dropout, *inputs) if path == "flex" else None
+
+
+def products_pay(q_BHTK: Tensor, k_BGSK: Tensor) -> bool:
+    """In half precision on a CPU, the gradient of PyTorch's fused attention is several times slower than products."""
+    (B, H, T, _), S = q_BHTK.shape, k_BGSK.shape[-2]
+    half = q_BHTK.dtype in (torch.bfloat16, torch.float16)
+    return half and not q_BHTK.is_cuda and q_BHTK.requires_grad and torch.is_grad_enabled() and B * H * T * S <= FEW
 
 
 def watched() -> bool:
@@ -186,4 +197,26 @@ def check(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern) -> N
         raise UserError(f"each key has one value: keys {keys}, values {values}; give as many values as keys")
 
 
-PATHS: dict[Path, Callable[..., Tensor]] = {"plain": naive.attend, "sdpa": sdpa, "band": band, "flex": flex.attend}
+def products(
+    q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern, *,
+    bias_HTS: Tensor | None, scale: float | None, dropout: float,
+) -> Tensor:  # fmt: skip
+    """The equations as products of many small matrices: the M = B × G sets of keys, with the R queries that meet each.
+
+    The weights are held in full.
+    """
+    (B, H, T, K), G, S = q_BHTK.shape, k_BGSK.shape[1], k_BGSK.shape[2]
+    mask = naive.allowed(pattern.mask(T, S, q_BHTK.device), bias_HTS)
+    added = torch.zeros_like(mask, dtype=q_BHTK.dtype) if bias_HTS is None else bias_HTS.to(q_BHTK.dtype)
+    added = added.masked_fill(~mask, torch.finfo(q_BHTK.dtype).min)  # not -inf: a row of those would be nan
+    shared = added.repeat(H // G, 1) if added.dim() == 2 else added.expand(B, H, T, S).reshape(B * G, -1, S)
+    q_MRK, k_MSK, v_MSV = q_BHTK.reshape(B * G, -1, K), k_BGSK.flatten(0, 1), v_BGSV.flatten(0, 1)
+    a_MRS = torch.baddbmm(shared, q_MRK, k_MSK.mT, alpha=naive.scale_of(q_BHTK, scale)).softmax(-1)
+    y_BHTV = (F.dropout(a_MRS, dropout) @ v_MSV).view(B, H, T, -1)
+    sees_itself = T <= S and (pattern in (FULL, CAUSAL) or window_of(pattern) is not None) and bias_HTS is None
+    return y_BHTV if sees_itself else y_BHTV.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
+
+PATHS: dict[Path, Callable[..., Tensor]] = {
+    "plain": naive.attend, "sdpa": sdpa, "band": band, "flex": flex.attend, "products": products,
+}  # fmt: skip
