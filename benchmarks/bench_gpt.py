@@ -1,7 +1,7 @@
 """Transformers beside nanoGPT, in one run: its own recipe for a CPU, and GPT-2's shape on a GPU.
 
-The peer is nanoGPT's model in the loop that its README gives (clone it yourself): on a CPU 4 layers, 4 heads, width 128,
-context 64, batch 12, 2,000 steps, AdamW at 0.001 falling to a tenth, no dropout. Its validation loss is that of the
+The peer is nanoGPT's model in the loop that its README gives (clone it yourself): on a CPU 4 layers, 4 heads, width
+128, context 64, batch 12, 2,000 steps, AdamW at 0.001 falling to a tenth, no dropout. Its validation loss is that of the
 whole last tenth of tiny Shakespeare in windows of 64. Ours is given in the same windows, each from nothing, and as
 octavo counts, with the state carried.
 
@@ -64,11 +64,12 @@ def main() -> None:
 
 def peer_step(device: str, batch: int, context: int, vocab: int, compiled: bool, **shape: int) -> Callable[[], None]:
     """nanoGPT's model, one step of its loop on random tokens."""
-    from model import GPT as Theirs  # type: ignore[import-not-found]
-    from model import GPTConfig as TheirConfig
+    import model as nanogpt  # type: ignore[import-not-found]
 
     with contextlib.redirect_stdout(io.StringIO()):
-        model = Theirs(TheirConfig(block_size=context, vocab_size=vocab, dropout=0.0, bias=False, **shape)).to(device)
+        model = nanogpt.GPT(
+            nanogpt.GPTConfig(block_size=context, vocab_size=vocab, dropout=0.0, bias=False, **shape)
+        ).to(device)
         optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), device)
     model = torch.compile(model) if compiled else model
     x_BT = torch.randint(0, vocab, (batch, context + 1), device=device)
@@ -178,15 +179,14 @@ def quality() -> None:
 
 def peer_trained(train: Any, valid: Any) -> tuple[float, float]:
     """nanoGPT's loss after its CPU recipe, and the seconds of its steps."""
-    from model import GPT as Theirs
-    from model import GPTConfig as TheirConfig
+    import model as nanogpt  # type: ignore[import-not-found]
 
     torch.manual_seed(1337)
     letters = np.unique(train)
     ids = np.zeros(256, np.int64)
     ids[letters] = np.arange(len(letters))
     with contextlib.redirect_stdout(io.StringIO()):
-        model = Theirs(TheirConfig(
+        model = nanogpt.GPT(nanogpt.GPTConfig(
             block_size=CONTEXT, vocab_size=len(letters), n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False
         ))  # fmt: skip
         optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
