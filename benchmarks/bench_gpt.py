@@ -1,8 +1,8 @@
 """Transformers beside nanoGPT, in one run: its own recipe for a CPU, and GPT-2's shape on a GPU.
 
 The peer is nanoGPT's model in the loop that its README gives (clone it yourself): on a CPU 4 layers, 4 heads, width
-128, context 64, batch 12, 2,000 steps, AdamW at 0.001 falling to a tenth, no dropout. Its validation loss is that of the
-whole last tenth of tiny Shakespeare in windows of 64. Ours is given in the same windows, each from nothing, and as
+128, context 64, batch 12, 2,000 steps, AdamW at 0.001 falling to a tenth, no dropout. Its validation loss is that of
+the whole last tenth of tiny Shakespeare in windows of 64. Ours is given in the same windows, each from nothing, and as
 octavo counts, with the state carried.
 
 python benchmarks/bench_gpt.py --nanogpt PATH --speed      (a minute)

@@ -14,7 +14,7 @@ from octavo.models.bigram import BigramConfig
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.parts.config import GPTConfig
+from octavo.models.parts.config import REACHING, GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.training.bigram import fit_bigram
 
@@ -60,7 +60,8 @@ def attentive(**config: Any) -> Attentive:
 
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
-    model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11, "reach": 4} | config), vocab)
+    reach = {"reach": 4} if config.get("mix") in REACHING else {}
+    model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11} | reach | config), vocab)
     model.initialise(seeded(1))
     generator = seeded(2)
     for parameter in model.parameters():

@@ -7,6 +7,8 @@ N tokens.
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -269,6 +271,11 @@ def test_heads_keys_and_lengths_that_do_not_fit_are_refused() -> None:
         attend(q, k[:, :2], v[:, :2, :1])
     with pytest.raises(UserError, match="rows=1, lengths=2"):
         attend(q, k[:, :2], v[:, :2], CAUSAL & PADDED)
+
+
+def test_models_are_imported_without_the_compiler() -> None:
+    told = "import sys, octavo.models; print('torch._dynamo' in sys.modules)"  # it takes a second
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_where_flex_cannot_be_compiled_attention_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:

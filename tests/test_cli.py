@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import bz2
 import gzip
+import inspect
 import io
 import json
 import lzma
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +26,11 @@ import zstandard
 
 import octavo
 from octavo.cli import VERBS, main
+from octavo.models import CONFIGS, PRESETS
+from octavo.models.parts.config import GPTConfig
+from octavo.training import LoopConfig, OptimConfig
 
+FOREIGN = "not runs, but read like them (Hugging Face)"
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\nThey took some honey, naïve café.\n" * 12
 
 
@@ -86,6 +95,37 @@ def refused(done: Done, *parts: str) -> None:
 # --- exit codes
 
 
+def test_train_tells_of_every_model_what_it_is(run: Octavo) -> None:
+    listed = [line.split()[0] for line in run("train", "--help").out.splitlines() if line.startswith("  ")]
+    assert set(listed) == {*CONFIGS, *PRESETS}
+
+
+def test_help_of_a_transformer_breaks_no_line_before_its_end(run: Octavo) -> None:
+    config_docs = [name for name, doc in attribute_docs(GPTConfig, LoopConfig, OptimConfig) if "\n" in doc]
+    assert config_docs == []  # which the help would keep
+    assert run("train", "gpt", "--help").code == 0
+
+
+def attribute_docs(*classes: type) -> Iterator[tuple[str, str]]:
+    """The string after each field of the classes."""
+    for cls in classes:
+        body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for one, after in pairwise(body.body):
+            if isinstance(one, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+                yield ast.unparse(one.target), str(after.value.value)
+
+
+def test_list_leaves_out_what_others_made_without_calling_it_damaged(run: Octavo, here: Path, tmp_path: Path) -> None:
+    shutil.copytree(here / "runs" / "kn3", tmp_path / "kn3")
+    (tmp_path / "kn3-hf").mkdir()
+    (tmp_path / "kn3-hf" / "config.json").write_text('{"model_type": "llama"}')
+    done = run("list", tmp_path)
+    assert str(tmp_path / "kn3 ") in done.out
+    assert "hf" not in done.out
+    assert done.err == f"{FOREIGN}: {tmp_path / 'kn3-hf'}\n"
+
+
 def test_help_and_version_are_results(run: Octavo) -> None:
     for words in ((), ("--help",), ("-h",), ("help",)):
         done = run(*words)
@@ -129,6 +169,9 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "ngram", "x", "--order", "0"], "order must be from 1 to 64: order=0"),
         (["train", "bag", "x", "--k", "-1"], "k must be a number that is not negative: k=-1.0"),
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
+        (["train", "gpt", "x", "--reach", "8"], "reach belongs to mix local or strided"),
+        (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --mix linear"),
+        (["train", "gpt", "x", "--heads", "256"], "256 / 256; try --heads 128 or --positions none"),
         (["train", "ngram", "x", "--out", "/dev/null/run"], "cannot write /dev/null/run"),
     ],
 )
@@ -678,7 +721,7 @@ def test_list_is_best_first_and_a_damaged_run_does_not_hide_the_others(run: Octa
         (tmp_path / name / "config.json").write_text(config)
     done = run("list", tmp_path, "--json")
     assert [Path(record["run"]).name for record in told(done)] == ["good", "bare"]
-    assert [line.startswith("left out: ") for line in done.err.splitlines()] == [True, True]
+    assert [line.partition(":")[0] for line in done.err.splitlines()] == ["left out", FOREIGN]
     assert run("list", tmp_path).out.splitlines()[2].split()[0].endswith("good")
 
 

@@ -42,6 +42,14 @@ def test_without_a_gradient_it_is_the_same_number() -> None:
     torch.testing.assert_close(chunked, plain, rtol=1e-12, atol=1e-12)
 
 
+def test_a_second_derivative_by_rows_is_refused_and_not_zero() -> None:
+    h_ND, weight_VD, target_N = inputs(3)
+    nats = cross_entropy.nats(h_ND, weight_VD, target_N, IGNORE, path="chunked")
+    (dh_ND,) = torch.autograd.grad(nats.square(), h_ND, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        dh_ND.sum().backward()
+
+
 def test_label_smoothing_takes_the_plain_path() -> None:
     h_ND, weight_VD, target_N = inputs(20)
     expected = F.cross_entropy(

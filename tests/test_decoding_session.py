@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from importlib.util import find_spec
 from itertools import product
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, Session, tensors_of, trace
+from octavo.core import BACK, LanguageModel, Session, tensors_of, trace
 from octavo.decode import Greedy, stream
 from octavo.errors import UserError
-from octavo.models.decoding import CachedSession, cache, session_for
+from octavo.models.decoding import CachedSession, cache, products, session_for
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 
@@ -148,11 +149,7 @@ def check_rewind(fast: Any, steps: range, gap: float) -> None:
         x_1T = tokens(1, 4, seed=n).to(device)
         for x_1 in x_1T.unbind(1):
             fast.step(x_1)
-        if fast.cache.back < 3:  # the context was read again in between
-            fast.state = plain.state
-            fast.step(x_1T[:, 0])
-        else:
-            fast.rewind(3)
+        fast.rewind(3)  # also where the context was read again in between
         with torch.no_grad():
             plain.step(x_1T[:, 0])
         x_1 = tokens(1, 1, seed=1000 + n)[0].to(device)
@@ -166,6 +163,120 @@ def test_more_than_was_absorbed_cannot_be_taken_back() -> None:
     fast.step(tokens(1, 1)[0])
     with pytest.raises(UserError, match="only the last 1 tokens can be taken back: count=2"):
         fast.rewind(2)
+
+
+@torch.no_grad()
+def check_absorb_and_rewind(one: Session[Any], other: Session[Any], batch: int, rounds: int, gap: float) -> None:
+    """Both absorb one to seven tokens at a time and take some of them back, or step: the logits must agree."""
+    draw, held = random.Random(5), 0
+    for n in range(rounds):
+        x_BT = tokens(batch, draw.randint(1, 7), seed=n).to(one.model.embedding_VD.device)
+        torch.testing.assert_close(one.absorb(x_BT), other.absorb(x_BT), rtol=0, atol=gap, check_dtype=False)
+        held = min(BACK, held + x_BT.shape[1])
+        count = draw.randint(0, held)
+        one.rewind(count)
+        other.rewind(count)
+        held -= count
+        if draw.random() < 0.3:
+            x_B = tokens(batch, 1, seed=-n)[:, 0].to(x_BT.device)
+            torch.testing.assert_close(one.step(x_B), other.step(x_B), rtol=0, atol=gap, check_dtype=False)
+            held = min(BACK, held + 1)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "alibi", "none"])
+@pytest.mark.parametrize("mix", ["full", "local", "strided", "block", "global"])
+def test_several_tokens_at_once_and_taken_back_say_what_the_plain_session_says(mix: str, positions: str) -> None:
+    model = random_model(mix=mix, positions=positions, kv_heads=2)
+    state = prompted(model, 2)
+    fast = CachedSession(model, state)
+    check_absorb_and_rewind(Session(model, state), fast, 2, 25, gap=1e-10)
+    assert fast.cache.base + fast.cache.end > 10 or fast.cache.left  # more than a context
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"stride": 3},
+        {"stride": 9, "mix": "local", "positions": "learned", "context": 12},
+        {"feed": "gated", "norm": "layer", "bias": True, "kv_heads": 1},
+        {"qk_norm": False, "tied": False, "feed": "gelu"},
+    ],
+)
+def test_several_tokens_at_once_agree_for_other_parts_and_around_full_contexts(settings: dict[str, Any]) -> None:
+    model = random_model(**settings)
+    state = prompted(model, 3)
+    check_absorb_and_rewind(Session(model, state), CachedSession(model, state), 3, 60, gap=1e-10)
+
+
+@pytest.mark.parametrize("mix", ["full", "strided", "block"])
+def test_a_long_text_is_absorbed_in_one_call(mix: str) -> None:
+    model = random_model(mix=mix, context=20)
+    state, x_BT = prompted(model, 2), tokens(2, 400)
+    fast = CachedSession(model, state)
+    with torch.no_grad():
+        torch.testing.assert_close(fast.absorb(x_BT), model.absorb(state, x_BT)[0], rtol=0, atol=1e-10)
+        assert fast.absorb(x_BT[:, :0]).shape == (2, 0, VOCAB)
+        assert Session(model, state).absorb(x_BT[:, :0]).shape == (2, 0, VOCAB)
+    assert worst_gap(Session(model, model.absorb(state, x_BT)[1]), fast, tokens(2, 5)) < 1e-10
+
+
+@pytest.mark.parametrize("mix", ["full", "linear", "dense"])
+def test_the_plain_session_takes_back_as_if_nothing_had_come(mix: str) -> None:
+    """Against the model's own answer to the tokens that were kept, from the beginning."""
+    model, draw = random_model(mix=mix), random.Random(1)
+    state = prompted(model, 2)
+    session, kept_BT = Session(model, state), tokens(2, 0)
+    with torch.no_grad():
+        for n in range(40):
+            x_BT = tokens(2, draw.randint(1, 6), seed=n)
+            logits_BTV = session.absorb(x_BT) if n % 3 else session.step(x_BT[:, 0])[:, None]
+            kept_BT = torch.cat([kept_BT, x_BT[:, : logits_BTV.shape[1]]], 1)
+            expected_BTV = model.absorb(state, kept_BT)[0][:, -logits_BTV.shape[1] :]
+            torch.testing.assert_close(logits_BTV, expected_BTV, rtol=0, atol=1e-10)
+            count = draw.randint(0, min(BACK, kept_BT.shape[1]))
+            session.rewind(count)
+            kept_BT = kept_BT[:, : kept_BT.shape[1] - count]
+        ours, theirs = (tensors_of(one) for one in (session.fork().state, model.absorb(state, kept_BT)[1]))
+        for our, their in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(our, their, rtol=0, atol=1e-10)
+
+
+def test_tokens_that_stay_are_absorbed_with_the_next_ones_until_they_are_many() -> None:
+    model = random_model()
+    session, x_1T = Session(model, prompted(model, 1)), tokens(1, 30)
+    seen: list[int] = []
+    absorb = model.absorb
+    model.absorb = lambda state, x_BT: (seen.append(x_BT.shape[1]), absorb(state, x_BT))[1]  # type: ignore[method-assign]
+    with torch.no_grad():
+        for start, count in ((0, 6), (6, 5), (11, 3)):
+            session.absorb(x_1T[:, start : start + count])
+            session.rewind(1)
+    assert seen == [6, 5 + 5, 9, 3]  # nine are too many to go along
+    assert session.calls == len(seen)
+
+
+@pytest.mark.parametrize("session", [Session, CachedSession])
+def test_what_was_not_absorbed_here_cannot_be_taken_back(session: type) -> None:
+    model = random_model()
+    one = session(model, prompted(model, 1))
+    with torch.no_grad():
+        one.absorb(tokens(1, 3))
+    one.rewind(1)
+    with pytest.raises(UserError, match="only the last 2 tokens can be taken back: count=3; fork before instead"):
+        one.rewind(3)
+
+
+@pytest.mark.parametrize("feed", ["gated", "relu2"])
+def test_packed_matrices_say_the_same(feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(torch.float32, feed=feed, bias=feed == "relu2", width=64)
+    state = prompted(model, 2)
+    plain = CachedSession(model, state)
+    monkeypatch.setattr(products, "PACKED", 0)
+    packed = CachedSession(model, state)
+    assert not plain.logits.args[0].is_mkldnn
+    assert packed.logits.args[0].is_mkldnn == torch.backends.mkldnn.is_available()
+    check_absorb_and_rewind(plain, packed, 2, 30, gap=1e-4)
+    assert worst_gap(plain, packed, tokens(2, 20)) < 1e-4
 
 
 @pytest.mark.parametrize(("mix", "kind"), [("full", CachedSession), ("linear", Session), ("dense", Session)])

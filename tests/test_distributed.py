@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
     "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "20steps", "checks": 3, "save_every": 0.0,
     "precision": "float32", "measure": False,
 }  # fmt: skip
+GPT: dict[str, Any] = {"heads": 2, "mix": "linear", "features": "random"}  # which are weights that are not learnt
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CLOSE = 1e-4
 CLOSE_IN_BFLOAT16 = 1e-3  # torch's Muon orthogonalises in bfloat16, and shards add its products up in another order
@@ -46,6 +47,7 @@ def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     octavo.train("gru", text, out=folder / "one", **SETTINGS)
     octavo.train("lstm", text, out=folder / "even", **SETTINGS)
+    octavo.train("gpt", text, out=folder / "one-gpt", **SETTINGS, **GPT)
     for optimizer in ("adamw", "muon"):
         octavo.train("gru", text, out=folder / f"one-{optimizer}", **SETTINGS, optimizer=optimizer, ema=0.5)
     cut_off(11, octavo.train, "gru", text, out=folder / "one-then-two", **SETTINGS)
@@ -76,7 +78,8 @@ def held_out(run: Path) -> list[float]:
 @pytest.mark.parametrize(
     ("several", "one", "close"),
     [("two", "one", CLOSE), ("pieces", "even", CLOSE), ("shards-adamw", "one-adamw", CLOSE),
-     ("shards-muon", "one-muon", CLOSE_IN_BFLOAT16)],
+     ("shards-muon", "one-muon", CLOSE_IN_BFLOAT16), ("two-gpt", "one-gpt", CLOSE),
+     ("shards-gpt", "one-gpt", CLOSE_IN_BFLOAT16)],
 )  # fmt: skip
 def test_two_processes_have_the_losses_of_one_at_the_same_batch(
     several: str, one: str, close: float, folder: Path
@@ -87,7 +90,7 @@ def test_two_processes_have_the_losses_of_one_at_the_same_batch(
     assert held_out(folder / several) == pytest.approx(held_out(folder / one), rel=close)
 
 
-@pytest.mark.parametrize("name", ["two", "pieces", "shards-adamw", "shards-muon"])
+@pytest.mark.parametrize("name", ["two", "pieces", "shards-adamw", "shards-muon", "two-gpt", "shards-gpt"])
 def test_one_process_reads_what_several_wrote(name: str, folder: Path, text: Path) -> None:
     run = octavo.load(folder / name)
     assert run.record["training"]["finished"] is True

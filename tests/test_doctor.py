@@ -20,7 +20,7 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.lens.doctor import Diagnosis, Finding, examine
-from octavo.lens.doctor.advice import FLAG, GATES, fitting, settings
+from octavo.lens.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
 from octavo.lens.doctor.context import LENGTHS, K, context, judge, judged_tokens, prices, sight_of, used
 from octavo.lens.doctor.curve import Check, Curve, Point, Training
 from octavo.lens.doctor.floors import (
@@ -34,6 +34,7 @@ from octavo.lens.doctor.floors import (
 )
 from octavo.lens.doctor.history import (
     OVERFITTING,
+    SMALLER,
     UNSTABLE,
     events,
     gradient_lengths,
@@ -43,11 +44,12 @@ from octavo.lens.doctor.history import (
 )  # fmt: skip
 from octavo.lens.doctor.sight import SMOOTHER, TAMER, confidence, reach_of, softmax, spread, through_time
 from octavo.lens.gradients import Flow
-from octavo.models import CONFIGS, COUNTED, GRU, MODELS, RNN, Bag, Mix, NGram
+from octavo.models import CONFIGS, COUNTED, GPT, GRU, MODELS, RNN, Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.run import METRICS, load, save
 from octavo.text import Byte
@@ -56,7 +58,8 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optim import OptimConfig
 from tiny_models import Markov, Recurrent, random_markov
 
-HEALTHY = Training(steps_per_epoch=10, why="the budget is spent")
+USUAL = OptimConfig(matrix_rate=0.05)
+HEALTHY = Training(USUAL, steps_per_epoch=10, why="the budget is spent", usual=USUAL)
 WORDS = "the owl and pussycat went to sea in a beautiful pea green boat they took some honey".split()
 
 
@@ -537,6 +540,33 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
     assert ("gates in the cell: --cell gru" in kept) == (name == "rnn-attention")
     assert ("a smaller --hidden" in kept) == (name == "bigram")
     assert ("more dropout: --dropout 0.2" in kept) == (training is not None)
+
+
+def test_a_transformer_is_advised_in_its_own_settings() -> None:
+    full = GPT(GPTConfig(width=8, layers=1, heads=2), 9)
+    local, offered = GPT(replace(full.config, mix="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
+    kept = {model.config.mix: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
+    assert "smaller initial weights: --init gpt2" in kept["full"]
+    assert "output weights that are not the embeddings: --no-tied" in kept["full"]
+    assert not [one for one in kept["full"] if "orthogonal" in one or "greater --width" in one or "--reach" in one]
+    assert {"a longer --reach", "attention to every token: --mix full"} <= set(kept["local"])
+
+
+def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(some_text(300))
+    run = octavo.train("gpt", tmp_path / "text.txt", width=8, layers=1, heads=2, budget="2steps", out=tmp_path / "gpt")
+    training = Training.of(run)
+    assert training is not None
+    assert training.lower_rate() == f"a lower rate: --rate 0.001 --matrix-rate {run.model.matrix_rate / 4:g}"
+    assert len(training.other_rate()) == 2
+    assert by_name(examine(run))["gradients in time"].verdict != "not applicable"
+
+
+def test_what_a_transformer_cannot_see_is_not_missed() -> None:
+    short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
+    assert sight_of(short) == 2
+    assert sight_of(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
+    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, mix="linear"), 9)) is None
 
 
 def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:

@@ -16,6 +16,7 @@ from octavo.models import MODELS, PRESETS, preset
 from octavo.models.gpt import GPT
 from octavo.models.parts import mixes
 from octavo.models.parts.config import GPTConfig
+from octavo.training.optim import parameter_groups
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 
@@ -162,12 +163,34 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"feed": "swish"}, "feed must be one of gelu, gelu-exact, relu2, gated: feed='swish'"),
         ({"feed_width": -1}, "feed_width must not be negative"),
         ({"norm_eps": 0.0}, "norm_eps above 0"),
+        ({"positions": "sinusoidal", "width": 7, "heads": 1}, "sinusoidal positions are pairs"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError) as refused:
         GPTConfig(**settings)
     assert said in str(refused.value)
+
+
+def test_a_begin_that_is_no_token_is_refused() -> None:
+    with pytest.raises(UserError, match=f"begin must be one of the vocabulary's {VOCAB} tokens: begin={VOCAB}"):
+        gpt(begin=VOCAB)
+
+
+def test_linear_attention_in_low_precision_keeps_its_sums_in_single() -> None:
+    model = gpt(mix="linear", positions="none", layers=1).bfloat16()
+    state = model.start(1)
+    for _ in range(300):
+        _, state = model.step(state, torch.tensor([0]))
+    z_HK, once_HK = (one[2][0][1][0] for one in (state, model.step(model.start(1), torch.tensor([0]))[1]))
+    assert bool((z_HK > 280 * once_HK).all())  # further than bfloat16 itself counts
+    assert {t.dtype for layer in state[2] for t in layer} == {torch.float32}
+
+
+def test_random_features_are_saved_but_not_learnt() -> None:
+    model = GPT(GPTConfig(width=8, layers=1, heads=2, mix="linear", features="random"), VOCAB)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["blocks.0.mix.features_MK"]
+    assert not any(p is model.blocks[0].mix.features_MK for group in parameter_groups(model) for p in group)
 
 
 def test_flops_count_the_products_of_a_full_context() -> None:

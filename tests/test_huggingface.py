@@ -304,10 +304,10 @@ def test_a_word_tokenizer_stays_behind_and_comes_back_by_its_run(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (LLAMA | {"qk_norm": True}, r"llama.*qk_norm must be False \(it is True\)"),
-        (LLAMA | {"mix": "local"}, "mix must be full"),
-        (GPT2 | {"kv_heads": 2}, r"gpt2.*kv_heads must be 0 \(it is 2\)"),
-        (GPT2 | {"bias": False}, "bias must be True"),
+        (LLAMA | {"qk_norm": True}, "qk_norm is True; the nearest is llama: train with --no-qk-norm$"),
+        (LLAMA | {"mix": "local"}, "mix is local; the nearest is llama: train with --mix full$"),
+        (GPT2 | {"kv_heads": 2}, "kv_heads is 2; the nearest is gpt2: train with --kv-heads 0$"),
+        (GPT2 | {"bias": False}, "bias is False; the nearest is gpt2: train with --bias$"),
     ],
 )
 def test_other_shapes_are_refused_with_what_would_have_to_be_different(

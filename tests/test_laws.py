@@ -30,6 +30,6 @@ def test_law(law: Callable[[LanguageModel[Any], int], None], model: LanguageMode
 
 @pytest.mark.parametrize("model", CASES)
 def test_saved_and_loaded_models_answer_identically(model: LanguageModel[Any]) -> None:
-    again = build(describe(model), model.state_dict())
+    again = build(describe(model), model.state_dict()).requires_grad_(False)  # with a gradient other kernels may serve
     x_BT = tokens(model, 2, 63)
     assert torch.equal(logp(again, x_BT), logp(model, x_BT))

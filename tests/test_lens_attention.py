@@ -25,9 +25,9 @@ from octavo.lens.attention import Head, Maps, attention_over, in_words
 from octavo.lens.depth import depths_over, logits_at
 from octavo.lens.gates import gates_over
 from octavo.lens.gradients import gradient_flow
-from octavo.lens.look import BEGIN, LONGEST, look
+from octavo.lens.look import LONGEST, look
 from octavo.lens.reading import pieces
-from octavo.lens.surprisal import surprises
+from octavo.lens.surprisal import BEGIN, surprises
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops import linear
-from octavo.ops.linear.features import HIGHEST, key_features, log_features, query_features, shift
+from octavo.ops.linear.features import HIGHEST, key_features, log_features, query_features
 
 B, H, K, V = 2, 3, 5, 4
 LENGTHS = (1, 2, 63, 64, 65, 200)
@@ -133,6 +133,14 @@ def test_low_precision_values_are_summed_in_single_precision(path: linear.Path) 
     assert (S.item(), z.item()) == (600, 600)
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_a_state_of_low_precision_is_carried_on_in_single(path: linear.Path) -> None:
+    ones = torch.ones(1, 1, 600, 1, dtype=torch.bfloat16)
+    before = torch.zeros(1, 1, 1, 1, dtype=torch.bfloat16), torch.zeros(1, 1, 1, dtype=torch.bfloat16)
+    _, (S, z) = linear.attend(ones, ones, ones, before, path=path)
+    assert (S.dtype, S.item(), z.item()) == (torch.float32, 600, 600)
+
+
 def test_a_small_past_is_not_lost_before_a_large_key() -> None:
     # A chunk's own sum taken off the running sum again would leave nothing of the past for the chunk's first query.
     k = torch.ones(1, 1, 8, 1)
@@ -236,8 +244,6 @@ def test_more_random_features_come_closer_to_softmax_attention() -> None:
 
 def test_what_keeps_random_features_from_overflow_changes_neither_values_nor_gradients() -> None:
     w_MK = linear.draw_features(8, 16, torch.Generator().manual_seed(1), torch.float64)
-    w_MK = w_MK * (math.sqrt(2 * (HIGHEST + 10)) / w_MK.norm(dim=-1).amax())
-    assert shift(w_MK).item() == pytest.approx(10, rel=1e-5)
     results = []
     for stabilised in (False, True):
         q, k, v = (drawn(1, 2, 20, n, seed=n + i).requires_grad_() for i, n in enumerate((8, 8, 4)))
@@ -253,9 +259,17 @@ def test_no_key_can_overflow_single_precision() -> None:
     w_MK = linear.draw_features(128, 512, torch.Generator().manual_seed(3))
     worst_MK = w_MK * 128**0.25  # the keys whose exponents are as high as they can get: x = w
     assert key_features(worst_MK, w_MK).amax() <= math.exp(HIGHEST)
-    assert log_features(worst_MK, w_MK).amax() > HIGHEST  # without the shift they would be higher
+    assert log_features(worst_MK, w_MK).amax() > HIGHEST  # without the limit they would be higher
     assert key_features(worst_MK, w_MK).sum(0).isfinite().all()
     assert query_features(worst_MK, w_MK).amax() == 1
+
+
+@pytest.mark.parametrize("K", [256, 512])
+def test_the_keys_of_large_heads_do_not_vanish(K: int) -> None:
+    w_MK = linear.draw_features(K, K, torch.Generator().manual_seed(3))
+    q, k = (x * K**0.5 / x.norm(dim=-1, keepdim=True) for x in (drawn(1, 1, 9, K, seed=s).float() for s in (1, 2)))
+    y, _ = linear.attend(*linear.features("random", q, k, w_MK), torch.ones(1, 1, 9, 1))
+    torch.testing.assert_close(y, torch.ones(1, 1, 9, 1))  # a mean of ones; zero where nothing matches
 
 
 def test_half_precision_features_are_stored_in_single_precision() -> None:

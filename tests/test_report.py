@@ -15,10 +15,13 @@ import torch
 
 from octavo import api
 from octavo.cli import main
+from octavo.models import GPT
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.report import Entry, Peer, compare_page, opening, run_page, stored, title_of
+from octavo.report.facts import parts_of
 from octavo.report.figures import Point, bars, scatter
 from octavo.report.page import shown
 from octavo.report.reproduce import train_command
@@ -100,6 +103,22 @@ def page_of(run: Run) -> str:
 
 def entry(run: Run, sample: str = "a sample") -> Entry:
     return Entry(run, sample, 1000, f"{run.name}/report.html")
+
+
+@pytest.mark.parametrize(
+    ("settings", "title"),
+    [
+        ({}, "transformer of bytes, 1 layer of 8"),
+        ({"mix": "local", "layers": 2}, "transformer with local attention, of bytes, 2 layers of 8"),
+        ({"mix": "dense"}, "dense synthesizer of bytes, 1 layer of 8"),
+    ],
+)
+def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], title: str) -> None:
+    model = GPT(GPTConfig(**{"width": 8, "layers": 1, "heads": 2} | settings), 257)
+    assert title_of(Run(model, Byte())) == title
+    told = dict(parts_of(model))
+    assert told["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
+    assert ("reach 64" in told["looks by"]) == (settings.get("mix") == "local")
 
 
 def small(**config: Any) -> NGram:

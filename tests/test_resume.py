@@ -38,6 +38,9 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gru, adamw, dropout, average": ("gru", {"optimizer": "adamw", "dropout": 0.3, "ema": 0.9}),
     "lstm, muon, dropout, two layers": ("lstm", {"layers": 2, "dropout": 0.3, "precision": "float32"}),
     "gru, pieces, smoothing, cosine": ("gru", {"accumulate": 2, "label_smoothing": 0.1, "decay": "cosine"}),
+    "gpt, state carried": ("gpt", {"heads": 2, "context": 12, "dropout": 0.2, "ema": 0.9}),
+    "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
+    "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
     "rnn-attention, several epochs": ("rnn-attention", {"window": 64, "memory": 5, "dropout": 0.2}),
 }
 

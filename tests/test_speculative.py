@@ -20,11 +20,14 @@ from torch import Tensor
 import octavo
 from octavo import UserError
 from octavo.cli import main
-from octavo.core import LanguageModel
+from octavo.core import GATHERED, LanguageModel
 from octavo.decode import Beam, Greedy, Sample, Speculative, Tally, generate, lucks, speculate, stream
+from octavo.decode.draft import SeenNext, distribution, draft_of
 from octavo.decode.greedy import without_begin
-from octavo.decode.speculative import GATHERED, Dice, chance, distribution, leftover
-from octavo.models import GRU
+from octavo.decode.speculative import Dice, chance, leftover
+from octavo.models import GPT, GRU, NGram
+from octavo.models.ngram import NGramConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.run import Run
 from tiny_models import Dropped, Markov, Recurrent, random_markov
@@ -54,12 +57,18 @@ class AtOnce(Recurrent):
         return super().absorb(state, x_BT)
 
 
-class Along(AtOnce):
-    """The same, but it can go back to where it was after the first t tokens."""
+def transformer(vocab: int, seed: int = 5, positions: str = "rotary", scale: float = 3.0) -> GPT:
+    """A tiny one, whose session keeps keys in place; its context is so short that it is soon left."""
+    config = GPTConfig(width=8, layers=1, heads=2, context=6, positions=positions, init="gpt2")  # type: ignore[arg-type]
+    model = GPT(config, vocab).double().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.copy_(scale * torch.randn(parameter.shape, generator=seeded(seed)) * parameter.shape[-1] ** -0.5)
+    return model
 
-    def along(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
-        logits_BTV, _ = self.absorb(state, x_BT)
-        return logits_BTV, lambda t: self.absorb(state, x_BT[:, :t])[1]
+
+def learned(vocab: int, seed: int = 5, scale: float = 3.0) -> GPT:
+    """The same with learned positions: a full context is read again."""
+    return transformer(vocab, seed, "learned", scale)
 
 
 class Script:
@@ -124,6 +133,9 @@ def plain(model: LanguageModel[Any], prompt: list[int], length: int, sample: Any
     return {x: p for x, p in found.items() if p > 0}
 
 
+KINDS = [Recurrent, AtOnce, transformer, learned]
+
+
 # --- exact, without a single random number
 
 
@@ -133,7 +145,7 @@ def test_an_accepted_or_replaced_token_has_exactly_the_models_distribution(seed:
     p_1V, q_1V = random_p(6, seed, zeros), random_p(6, seed + 100, zeros)
     x_N = torch.arange(6)[q_1V[0] > 0]  # what the draft can propose
     q_N = q_1V[0, x_N]
-    accept_N = chance(p_1V.expand(len(x_N), -1), q_1V.expand(len(x_N), -1), x_N)
+    accept_N = chance(p_1V.expand(len(x_N), -1), q_N, x_N)
     written_V = torch.zeros(6, dtype=torch.float64).index_add_(0, x_N, q_N * accept_N)
     written_V += (q_N * (1 - accept_N)).sum() * leftover(p_1V, q_1V)[0]
     assert torch.allclose(written_V, p_1V[0], rtol=0, atol=1e-15)
@@ -141,15 +153,15 @@ def test_an_accepted_or_replaced_token_has_exactly_the_models_distribution(seed:
 
 def test_the_rule_by_hand() -> None:
     p_1V, q_1V = (torch.tensor([row], dtype=torch.float64) for row in ([0.5, 0.25, 0.25], [0.25, 0.75, 0.0]))
-    assert chance(p_1V, q_1V, torch.tensor([0])).tolist() == [1.0]
-    assert chance(p_1V, q_1V, torch.tensor([1])).tolist() == [1 / 3]
+    assert chance(p_1V, q_1V[:, 0], torch.tensor([0])).tolist() == [1.0]
+    assert chance(p_1V, q_1V[:, 1], torch.tensor([1])).tolist() == [1 / 3]
     assert leftover(p_1V, q_1V).tolist() == [[0.5, 0.0, 0.5]]  # 0.25 and 0.25 more than the draft gives
     assert leftover(p_1V, p_1V).tolist() == p_1V.tolist()
 
 
 @pytest.mark.parametrize("sample", METHODS, ids=str)
-@pytest.mark.parametrize("kind", [Recurrent, AtOnce, Along])
-def test_every_course_of_decoding_summed_gives_the_plain_distribution(kind: type[Recurrent], sample: Any) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_course_of_decoding_summed_gives_the_plain_distribution(kind: Any, sample: Any) -> None:
     model, draft = kind(4, seed=1, scale=0.7), random_markov(4, seed=2, scale=0.7)
     written: Counter[tuple[int, ...]] = Counter()
     for x, p in every_way(model, [1, 0], 3, Speculative(draft, 2, sample)):
@@ -167,6 +179,89 @@ def test_a_draft_without_any_opinion_still_leaves_the_distribution_as_it_is() ->
         for x, p in every_way(model, [], 3, Speculative(hopeless, 2)):
             written[x] += p
         assert dict(written) == pytest.approx(plain(model, [], 3, Sample()), abs=1e-13)
+
+
+# --- an n-gram drafts what it has seen come next
+
+
+def seen_ngram(order: int = 3, seed: int = 3, length: int = 40, vocab: int = 4, **settings: Any) -> NGram:
+    x_N = torch.randint(vocab - 1, (length,), generator=seeded(seed), dtype=torch.int32)
+    x_N[0] = vocab - 1
+    return NGram.fit(x_N, NGramConfig(order=order, **settings), vocab)
+
+
+@pytest.mark.parametrize("sample", METHODS, ids=str)
+@pytest.mark.parametrize("length", [5, 12])
+def test_every_course_with_drafts_of_seen_tokens_only_gives_the_plain_distribution(length: int, sample: Any) -> None:
+    model, draft = Recurrent(4, seed=1, scale=0.7), seen_ngram(length=length)
+    assert isinstance(draft_of(draft, [1, 0], sample, 3), SeenNext)
+    written: Counter[tuple[int, ...]] = Counter()
+    for x, p in every_way(model, [1, 0], 3, Speculative(draft, 2, sample)):
+        written[x] += p
+    expected = plain(model, [1, 0], 3, sample)
+    assert written.keys() == expected.keys()
+    assert max(abs(written[x] - expected[x]) for x in expected) < 1e-13
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"estimator": "mle"}, {"estimator": "add-k"}, {"estimator": "stupid"}, {"prune": (0, 0, 1)}]
+)
+@pytest.mark.parametrize("order", [2, 4])
+def test_seen_tokens_are_guessed_with_the_ngrams_own_probabilities(order: int, settings: dict[str, Any]) -> None:
+    """Of the distribution over the vocabulary, what is left is that of the longest context's own continuations."""
+    draft = seen_ngram(order, length=60, vocab=6, **settings if order > 2 else {})
+    x_T = torch.randint(5, (30,), generator=seeded(8)).tolist()
+    guesser, state = SeenNext(draft, [], Sample(), begin=0), draft.start(1)
+    for token in [draft.begin, *x_T]:
+        p_1V, state = draft.predict(state, torch.tensor([token]))
+        if token != draft.begin:
+            guesser.hear(0, token)
+        (guess,) = guesser.guess(1, Dice(seeded())) or [None]
+        followed = [words for k in range(1, order) if (words := continuations(draft, int(state[0, k])))]
+        seen = [w for w in followed[-1] if w != 0 and p_1V[0, w] > 0] if followed else []
+        if not seen:
+            assert guess is None
+            continue
+        assert guess.tokens_E.tolist() == seen
+        expected_E = p_1V[0, seen] / p_1V[0, seen].sum()
+        torch.testing.assert_close(guess.q_E, expected_E, rtol=1e-6, atol=1e-9)
+        assert guess.chance == pytest.approx(float(guess.q_E[seen.index(guess.token)]))
+
+
+def continuations(model: NGram, node: int) -> list[int]:
+    """The words that follow a context, from the tables."""
+    if node >= len(model.first_C) - 1:
+        return []
+    return model.word_M[int(model.first_C[node]) : int(model.first_C[node + 1])].tolist()
+
+
+def test_an_ngram_that_knows_no_context_drafts_nothing() -> None:
+    model, draft = Recurrent(4), seen_ngram(order=1)
+    rounds = list(speculate(model, [1], 5, Speculative(draft, 3), Dice(seeded())))
+    assert [(len(one.tokens), one.drafted, one.calls) for one in rounds] == [(1, 0, 1)] * 5
+
+
+def test_lines_begin_anew_for_an_ngram_of_sentences() -> None:
+    draft = NGram.fit(
+        torch.tensor([3, 0, 1, 2, 0, 1, 2, 1, 0, 2]).int(), NGramConfig(order=3, sentences=True), 4, newline=2
+    )
+    guesser, state = SeenNext(draft, [0, 1, 2], Greedy(), begin=3), draft.start(1)
+    for token in (3, 0, 1, 2):
+        p_1V, state = draft.predict(state, torch.tensor([token]))
+    assert guesser.guess(1, Dice(seeded()))[0].token == int(p_1V.argmax()) == 0
+
+
+def test_the_drafts_own_begin_need_not_be_the_models() -> None:
+    """An n-gram's begin is the last token, that of a pretrained model may be any: it must not be written."""
+    model, draft = transformer(5), seen_ngram(vocab=5, length=80)
+    model.begin = 1
+    assert draft.begin == 4
+    for sample in (Sample(), Greedy()):
+        (x_T,) = generate(model, [[2]], 60, Speculative(draft, 3, sample), seeded())
+        assert len(x_T) == 60
+        assert 1 not in x_T.tolist()
+    expected = generate(model, [[2]], 60, Greedy())[0].tolist()
+    assert x_T.tolist() == expected
 
 
 # --- counted, with the dice
@@ -197,9 +292,9 @@ def test_a_wrong_rule_would_be_noticed() -> None:
 # --- token for token
 
 
-@pytest.mark.parametrize("kind", [Recurrent, AtOnce, Along])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("tokens", [1, 2, 5])
-def test_greedy_with_a_draft_is_plain_greedy(kind: type[Recurrent], tokens: int) -> None:
+def test_greedy_with_a_draft_is_plain_greedy(kind: Any, tokens: int) -> None:
     model = kind(7, seed=5)
     expected = [x.tolist() for x in generate(model, PROMPTS, 24, Greedy())]
     for draft in (random_markov(7, 1), Recurrent(7, seed=6), kind(7, seed=5)):
@@ -212,6 +307,15 @@ def test_a_prompt_longer_than_the_models_window_is_absorbed_whole(monkeypatch: p
     for window in (1, 7, 49, 50, 51):
         monkeypatch.setattr(Recurrent, "window", window)
         assert generate(model, [x_T], 5, Speculative(model, 2, Greedy()))[0].tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [transformer, learned])
+def test_a_transformer_drafts_for_another_over_many_contexts(kind: Any) -> None:
+    model, drafts = kind(9, seed=3), [kind(9, seed=3), kind(9, seed=4), learned(9, seed=3), seen_ngram(vocab=9)]
+    expected = generate(model, [[1, 2], [3]], 60, Greedy())
+    for draft in drafts:
+        written = generate(model, [[1, 2], [3]], 60, Speculative(draft, 6, Greedy()))
+        assert [x.tolist() for x in written] == [x.tolist() for x in expected]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -316,7 +420,8 @@ def test_a_model_without_a_possible_token_is_refused() -> None:
 def test_wrong_values_are_refused_with_the_rule() -> None:
     model = Recurrent(4)
     for wrong, rule in (
-        (lambda: Speculative(model, 0), "at least 1 token: tokens=0"),
+        (lambda: Speculative(model, 0), "a draft needs 1 to 16 tokens: tokens=0"),
+        (lambda: Speculative(model, 17), "a draft needs 1 to 16 tokens: tokens=17"),
         (lambda: Speculative("kn5"), "draft must be a language model: it is a str"),  # type: ignore[arg-type]
         (lambda: Speculative(model, 4, Beam()), "only sampling and greedy"),  # type: ignore[arg-type]
         (lambda: generate(model, [[]], 3, Speculative(Recurrent(5)), seeded()), "model has 4 tokens, the draft 5"),
@@ -356,12 +461,27 @@ def test_a_run_drafts_for_another_from_python(runs: dict[str, Run]) -> None:
     assert len(once.encode()) >= 40
 
 
+def test_a_run_is_trained_with_the_tokenizer_of_another_to_draft_for_it(
+    runs: dict[str, Run], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runs["words"]
+    draft = octavo.train("ngram", folder / "text.txt", order=2, tokenizer=folder / "words", measure=False)
+    assert draft.tokenizer.to_json() == run.tokenizer.to_json()
+    assert octavo.generate(run, "the ", 20, "greedy", draft=draft) == octavo.generate(run, "the ", 20, "greedy")
+    words = ["train", "bag", str(folder / "text.txt"), "--no-measure", "--out", str(folder / "bag")]
+    assert main([*words, "--tokenizer", str(folder / "words")]) == 0
+    assert octavo.load(folder / "bag").tokenizer.to_json() == run.tokenizer.to_json()
+    capsys.readouterr()
+    assert main([*words, "--tokenizer", str(folder)]) == 2
+    assert f"{folder} is not a run: it has no config.json" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         ({"draft": "words"}, r"a draft must have the run's own tokenizer: kn5 \(byte, 257 tokens\), words \(word, "),
         ({"draft": "kn2", "method": "beam"}, "a draft serves sampling and greedy decoding, not Beam"),
-        ({"draft": "kn2", "draft_tokens": 0}, "at least 1 token: tokens=0"),
+        ({"draft": "kn2", "draft_tokens": 0}, "1 to 16 tokens: tokens=0"),
         ({"draft_tokens": 3}, "draft_tokens is how long drafts are: 3, but nothing drafts"),
     ],
 )

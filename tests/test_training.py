@@ -24,11 +24,12 @@ from octavo.data.holdout import hold_out
 from octavo.data.lanes import Lanes
 from octavo.errors import UserError
 from octavo.loss import NextToken
-from octavo.models import GPT, GRU, LSTM, RNN, Attentive
+from octavo.models import GPT, GRU, LSTM, RNN, Attentive, build, describe
 from octavo.models.attentive import AttentiveConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.training import neural
+from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
 from octavo.training.loop import PATIENCE, Loop, Text
 from octavo.training.loop_config import LoopConfig
@@ -414,7 +415,58 @@ def test_a_transformer_whose_blocks_are_compiled_once_for_all_learns_the_same(mo
         loop.run(Stopping())
         losses_of[how] = losses(loop)
     assert losses_of["parts"] == pytest.approx(losses_of["off"], rel=1e-5)
-    assert 1 <= counter.frame_count <= 3  # for each shape of the state, not for each block
+    assert counter.frame_count == 1  # for all blocks
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_long_context_that_fills_up_is_compiled_once_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    model = GPT(GPTConfig(width=8, layers=2, heads=2, context=80), VOCAB)  # ten windows, and the compiler's limit is 8
+    loop, counts = made_loop(model, budget="13steps", compile="parts"), []
+    for _ in range(13):
+        loop.step(0.5)
+        counts.append(counter.frame_count)
+    assert counts == [0] * 10 + [1] * 3
+
+
+def test_what_is_carried_is_no_view_of_something_larger() -> None:
+    loop = made_loop(GPT(GPTConfig(width=8, layers=1, heads=2, context=12), VOCAB), budget="3steps")
+    loop.run(Stopping())
+    keys_BGSK, _ = loop.state[2][0]
+    assert keys_BGSK.shape[2] == 12
+    assert keys_BGSK.untyped_storage().nbytes() == keys_BGSK.nbytes
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"positions": "learned"}, {"mix": "linear", "features": "random"}, {"mix": "dense"}, {"stride": 3}],
+    ids=lambda settings: "-".join(settings.values() if "stride" not in settings else ["stride"]) or "full",
+)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_transformer_goes_on_from_a_checkpoint_to_the_last_bit(
+    settings: dict[str, Any], precision: str, tmp_path: Path
+) -> None:
+    def loop() -> Loop:
+        model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 12, "dropout": 0.1} | settings), VOCAB)
+        return made_loop(model, budget="6steps", precision=precision)
+
+    whole, first, second = loop(), loop(), loop()
+    for _ in range(6):
+        whole.step(0.5)
+    for _ in range(3):
+        first.step(0.5)
+    first.capture().save(tmp_path)
+    second.take(Checkpoint.load(tmp_path))
+    for _ in range(3):
+        second.step(0.5)
+    ends = [one.capture().tensors for one in (whole, second)]
+    names, again = ([(kind, sorted(group)) for kind, group in end.items()] for end in ends)
+    assert names == again
+    assert all(torch.equal(t, ends[1][kind][name]) for kind, group in ends[0].items() for name, t in group.items())
+    build(describe(whole.model), ends[0]["weights"])  # nothing of the model is missing
 
 
 def test_muon_on_stacked_matrices_is_pytorchs_to_the_last_bit() -> None:

@@ -36,7 +36,7 @@ def cut_off(where: int, train: Any, *arguments: Any, **settings: Any) -> None:
 
 if __name__ == "__main__":
     text, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    from test_distributed import SETTINGS  # the same as for one process
+    from test_distributed import GPT, SETTINGS  # the same as for one process
 
     dist.init_process_group("gloo")
     octavo.train("gru", text, out=folder / "two", **SETTINGS)
@@ -45,6 +45,8 @@ if __name__ == "__main__":
         octavo.train(
             "gru", text, out=folder / f"shards-{optimizer}", **SETTINGS, optimizer=optimizer, shard=True, ema=0.5
         )
+    octavo.train("gpt", text, out=folder / "two-gpt", **SETTINGS, **GPT, accumulate=2)
+    octavo.train("gpt", text, out=folder / "shards-gpt", **SETTINGS, **GPT, shard=True)
     cut_off(11, octavo.train, "gru", text, out=folder / "two-then-one", **SETTINGS)
     cut_off(11, octavo.train, "gru", text, out=folder / "shards-then-one", **SETTINGS, shard=True)
     octavo.resume(folder / "one-then-two", measure=False)

@@ -5,6 +5,7 @@ B batch, T time, V vocabulary. Every tensor inside a state has the batch as its 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 
 S = TypeVar("S")
+BACK = 16  # tokens that a session can always take back
+GATHERED = 8  # tokens that stayed when others were taken back: so many are worth a call of their own, not fewer
 STATE_CARRIED = "state carried from the first byte of each document to its last"
 
 
@@ -154,21 +157,76 @@ class LanguageModel(nn.Module, Generic[S]):
 
 
 class Session(Generic[S]):
-    """Sequences that are continued token by token. It owns its state and may change it in place, where `step` may not;
-    whoever wants to go on in two ways forks it. This one is the plain twin of every faster one.
+    """Sequences that are continued, and taken back a little. It owns its state and may change it in place, where `step`
+    may not; whoever wants to go on in two ways forks it. This one is the plain twin of every faster one.
     """
+
+    calls = 0  # how often `absorb` called the model
 
     def __init__(self, model: LanguageModel[S], state: S) -> None:
         self.model, self.state = model, state
 
+    @property
+    def state(self) -> S:
+        """The pure state at this place."""
+        if self._due:
+            self._catch_up()
+        return self._state
+
+    @state.setter
+    def state(self, state: S) -> None:
+        self._state = state
+        self._trail: deque[tuple[S, Tensor]] = deque()  # states before the last calls, and the tokens of these
+        self._due = False  # whether the last of those tokens are still to be absorbed, from the state before them
+
     def step(self, x_B: Tensor) -> Tensor:
         """Absorb one token a row: logits_BV of the token after it, valid until the next step."""
-        logits_BV, self.state = self.model.step(self.state, x_B)
+        before = self.state
+        logits_BV, self._state = self.model.step(before, x_B)
+        self._note(before, x_B[:, None])
         return logits_BV
+
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        """Absorb several tokens a row: logits_BTV after each of them."""
+        self.calls += 1
+        if type(self.model).absorb is LanguageModel.absorb and x_BT.shape[1]:  # a scan comes past every state
+            return torch.stack([self.step(x_B) for x_B in x_BT.unbind(1)], 1)
+        if self._due and self._trail[-1][1].shape[1] >= GATHERED:
+            self._catch_up()
+        before, due_BT = self._trail.pop() if self._due else (self._state, x_BT[:, :0])
+        seen_BT = torch.cat([due_BT, x_BT], 1)
+        logits_BTV, self._state = self.model.absorb(before, seen_BT)
+        self._note(before, seen_BT)
+        self._due = False
+        return logits_BTV[:, due_BT.shape[1] :]
+
+    def rewind(self, count: int) -> None:
+        """Forget the last `count` tokens, which may be up to BACK of those absorbed here."""
+        held = sum(x_BT.shape[1] for _, x_BT in self._trail)
+        if not 0 <= count <= held:
+            raise UserError(f"only the last {held} tokens can be taken back: count={count}; fork before instead")
+        while count:
+            self._state, x_BT = self._trail.pop()
+            kept = max(0, x_BT.shape[1] - count)
+            count -= x_BT.shape[1] - kept
+            self._due = kept > 0  # they are absorbed with the next ones: one call is cheaper than two
+            if kept:
+                self._trail.append((self._state, x_BT[:, :kept]))
 
     def fork(self) -> Session[S]:
         """Another one at the same place; what either does from now on, the other does not see."""
         return Session(self.model, self.state)
+
+    def _note(self, before: S, x_BT: Tensor) -> None:
+        if x_BT.shape[1]:
+            self._trail.append((before, x_BT))
+            if len(self._trail) > BACK:
+                self._trail.popleft()
+
+    def _catch_up(self) -> None:
+        self.calls += 1
+        self._state = self.model.absorb(*self._trail[-1])[1]
+        self._due = False
 
 
 def scan(model: LanguageModel[S], state: S, x_BT: Tensor) -> tuple[Tensor, S]:

@@ -250,6 +250,11 @@ def _check_agreement(told: Mapping[str, Any], tokenizer: Tokenizer, path: Path) 
     vocab, newline = told.get("vocab", tokenizer.vocab), told.get("newline")
     if type(vocab) is not int or vocab != tokenizer.vocab:
         raise UserError(f"{path}: the model knows {vocab} tokens, the tokenizer {tokenizer.vocab}; train again")
+    begin = config.get("begin", -1) if isinstance(config := told.get("config"), Mapping) else -1
+    if "vocab" in told and (vocab - 1 if begin == -1 else begin) != tokenizer.begin:
+        raise UserError(
+            f"{path}: the model begins with token {begin}, the tokenizer with {tokenizer.begin}; train again"
+        )
     if newline is not None and (type(newline) is not int or newline != tokenizer.newline):
         raise UserError(f"{path}: the model's newline is {newline!r}, the tokenizer's {tokenizer.newline}; train again")
 

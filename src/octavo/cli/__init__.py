@@ -22,6 +22,7 @@ VERBS: dict[str, str] = {
     "compress": "compress a file with a model",
     "decompress": "restore a compressed file",
     "inspect": "look inside a model, token by token: surprise, gates, the gradient's way back",
+    "cost": "what a model costs before it is trained, and what a budget is best spent on",
     "doctor": "is my loss normal? what is wrong with a run, and what to try",
     "list": "the runs in a folder",
     "export": "write a model in a format others read",

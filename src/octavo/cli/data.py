@@ -139,7 +139,10 @@ def write_bins(
         return
     for name, count in told["tokens"].items():
         print(f"{Path(out, name)}  {count:,} tokens")
-    print(f"{Path(out, TOKENIZER)}  {told['tokenizer']}, {told['vocab']:,} ids")
+    where = Path(out, TOKENIZER)
+    print(f"{where}  {told['tokenizer']}, {told['vocab']:,} ids")
+    files = f"{Path(out, 'train.bin')} --valid {Path(out, 'val.bin')}"
+    print(f"next:\n  octavo train gpt {files} --tokenizer {where}")
 
 
 def export_bins(

@@ -43,13 +43,14 @@ def export(
 ) -> None:
     """Write a model in a format that others read.
 
+    A gpt run goes out if it has the shape of a Llama (octavo train gpt ... --feed gated --no-qk-norm) or of a GPT-2.
+
     Example: octavo export runs/kn3 kn3.arpa
 
     Args:
         run: The folder of an n-gram or of a gpt run.
         target: The file or folder to write, by default beside the run; a file's .gz compresses it.
-        format: arpa is what KenLM, SRILM and others read of n-grams, hf a folder that transformers reads of a
-            transformer; by default the one that the model has.
+        format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
         json: Print JSON.
     """
     loaded = load(run)
@@ -156,7 +157,10 @@ def _found(source: str | Path) -> Path:
         return path
     if path.is_dir():
         if (path / CONFIG).is_file():
-            raise UserError(f"{path} is no Hugging Face folder; a run of octavo's needs no import. Give {READABLE}")
+            raise UserError(
+                f"{path} is no Hugging Face folder: its {CONFIG} names no model_type, or is damaged (and a run of "
+                f"octavo's needs no import); give {READABLE}"
+            )
         raise UserError(f"{path} holds no model that can be read: it has no {CONFIG}; give {READABLE}")
     if not _is_arpa(path):
         raise UserError(f"{path} is not a model that can be read: {HINTS.get(path.suffix, '')}give {READABLE}")

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
-Corpora = Annotated[Positional[tuple[str, ...]], arg(metavar="CORPUS...")]
+Corpora = Annotated[Positional[tuple[str, ...]], arg(metavar="CORPUS...", help_behavior_hint="(at least one)")]
 Files = Annotated[Positional[tuple[str, ...]], arg(metavar="FILE...")]
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT")]

@@ -11,6 +11,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.lens import as_json, check_several, lens, print_lens
 from octavo.cli.show import note, print_json, print_table, size
 from octavo.errors import UserError
+from octavo.exchange import is_foreign
 from octavo.lens.gradients import SHORTEST, has_gradient
 from octavo.lens.look import look
 from octavo.lens.surprisal import surprises
@@ -72,7 +73,8 @@ def _print_tokens(run: Run, text: str, json: bool) -> None:
     print(f"{sum(one.bits for one in told):.1f} bits for {len(data)} bytes")
     if has_gradient(run.model):
         if len(told) < SHORTEST:
-            note(f"gates and gradients need a text of at least {SHORTEST} tokens: this has {len(told)}")
+            inside = "heads" if isinstance(run.model, GPT) else "gates"
+            note(f"{inside} and gradients need a text of at least {SHORTEST} tokens: this has {len(told)}")
             return
         print()
         print_lens([look(run, text)])
@@ -113,12 +115,17 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
     """
     if folder != RUNS and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; name one that holds runs")
-    told = []
+    told, foreign = [], []
     for path in find_runs(folder):
+        if is_foreign(path):
+            foreign.append(str(path))
+            continue
         try:
             told.append((path, read_record(path)))
         except UserError as error:
             note(f"left out: {error}")
+    if foreign:
+        note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
     told.sort(key=lambda one: (one[1].get("result", {}).get("bits_per_byte") or 1e9, str(one[0])))
     if json:
         print_json([{"run": str(path), **record} for path, record in told])

@@ -11,18 +11,35 @@ import tyro
 from octavo import api
 from octavo.cli.flags import STYLE, Corpora, RunPath
 from octavo.cli.show import note, print_json
-from octavo.models import CONFIGS, NEURAL, PRESETS, preset
+from octavo.models import CONFIGS, NEURAL, preset
 from octavo.models.mix import MixConfig
 from octavo.run import Run
 from octavo.training import LoopConfig, OptimConfig, TextConfig
+
+MODELS = {
+    "bag": "how often each token occurs, whatever came before",
+    "ngram": "counts of n tokens in a row, smoothed (Kneser-Ney)",
+    "bigram": "a small network that sees the last token",
+    "rnn": "a plain recurrent network",
+    "gru": "a recurrent network with two gates",
+    "lstm": "a recurrent network with gates and a cell",
+    "rnn-attention": "a recurrent network that looks back at its states",
+    "gpt": "a transformer",
+    "local": "gpt --mix local: each layer sees the last few tokens",
+    "linear": "gpt --mix linear: attention with a state of constant size",
+    "synthesizer": "gpt --mix dense: looks are learnt without comparing tokens",
+    "mix": "a vote of trained runs",
+}
 
 
 def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL CORPUS [flags]       octavo train MODEL --help shows the model's flags\n")
-        print(f"models: {', '.join([*CONFIGS, *PRESETS])}\n")
+        width = max(map(len, MODELS))
+        print("".join(f"  {name:<{width}}  {told}\n" for name, told in MODELS.items()))
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
+        print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
     make = _train_neural if preset(argv[0])[0] in NEURAL else _train_counts
     function = train_mixture if argv[0] == "mix" else make(argv[0])

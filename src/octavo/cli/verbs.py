@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import tyro
 
+from octavo.cli.cost import run_cost
 from octavo.cli.demo import demo
 from octavo.cli.doctor import doctor
 from octavo.cli.domains import domains
@@ -37,6 +38,8 @@ def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
     if verb == "train":
         run_train(argv)
+    elif verb == "cost":
+        run_cost(argv)
     elif verb == "vectors":
         run_vectors(argv)
     else:

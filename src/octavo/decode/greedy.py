@@ -115,13 +115,6 @@ def _begin_made_impossible(model: LanguageModel[Any], logits_BV: Tensor) -> Tens
     return without_begin(logits_BV.new_zeros(1, model.vocab), model.begin)
 
 
-def choosable(logits_BV: Tensor, begin: int) -> Tensor:
-    """The logits without begin; refused where that leaves nothing to choose."""
-    logits_BV = without_begin(logits_BV, begin)
-    check_choosable(logits_BV)
-    return logits_BV
-
-
 def check_choosable(logits_BV: Tensor) -> None:
     """Refuse rows in which no token is possible."""
     best_B = logits_BV.amax(-1)

@@ -9,21 +9,18 @@ B = 1 row, T time, N drafted tokens, M = N + 1 places that the model judges, V v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
-from octavo.decode.greedy import Greedy, Prompt, check_choosable, check_prompt, without_begin
+from octavo.core import BACK, LanguageModel, device_of, evaluating
+from octavo.decode.draft import Guess, Luck, absorbed, distribution, draft_of
+from octavo.decode.greedy import Greedy, Prompt, check_choosable, without_begin
 from octavo.decode.sample import Sample, draw
 from octavo.errors import UserError
-
-# A model that cannot give its state in the middle of a call absorbs confirmed tokens again with the next draft, in the
-# same call; when more than so many have gathered, a call of their own is cheaper than dragging them along.
-GATHERED = 8
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,8 @@ class Speculative:
     def __post_init__(self) -> None:
         if not isinstance(self.draft, LanguageModel):
             raise UserError(f"draft must be a language model: it is a {type(self.draft).__name__}; give a run's model")
-        if type(self.tokens) is not int or self.tokens < 1:
-            raise UserError(f"a draft needs at least 1 token: tokens={self.tokens!r}; try 4")
+        if type(self.tokens) is not int or not 1 <= self.tokens <= BACK:
+            raise UserError(f"a draft needs 1 to {BACK} tokens: tokens={self.tokens!r}; try 4")
         if not isinstance(self.sample, Sample | Greedy):
             raise UserError(
                 f"only sampling and greedy decoding can be drafted for: {type(self.sample).__name__}; decode without"
@@ -79,16 +76,6 @@ class Tally(NamedTuple):
         return self.tokens / max(1, self.calls)
 
 
-class Luck(Protocol):
-    """What is random in speculative decoding."""
-
-    def token(self, p_1V: Tensor) -> Tensor:
-        """A token drawn with these probabilities, x_1."""
-
-    def accepted(self, chance_N: Tensor) -> int:
-        """How many tokens pass one after the other, each with its chance, before the first that does not."""
-
-
 @dataclass(frozen=True)
 class Dice:
     """Luck from a random generator."""
@@ -118,9 +105,9 @@ class Certain:
         return int((chance_N == 1).long().cumprod(0).sum())
 
 
-def chance(p_NV: Tensor, q_NV: Tensor, x_N: Tensor) -> Tensor:
-    """With which probability each drafted token is accepted: min(1, p(x) / q(x))."""
-    p_N, q_N = (d_NV.gather(-1, x_N[:, None]).squeeze(-1) for d_NV in (p_NV, q_NV))
+def chance(p_NV: Tensor, q_N: Tensor, x_N: Tensor) -> Tensor:
+    """With which probability each drafted token is accepted: min(1, p(x) / q(x)); q_N is that of the tokens."""
+    p_N = p_NV.gather(-1, x_N[:, None]).squeeze(-1)
     return (p_N / q_N).clamp(max=1.0)
 
 
@@ -130,14 +117,6 @@ def leftover(p_1V: Tensor, q_1V: Tensor) -> Tensor:
     total_11 = rest_1V.sum(-1, keepdim=True)
     # Where p = q nothing is rejected, but for rounding; then p is as good.
     return torch.where(total_11 > 0, rest_1V / total_11, p_1V)
-
-
-def distribution(method: Sample | Greedy, logits_BV: Tensor) -> Tensor:
-    """What the method draws from, p_BV in double precision; greedy decoding draws its one token for certain."""
-    if isinstance(method, Greedy):
-        best_B1 = method.choose(logits_BV, None)[:, None]
-        return torch.zeros_like(logits_BV, dtype=torch.float64).scatter_(-1, best_B1, 1.0)
-    return method.filtered(logits_BV).softmax(-1)
 
 
 @torch.no_grad()
@@ -189,137 +168,46 @@ def lucks(method: Speculative, generator: torch.Generator | None, count: int) ->
 
 
 def check_pair(model: LanguageModel[Any], draft: LanguageModel[Any]) -> None:
-    """Refuse a draft whose tokens are not the model's."""
-    if (model.vocab, model.begin) != (draft.vocab, draft.begin):
+    """Refuse a draft whose tokens are not the model's. It may open its sequences with another one."""
+    if model.vocab != draft.vocab:
         raise UserError(
             f"a draft must have the model's tokenizer: the model has {model.vocab} tokens, the draft {draft.vocab}; "
             f"train one of them with the other's tokenizer"
         )
 
 
-class _Place(NamedTuple):
-    """Where a model stands in a sequence: a state, and the tokens after it that it has yet to absorb, one or more."""
-
-    state: Any
-    rest_1T: Tensor
-
-
-class _Draft(NamedTuple):
-    """Drafted tokens, what each was drawn from, and the draft model's place after none, one, ... of them."""
-
-    x_1N: Tensor
-    q_NV: Tensor
-    places: list[_Place]
-
-
 def _rounds(
     model: LanguageModel[Any], prompt: Prompt, max_tokens: int, method: Speculative, luck: Luck, stop: Sequence[int]
 ) -> Iterator[Round]:
     """`speculate`, for whoever has switched dropout off already."""
-    at, draft_at = _begin(model, prompt), _begin(method.draft, prompt)
+    state, last_11 = absorbed(model, prompt)
+    session, draft = model.session(state, max_tokens), draft_of(method.draft, prompt, method.sample, model.begin)
     left, ends = max_tokens, set(stop)
-    zeros_V = torch.zeros(model.vocab, dtype=torch.float64, device=draft_at.rest_1T.device)
-    begin_V = without_begin(zeros_V, model.begin)  # to be added to logits
     while left > 0:
-        draft = _write_draft(method, draft_at, min(method.tokens, left - 1), luck, begin_V)
-        x_1N = draft.x_1N.to(at.rest_1T.device)
-        seen_1T = torch.cat([at.rest_1T, x_1N], 1)
-        logits_1TV, states = _along(model, at.state, seen_1T)
-        logits_MV = without_begin(logits_1TV[0, at.rest_1T.shape[1] - 1 :], model.begin)
-        accepted, y_1 = _judge(method.sample, logits_MV, x_1N[0], draft.q_NV.to(logits_MV.device), luck)
-        tokens = [*x_1N[0, :accepted].tolist(), int(y_1)]
+        calls, guesses = session.calls, draft.guess(min(method.tokens, left - 1), luck)  # the last is the model's own
+        x_1N = last_11.new_tensor([[guess.token for guess in guesses]], dtype=torch.long)
+        logits_MV = without_begin(session.absorb(torch.cat([last_11, x_1N], 1))[0], model.begin)
+        accepted, token = _judge(method.sample, logits_MV, x_1N[0], guesses, luck)
+        tokens = [*(guess.token for guess in guesses[:accepted]), token]
         end = next((i + 1 for i, token in enumerate(tokens) if token in ends), len(tokens))
         left = 0 if tokens[end - 1] in ends else left - end
-        again = 0
         if left:
-            at, again = _advance(model, at, seen_1T[:, : at.rest_1T.shape[1] + accepted], y_1, states)
-        draft_at = _draft_place(draft, accepted, y_1, draft_at.rest_1T.device)
-        yield Round(tokens[:end], x_1N.shape[1], min(accepted, end), 1 + again)
+            session.rewind(len(guesses) - accepted)
+            last_11 = last_11.new_tensor([[token]])
+            draft.hear(accepted, token)
+        yield Round(tokens[:end], len(guesses), min(accepted, end), session.calls - calls)
 
 
-def _begin(model: LanguageModel[Any], prompt: Prompt) -> _Place:
-    """The model before the last token of begin and the prompt."""
-    x_T = torch.as_tensor(prompt, dtype=torch.long, device=device_of(model))
-    check_prompt(model, 0, x_T)
-    x_1T, state = model.after_begin(x_T[None]), model.start(1)
-    for t in range(0, len(x_T), model.window):
-        _, state = model.charge(state, x_1T[:, t : t + model.window + 1])  # which absorbs all but the last
-    return _Place(state, x_1T[:, -1:])
-
-
-def _write_draft(method: Speculative, at: _Place, count: int, luck: Luck, begin_V: Tensor) -> _Draft:
-    """Let the draft model write on; it is not called where nothing may be drafted.
-
-    A draft may see no possible token, or have logits that are no numbers: then all tokens are alike to it.
-    """
-    if not count:
-        return _Draft(at.rest_1T[:, :0], begin_V.new_empty(0, len(begin_V)), [at])
-    drawn, q, places = [], [], []
-    state, rest_1T, even_V = at.state, at.rest_1T, begin_V.softmax(-1)
-    for _ in range(count):
-        for x_1 in rest_1T.unbind(1):
-            logits_1V, state = method.draft.step(state, x_1)
-        q_1V = distribution(method.sample, logits_1V + begin_V)
-        q_1V = torch.where(q_1V.isnan(), even_V, q_1V)
-        x_1 = luck.token(q_1V)
-        places.append(_Place(state, rest_1T[:, :0]))
-        q.append(q_1V)
-        drawn.append(x_1)
-        rest_1T = x_1[:, None]
-    return _Draft(torch.stack(drawn, 1), torch.cat(q), [*places, _Place(state, rest_1T)])
-
-
-def _draft_place(draft: _Draft, accepted: int, y_1: Tensor, device: torch.device) -> _Place:
-    """Where the draft model goes on: after the accepted tokens, the model's own still to be absorbed."""
-    place = draft.places[accepted]
-    return _Place(place.state, torch.cat([place.rest_1T, y_1[:, None].to(device)], 1))
-
-
-def _judge(sample: Sample | Greedy, logits_MV: Tensor, x_N: Tensor, q_NV: Tensor, luck: Luck) -> tuple[int, Tensor]:
+def _judge(
+    sample: Sample | Greedy, logits_MV: Tensor, x_N: Tensor, guesses: Sequence[Guess], luck: Luck
+) -> tuple[int, int]:
     """How many drafted tokens are accepted, and the token that the model puts after them."""
-    p_MV = distribution(sample, logits_MV)
-    accepted = luck.accepted(chance(p_MV[:-1], q_NV, x_N)) if len(x_N) else 0
+    p_MV, accepted = distribution(sample, logits_MV), 0
+    if guesses:
+        q_N = torch.tensor([guess.chance for guess in guesses], dtype=p_MV.dtype, device=p_MV.device)
+        accepted = luck.accepted(chance(p_MV[:-1], q_N, x_N))
     check_choosable(logits_MV[accepted : accepted + 1])  # what comes after a rejected token need not be possible
     p_1V = p_MV[accepted : accepted + 1]
-    if accepted < len(x_N):
-        p_1V = leftover(p_1V, q_NV[accepted : accepted + 1])
-    return accepted, luck.token(p_1V)
-
-
-class _States(NamedTuple):
-    """What a call of the model leaves: the state after its `length` tokens and, where it can, the one after any t."""
-
-    length: int
-    last: Any
-    after: Callable[[int], Any] | None
-
-
-def _along(model: LanguageModel[Any], state: Any, x_1T: Tensor) -> tuple[Tensor, _States]:
-    """`absorb`, with the states along the way where they cost nothing."""
-    T = x_1T.shape[1]
-    if type(model).absorb is LanguageModel.absorb:  # a scan comes past every state
-        logits, states = [], []
-        for x_1 in x_1T.unbind(1):
-            logits_1V, state = model.step(state, x_1)
-            logits.append(logits_1V)
-            states.append(state)
-        return torch.stack(logits, 1), _States(T, state, lambda t: states[t - 1])
-    if (along := getattr(model, "along", None)) is not None:
-        logits_1TV, after = along(state, x_1T)
-        return logits_1TV, _States(T, after(T), after)
-    logits_1TV, last = model.absorb(state, x_1T)
-    return logits_1TV, _States(T, last, None)
-
-
-def _advance(
-    model: LanguageModel[Any], at: _Place, kept_1T: Tensor, y_1: Tensor, states: _States
-) -> tuple[_Place, int]:
-    """The model's place after the tokens that are kept, y_1 still to be absorbed; and how many calls that took."""
-    kept = kept_1T.shape[1]
-    if kept == states.length:
-        return _Place(states.last, y_1[:, None]), 0
-    if states.after is not None:
-        return _Place(states.after(kept), y_1[:, None]), 0
-    if kept < GATHERED:
-        return _Place(at.state, torch.cat([kept_1T, y_1[:, None]], 1)), 0
-    return _Place(model.absorb(at.state, kept_1T)[1], y_1[:, None]), 1
+    if accepted < len(guesses):
+        p_1V = leftover(p_1V, guesses[accepted].whole(p_1V))
+    return accepted, int(luck.token(p_1V))

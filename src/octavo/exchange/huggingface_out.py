@@ -68,21 +68,23 @@ def _shape_of(model: LanguageModel[Any]) -> ModuleType:
     wrong = {kind: _differences(shape, model.config) for kind, shape in SHAPES.items()}
     kind = min(wrong, key=lambda one: len(wrong[one]))
     if wrong[kind]:
-        raise UserError(
-            f"Hugging Face has no decoder of this shape; for {kind}, the nearest, {' and '.join(wrong[kind])}: "
-            "train one with that"
-        )
+        told = ", ".join(f"{name} is {getattr(model.config, name)}" for name in wrong[kind])
+        flags = " ".join(_flag(*one) for one in wrong[kind].items())
+        raise UserError(f"Hugging Face has no decoder of this shape: {told}; the nearest is {kind}: train with {flags}")
     return SHAPES[kind]
 
 
-def _differences(shape: ModuleType, config: GPTConfig) -> list[str]:
+def _differences(shape: ModuleType, config: GPTConfig) -> dict[str, Any]:
+    """The settings that the shape cannot have as they are, each with what it can have."""
     if config.kv_heads == config.heads:  # which 0 says too
         config = dataclasses.replace(config, kv_heads=0)
-    found = []
-    for name, known in shape.SHAPE.items():
-        if (value := getattr(config, name)) not in known:
-            found.append(f"{name} must be {' or '.join(map(str, known))} (it is {value})")
-    return found
+    return {name: known[0] for name, known in shape.SHAPE.items() if getattr(config, name) not in known}
+
+
+def _flag(name: str, value: Any) -> str:
+    """The setting as it is given to octavo train."""
+    flag = name.replace("_", "-")
+    return f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}" if value else f"--no-{flag}"
 
 
 def _check_target(folder: Path) -> None:

@@ -9,13 +9,12 @@ from octavo.lens.attention import Maps, attention_over, from_rows, most_tokens
 from octavo.lens.depth import Depth, depths_over
 from octavo.lens.gates import Gates, gates_over
 from octavo.lens.gradients import Flow, check_back, default_back, gradient_flow, has_gradient, stateless
-from octavo.lens.surprisal import shown
+from octavo.lens.surprisal import BEGIN, shown
 from octavo.models import GPT, Attentive
 from octavo.run import Run
 from octavo.text.preprocess import apply
 
 LONGEST = 1000  # tokens of a text that are looked at
-BEGIN = "▷"  # how the begin token is shown
 
 
 @dataclass(frozen=True)

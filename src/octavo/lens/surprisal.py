@@ -16,6 +16,7 @@ from octavo.models import NGram
 from octavo.text.tokenizer import Tokenizer
 
 CANDIDATES = 3
+BEGIN = "▷"  # how the begin token, which stands for no text, is shown
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
             logp_V = logits_1V[0].double().log_softmax(-1)
             best = logp_V.topk(min(CANDIDATES, model.vocab))
             candidates = tuple(
-                (shown(tokenizer, i), math.exp(p))
+                (BEGIN if i == model.begin else shown(tokenizer, i), math.exp(p))
                 for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)
                 if p > -math.inf
             )

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session, tap
+from octavo.errors import UserError
 from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
 from octavo.models.parts.mixes import MIXES, Place
 from octavo.models.parts.simple import FEEDS, Norm, draw_inner
@@ -48,6 +49,10 @@ class BlockOf(nn.Module):
         x_BTD = tap("stream", x_BTD + self.drop(self.feed(self.norm2(x_BTD))))
         return x_BTD, state
 
+    def worth_compiling(self, x_BTD: Tensor, state: Any, place: Place) -> bool:
+        """Whether training will meet inputs of these shapes many times."""
+        return self.mix.settled(state)
+
     def drop(self, y: Tensor) -> Tensor:
         return F.dropout(y, self.dropout) if self.training and self.dropout else y
 
@@ -61,6 +66,8 @@ class GPT(LanguageModel[State]):
         super().__init__()
         self.config, self.vocab = config, vocab
         self.begin = vocab - 1 if config.begin < 0 else config.begin
+        if self.begin >= vocab:
+            raise UserError(f"begin must be one of the vocabulary's {vocab} tokens: begin={self.begin}; leave it out")
         self.embedding_VD = nn.Parameter(torch.empty(vocab, config.width))
         self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
         learned = config.positions == "learned"

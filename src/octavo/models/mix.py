@@ -60,6 +60,10 @@ class Mix(LanguageModel[State]):
     def begin_resets(self) -> bool:
         return all(part.begin_resets for part in self.parts)
 
+    @property
+    def policy(self) -> str:
+        return "; ".join(dict.fromkeys(part.policy for part in self.parts))
+
     def learn(self, logp_IN: Tensor, class_N: Tensor) -> None:
         """Choose the weights that make held-out tokens most probable: expectation-maximisation, class by class.
 

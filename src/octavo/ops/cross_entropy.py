@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 22}  # logits held at a time: enough to keep the device busy
 SMALL = 1 << 24  # so few are held in full: the plain equation is faster
@@ -92,6 +93,7 @@ class _Chunked(torch.autograd.Function):
         return total
 
     @staticmethod
+    @once_differentiable  # the gradient is kept as a number: a second derivative would be zero
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         dh_ND, dw_VD = ctx.saved_tensors
         return dh_ND * grad[0].to(dh_ND.dtype), dw_VD * grad[0].to(dw_VD.dtype), None, None

@@ -1,16 +1,19 @@
 """Norms: vectors brought to a mean square of one.
 
-D size of the vectors.
+D size of the vectors. What comes out has the precision of what went in, also under autocast, which by itself would make
+single precision of it on a GPU: sums are kept in that by the kernels anyway.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 
 def rms_norm(x: Tensor, weight_D: Tensor | None = None, eps: float = 1e-5, path: str = "auto") -> Tensor:
@@ -21,9 +24,21 @@ def rms_norm(x: Tensor, weight_D: Tensor | None = None, eps: float = 1e-5, path:
     """
     by_hand = path == "by_hand" or (path == "auto" and not x.is_cuda and torch.is_grad_enabled() and x.requires_grad)
     if not by_hand:
-        return F.rms_norm(x, x.shape[-1:], weight_D, eps)
+        with _unchanged_by_autocast(x):
+            return F.rms_norm(x, x.shape[-1:], weight_D, eps)
     unit: Tensor = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
     return unit if weight_D is None else unit * weight_D
+
+
+def layer_norm(x: Tensor, weight_D: Tensor | None = None, bias_D: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean of x) / sqrt(variance of x + eps), times the weights, plus the biases."""
+    with _unchanged_by_autocast(x):
+        return F.layer_norm(x, x.shape[-1:], weight_D, bias_D, eps)
+
+
+def _unchanged_by_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 class _Unit(Function):
@@ -39,6 +54,7 @@ class _Unit(Function):
         return y
 
     @staticmethod
+    @once_differentiable  # what is kept has no history of its own: a second derivative would be wrong
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor, None]:
         y, r = ctx.saved_tensors
         (dy,) = grad

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.core import LanguageModel
-from octavo.models import Attentive, Bag, Bigram, Mix, NGram, name_of
+from octavo.models import GPT, Attentive, Bag, Bigram, Mix, NGram, name_of
+from octavo.models.parts.config import REACHING, SYNTHESIZERS
 from octavo.models.recurrent import Recurrent
 from octavo.run import TENSORS, TOKENIZER, Run
 
@@ -34,9 +35,19 @@ def _titled(model: LanguageModel[Any], tokens: str) -> str:
         return f"{type(model).__name__} of {tokens}, {_layers(model.config.layers)} of {model.config.width}"
     if isinstance(model, Attentive):
         return f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units"
+    if isinstance(model, GPT):
+        return f"{_kind(model)} of {tokens}, {_layers(model.config.layers)} of {model.config.width}"
     if isinstance(model, Mix):
         return f"mix of {', '.join(short_title(part) for part in model.parts)} of {tokens}"
     return f"{type(model).__name__} over {tokens}"
+
+
+def _kind(model: GPT) -> str:
+    """What a transformer's tokens look at."""
+    config = model.config
+    if config.mix in SYNTHESIZERS:
+        return f"{config.mix} synthesizer"
+    return "transformer" if config.mix == "full" else f"transformer with {config.mix} attention,"
 
 
 def _layers(count: int) -> str:
@@ -77,6 +88,22 @@ def entries_of(model: LanguageModel[Any]) -> tuple[int, int]:
         counts = [entries_of(part) for part in model.parts]
         return sum(ngrams for ngrams, _ in counts), sum(others for _, others in counts) + model.logw_GI.numel()
     return 0, sum(tensor.numel() for tensor in model.state_dict().values())
+
+
+def parts_of(model: GPT) -> list[tuple[str, str]]:
+    """Which part stands in each place of a transformer."""
+    config = model.config
+    shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
+    reach = f", reach {config.reach}" if config.mix in REACHING else ""
+    features = f", {config.features} features" if config.mix == "linear" else ""
+    return [
+        ("parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
+        ("blocks", f"{config.layers}, of width {config.width}"),
+        ("looks by", f"{config.mix}{reach}{features}; heads: {config.heads}{shared}"),
+        ("positions", config.positions), ("context", f"{config.context} tokens"),
+        ("feed", f"{config.feed}, {config.inner} wide"), ("norm", config.norm),
+        ("cost", f"{model.flops_per_token():,} operations to read a token"),
+    ]  # fmt: skip
 
 
 def bytes_on_disk(path: Path) -> int:

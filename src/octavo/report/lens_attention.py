@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from octavo.lens.attention import MOSTLY, SPREAD, Head, Maps, in_words
 from octavo.lens.gradients import relative
-from octavo.lens.look import BEGIN, Look
+from octavo.lens.look import Look
+from octavo.lens.surprisal import BEGIN
 from octavo.report.facts import title_of
 from octavo.report.figure_attention import Cell, heat_table, maps_figure
 from octavo.report.figure_gates import Strip, strips, triangle

@@ -8,8 +8,9 @@ from itertools import takewhile
 
 from octavo.lens.gates import OPEN, SHUT, Gate
 from octavo.lens.gradients import Norms, in_words, rate, relative
-from octavo.lens.look import BEGIN, Look
+from octavo.lens.look import Look
 from octavo.lens.orthogonal import SCALES, Activation, orthogonal_flow
+from octavo.lens.surprisal import BEGIN
 from octavo.report.facts import title_of
 from octavo.report.figure_gates import Strip, bar_strips, strips, triangle
 from octavo.report.figure_lines import Series, lines

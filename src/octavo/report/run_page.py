@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.lens.surprisal import shown as token_shown
-from octavo.models import Bag, Mix, NGram
-from octavo.report.facts import bits_per_byte, number, short_title, stored, title_of
+from octavo.models import GPT, Bag, Mix, NGram
+from octavo.report.facts import bits_per_byte, number, parts_of, short_title, stored, title_of
 from octavo.report.figures import bars
 from octavo.report.page import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.report.reproduce import train_command
@@ -121,6 +121,8 @@ def _inside(run: Run) -> str:
         figure = bars(rows, "The most probable tokens, in per cent; ␣ is a space, ⏎ the end of a line.", digits=2)
     elif isinstance(model, Mix):
         figure = _weights(model)
+    elif isinstance(model, GPT):
+        figure = definitions(parts_of(model))
     else:
         figure = ""
     return section("Inside", paragraph(f"It is made of {stored(model)}."), figure)

@@ -23,9 +23,10 @@ from octavo.memory import available
 from octavo.models import COUNTED, Bag, NGram
 from octavo.models.ngram.count import Workspace
 from octavo.progress import progress
-from octavo.run import METRICS, REPORT, SAMPLES, Run, check_out, save
+from octavo.run import METRICS, REPORT, SAMPLES, TOKENIZER, Run, check_out, read_record, save
 from octavo.scoring.bits import NOT_COMPARABLE, score_text
 from octavo.text import (
+    TOKENIZERS,
     Corpus,
     Split,
     Store,
@@ -50,7 +51,7 @@ class TextConfig:
     """Which text, and how it becomes tokens."""
 
     tokenizer: str = "byte"
-    """byte, char, word, bpe, or the path of a tokenizer.json."""
+    """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
     size: int | None = None
     """How many words, or BPE tokens, to know at most."""
     min_count: int = 2
@@ -65,6 +66,11 @@ class TextConfig:
     """What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them)."""
     preprocess: tuple[str, ...] = ()
     """Steps that lose information (lower, digits, ptb, sentences): the result is then not comparable."""
+
+    def __post_init__(self) -> None:
+        if self.tokenizer not in TOKENIZERS and Path(self.tokenizer).is_dir():
+            read_record(self.tokenizer)  # which refuses what is not a run
+            object.__setattr__(self, "tokenizer", str(Path(self.tokenizer) / TOKENIZER))
 
     def open(self, source: str | Path | Sequence[str | Path]) -> Corpus:
         """The corpus, split."""
@@ -136,6 +142,7 @@ def fit_counts(
     workspace: Workspace = Workspace(),  # noqa: B008
 ) -> Fitted:  # fmt: skip
     """A model that learns from counts of the text."""
+    check_begin(model, tokenizer)
     if model == "bag":
         return Fitted(Bag.fit(x_N, config, tokenizer.vocab))
     if model == "bigram":
@@ -146,6 +153,17 @@ def fit_counts(
         raise UserError(f"there is no count model {model!r}; models are {', '.join(COUNTED)}")
     with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
         return Fitted(NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, workspace, advance))
+
+
+def check_begin(model: str, tokenizer: Tokenizer, begin: int = -1) -> None:
+    """A model must open sequences with the token that the tokenizer opens them with; -1 stands for the last."""
+    opens = tokenizer.vocab - 1 if begin < 0 else begin
+    if opens != tokenizer.begin:
+        remedy = "leave --begin out" if begin >= 0 else "train a gpt, or use another --tokenizer"
+        raise UserError(
+            f"the tokenizer opens texts with token {tokenizer.begin} of {tokenizer.vocab}, "
+            f"and this {model} with {opens}; {remedy}"
+        )
 
 
 def finish(

@@ -91,7 +91,7 @@ class Loop:
         before = self._start(len(x_BT)) if anew else self.state
         pieces, states, nats = self.config.accumulate, [], torch.zeros((), device=self.team.device)
         for rows in torch.arange(len(x_BT), device=x_BT.device).chunk(pieces):
-            part = select(before, rows)
+            part = select(before, rows) if pieces > 1 else before
             with self.precision.lowered():
                 paid, after = self.objective(part, x_BT[rows])
             (paid * (self.team.size / max(1, charged))).backward()  # processes' gradients are averaged, not summed
@@ -105,7 +105,8 @@ class Loop:
         return map_state(self.model.start(rows), whole)  # where the weights are sharded, what is made from them is too
 
     def _carried(self, tensor: Tensor) -> Tensor:
-        """A part of the state as the next window gets it: in the weights' precision, whatever the products' was."""
+        """As the next window gets it, or one after a checkpoint: in the weights' precision, no view of a larger one."""
+        tensor = tensor.contiguous()
         return tensor.to(next(iter(self.named.values())).dtype) if tensor.is_floating_point() else tensor
 
     def step(self, spent: float) -> None:

@@ -19,10 +19,9 @@ class LoopConfig:
     batch: int = 0
     """Lanes of text read at once, in all processes together; 0: what suits the model."""
     window: int = 0
-    """Tokens of a lane between two changes of the weights; 0: what suits the model. The state is carried from one
-    window to the next, but where places in a context are learned: then every window is a context of its own."""
+    """Tokens of a lane between two changes of the weights; 0: what suits the model."""
     accumulate: int = 1
-    """Work through the batch in so many pieces: slower, the same result, less memory."""
+    """Work through the batch in so many pieces: slower, less memory, the same result but for rounding."""
     checks: int = 10
     """How often to measure the pieces held out and to write a sample."""
     patience: int = 0
@@ -32,8 +31,7 @@ class LoopConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: products in bfloat16 where the machine has instructions for them."""
     compile: Literal["auto", "on", "parts", "off"] = "auto"
-    """torch.compile. on: the whole step, the fastest, after half a minute; parts: the block that a transformer repeats,
-    within seconds; auto: parts on a GPU, where there are such."""
+    """torch.compile. on: the whole step, takes minutes; parts: a transformer's blocks, seconds; auto: parts on GPUs."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False

@@ -20,6 +20,7 @@ from octavo.data.lanes import Lanes
 from octavo.errors import Stopped, UserError
 from octavo.files import whole_file
 from octavo.models import CONFIGS, MODELS, NEURAL, build, describe
+from octavo.models.parts.config import GPTConfig
 from octavo.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
 from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
 from octavo.training.checkpoint import FILE, Checkpoint
@@ -28,6 +29,7 @@ from octavo.training.fit import (
     Page,
     TextConfig,
     check_before_work,
+    check_begin,
     finish,
     pick_device,
     record_of,
@@ -73,9 +75,13 @@ class Recipe:
             from_json(OptimConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
         )  # fmt: skip
 
-    def fresh_model(self, vocab: int, device: torch.device) -> LanguageModel[Any]:
-        """The model as training starts with it."""
-        model = MODELS[self.model](self.config, vocab)
+    def fresh_model(self, tokenizer: Tokenizer, device: torch.device) -> LanguageModel[Any]:
+        """The model as training starts with it, its sequences opened as the tokenizer opens them."""
+        config = self.config
+        if isinstance(config, GPTConfig) and config.begin < 0 and tokenizer.begin != tokenizer.vocab - 1:
+            config = replace(config, begin=tokenizer.begin)
+        check_begin(self.model, tokenizer, getattr(config, "begin", -1))
+        model = MODELS[self.model](config, tokenizer.vocab)
         model.initialise(seeded(self.seed))
         return model.to(device)
 
@@ -85,12 +91,14 @@ def train_neural(
 ) -> Run:
     """Train a neural model on the training part of a text, in this process or in those that torchrun started."""
     check_before_work(out, recipe.seed)
+    if isinstance(recipe.config, GPTConfig):
+        recipe.config.check_use()
     _refuse_unfinished(out)
     corpus = recipe.text.open(source)
     with room_on_disk(out, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
         mapped = folder / f"train{processes.rank}.bin" if folder else None
         tokenizer, store = learn_and_tokenize(recipe.text.tokenizer, corpus, mapped, **recipe.text.tokenizer_options())
-        model = recipe.fresh_model(tokenizer.vocab, processes.device)
+        model = recipe.fresh_model(tokenizer, processes.device)
         recipe = replace(recipe, loop=recipe.loop.suiting(model), optim=recipe.optim.suiting(model))
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, out)
         record = _record(recipe, corpus, held, loop)
@@ -119,7 +127,7 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
     corpus = reopened(str(path), told, "train", "train it anew")
     with room_on_disk(path, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
         store = tokenize(corpus.train, tokenizer, folder / f"train{processes.rank}.bin" if folder else None)
-        model = recipe.fresh_model(tokenizer.vocab, processes.device)
+        model = recipe.fresh_model(tokenizer, processes.device)
         loop, held = _loop(recipe, model, tokenizer, store, corpus, processes, path)
         loop.take(saved)
         record = _record(recipe, corpus, held, loop)

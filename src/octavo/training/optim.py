@@ -58,9 +58,11 @@ class OptimConfig:
 
 
 def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
-    """The matrices inside the model, its tables with a row for each token or place, and its vectors."""
+    """What is learnt: the matrices inside the model, its tables with a row for each token or place, its vectors."""
     matrices, tables, vectors = [], [], []
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         shape = name.rpartition(".")[2].rpartition("_")[2]  # as in embedding_VD; any matrix may have V rows by chance
         if parameter.dim() < 2:
             vectors.append(parameter)

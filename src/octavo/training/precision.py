@@ -34,7 +34,7 @@ class Precision:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if self.compile == "parts":
             for part in model.repeated_parts:  # they have one code, which is compiled once for all of them
-                part.absorb = Quick(part.absorb)
+                part.absorb = Quick(part.absorb, part.worth_compiling)
         return Compiled(objective) if self.compile == "on" else objective
 
     @cached_property
@@ -44,16 +44,20 @@ class Precision:
 
 
 class Quick:
-    """A function that is compiled when training first calls it; where that fails it runs as it is."""
+    """A function that is compiled when training first calls it; where that fails it runs as it is.
 
-    def __init__(self, plain: Callable[..., Any]) -> None:
-        self.plain = plain
+    `worth` says of inputs whether their shapes are worth it: each is compiled anew, and after eight the compiler would
+    give up for good. It must look at the inputs alone, so that a run that is taken up again computes the same.
+    """
+
+    def __init__(self, plain: Callable[..., Any], worth: Callable[..., bool] = lambda *inputs: True) -> None:
+        self.plain, self.worth = plain, worth
         self.fast: Callable[..., Any] | None = None
         with suppress(RuntimeError):  # a Python or a system that it does not know
             self.fast = torch.compile(plain, dynamic=False)
 
     def __call__(self, *inputs: Any) -> Any:
-        if self.fast is None or not torch.is_grad_enabled():  # measuring has other shapes, each to be compiled anew
+        if self.fast is None or not torch.is_grad_enabled() or not self.worth(*inputs):  # measuring has other shapes
             return self.plain(*inputs)
         from torch._dynamo.exc import TorchDynamoException  # here, because it takes a second
 

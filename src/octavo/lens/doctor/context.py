@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating
-from octavo.lens.doctor.advice import GATES
+from octavo.lens.doctor.advice import GATES, LOOKS
 from octavo.lens.doctor.finding import Finding, Verdict, not_applicable
 from octavo.lens.doctor.sight import spread
-from octavo.models import Bag, Bigram, Mix, NGram
+from octavo.models import GPT, Bag, Bigram, Mix, NGram
 from octavo.progress import progress
 from octavo.text import Tokenizer
 
@@ -103,6 +103,9 @@ def sight_of(model: LanguageModel[Any]) -> int | None:
     if isinstance(model, Mix):
         parts = [sight_of(part) for part in model.parts]
         return None if None in parts else max(part for part in parts if part is not None)
+    if isinstance(model, GPT) and not model.config.absolute and model.config.mix != "linear":
+        seen = model.config.layers * (model.config.cached - 1)  # every layer sees so many tokens further
+        return seen if seen < FAIR else None
     return None
 
 
@@ -137,7 +140,7 @@ def judge(bits: dict[int | None, float], sight: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = ("a larger --budget", "more --steps", "another --rate", *GATES, "a longer --window")
+        advice = ("a larger --budget", "more --steps", "another --rate", *GATES, *LOOKS, "a longer --window")
         if length == 0:
             why = f"the context is never used: the model pays the same without it; {why}"
         elif length == 1:

@@ -114,6 +114,7 @@ class Training:
     steps_per_epoch: int = 0  # 0: unknown
     finished: bool = True
     why: str = ""  # it ended
+    usual: OptimConfig = field(default_factory=OptimConfig)  # what the model's learning rates are if nothing is said
 
     @classmethod
     def of(cls, run: Run) -> Training | None:
@@ -123,8 +124,10 @@ class Training:
             return None
         epoch = told.get("steps_per_epoch")
         return cls(
-            from_json(OptimConfig, told.get("optim", {})), from_json(LoopConfig, told.get("loop", {})),
+            from_json(OptimConfig, told.get("optim", {})).suiting(run.model),
+            from_json(LoopConfig, told.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(told.get("finished")), str(told.get("why", "")),
+            OptimConfig().suiting(run.model),
         )  # fmt: skip
 
     def higher_rate(self) -> str:
@@ -137,7 +140,7 @@ class Training:
 
     def other_rate(self) -> tuple[str, ...]:
         """Both, the higher first; but only back to the usual where a rate is far from it."""
-        ratios = [getattr(self.optim, name) / getattr(OptimConfig(), name) for name in self._names()]
+        ratios = [getattr(self.optim, name) / getattr(self.usual, name) for name in self._names()]
         if max(ratios) < 1 / UNUSUAL:
             return (self.higher_rate(),)
         return (self.lower_rate(),) if min(ratios) > UNUSUAL else (self.higher_rate(), self.lower_rate())
@@ -159,10 +162,10 @@ class Training:
         return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
     def _names(self) -> list[str]:
-        return ["rate", "matrix_rate"] if self.optim.optimizer == "muon" else ["rate"]
+        return ["rate", "matrix_rate"] if self.optim.optimizer == "muon" and self.usual.matrix_rate else ["rate"]
 
     def _rates(self, other: Callable[[float, float], float]) -> str:
-        changed = {name: other(getattr(self.optim, name), getattr(OptimConfig(), name)) for name in self._names()}
+        changed = {name: other(getattr(self.optim, name), getattr(self.usual, name)) for name in self._names()}
         return " ".join(f"--{name.replace('_', '-')} {value:.3g}" for name, value in changed.items())
 
 

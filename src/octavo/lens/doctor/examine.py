@@ -37,7 +37,12 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
     name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
-    floors = measure_floors(run, valid) if valid is not None and not quick else None
+    floors, why_none = None, QUICK if quick else why_not
+    if valid is not None and not quick:
+        try:
+            floors = measure_floors(run, valid)
+        except UserError as error:  # there are tokenizers that count models cannot have
+            why_none = str(error).partition(";")[0]
     bag, bigram = (floors.for_curve(floors.find(order)) if floors else None for order in (1, 2))
     own = settings(run.model, training)
     first, *others = (
@@ -50,7 +55,7 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
             events(curve, training, name),
         )
     )
-    placed = not_applicable("floors", QUICK if quick else why_not)
+    placed = not_applicable("floors", why_none)
     if floors is not None:
         longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
         placed = against_floors(floors, curve, run.model, longer, _is_ill([first, *others], curve, training))

@@ -24,6 +24,13 @@ MANY_SPIKES = 0.01  # of the steps
 MOSTLY = 0.5  # of the steps: clipping is then the rule and no longer the exception
 
 
+SMALLER = (
+    "smaller initial weights: --init gpt2", "smaller initial weights: --init orthogonal",
+    "smaller initial weights: --init xavier", "a greater --width, where embeddings are tied",
+    "output weights that are not the embeddings: --no-tied",
+)  # fmt: skip
+
+
 def start(curve: Curve, vocab: int) -> Finding:
     """The first loss against ln V: what a model pays that knows nothing, and knows it."""
     name, even = "start", math.log(vocab)
@@ -36,11 +43,7 @@ def start(curve: Curve, vocab: int) -> Finding:
     advice: tuple[str, ...] = ()
     if off > START_NOTE:
         why = "the untrained model is sure of wrong things: its first logits are too large."
-        advice = (
-            "smaller initial weights: --init orthogonal",
-            "smaller initial weights: --init xavier",
-            "a greater --width, where embeddings are tied",
-        )
+        advice = SMALLER
     elif off < -START_NOTE:
         why = "an untrained model cannot do better than chance, so it has seen the answer, or was trained before."
         advice = ("see that the model cannot look at the token it predicts, and that training began from new weights",)
@@ -66,7 +69,7 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
         "best_step": best.step, "best_held_out": best.bits, "last_held_out": last.bits, "rise": rise,
         "train_bits_per_byte": learnt, "gap": gap, "epochs": epochs,
     }  # fmt: skip
-    read = "" if epochs is None else f" The text was read {epochs:.2g} times."
+    read = "" if epochs is None else f" The text was read {epochs:,.{0 if epochs >= 10 else 1}f} times."
     measured = f"held out {percent(rise, sign=True)} since its best at step {best.step:,}"
     expected = f"at most {percent(RISE, 0, sign=True)}, and {percent(GAP, 0)} over training"
     if rise > RISE and epochs is not None and epochs < 1:

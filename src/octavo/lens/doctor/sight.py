@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating
-from octavo.lens.doctor.advice import GATES
+from octavo.lens.doctor.advice import GATES, LOOKS
 from octavo.lens.doctor.finding import Finding, Verdict, not_applicable, percent
 from octavo.lens.gradients import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
+from octavo.models import GPT
 
 ROWS, LEAD, JUDGED = 64, 32, 64  # 4,096 predictions, each after at least 32 tokens: a share is then right to 1 %
 SURE = 0.99  # a top probability above it is a saturated softmax: its gradient is below a hundredth
@@ -141,16 +142,19 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
         left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
     measured = f"{in_words(factor)}, {left}"
     expected = f"1 % left after {FAIR_REACH} steps or more"
-    advice = (*GATES, "--init orthogonal", "a lower --rate")
+    advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
         return Finding(name, "warning", measured, expected, why, ("a lower --rate", "--init orthogonal"), figures)
     if reach is None or reach >= FAIR_REACH:
-        why = "the loss can teach the model what to remember."
+        lesson = "where to look" if isinstance(model, GPT) else "what to remember"
+        why = f"the loss can teach the model {lesson}."
         return Finding(name, "ok", measured, expected, why, (), figures)
     if reach == 0:
         why = "no gradient arrives at all: the model does not read its state."
         return Finding(name, "warning", "does not arrive", expected, why, advice, figures)
     verdict: Verdict = "warning" if reach < SHORT_REACH else "note"
     why = f"the gradient vanishes: what was {reach} tokens ago gets less than a hundredth of it, and cannot be learnt."
+    if isinstance(model, GPT):
+        why = f"the model hardly looks back: what was {reach} tokens ago gets less than a hundredth of the gradient."
     return Finding(name, verdict, measured, expected, why, advice, figures)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from octavo.core import BACK
 from octavo.errors import UserError
 from octavo.ops.positions import rotary_angles, sinusoids
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from octavo.models.gpt import GPT
 
 ROOM = 64  # free slots behind the keys, at least, after they were moved to the front
-BACK = 16  # tokens that can be taken back even right after that
 
 
 class Cache:
@@ -45,7 +45,8 @@ class Cache:
         position_B, tokens_BT, layers = state
         self.end = layers[0][0].shape[2]
         self.base = int(position_B[0]) - self.end
-        self.back = 0  # tokens that can be taken back: those absorbed one by one, as far as their past is still here
+        self.back = 0  # tokens that can be taken back: those absorbed here, as far as their past is still here
+        self.left: list[tuple[Tensor, int]] = []  # contexts that were left, and how much of each could be taken back
         for kv_2BGSK, (k_BGTK, v_BGTK) in zip(self.kv_L2BGSK, layers, strict=True):
             kv_2BGSK[0, ..., : self.end, :] = k_BGTK if self.order_K is None else k_BGTK[..., self.order_K]
             kv_2BGSK[1, ..., : self.end, :] = v_BGTK
@@ -68,7 +69,11 @@ class Cache:
         if self.end < self.slots:
             return False
         if self.absolute:
+            left = [*self.left, (self.tokens_BS.clone(), self.back)]
+            while sum(back for _, back in left[1:]) >= BACK:
+                left.pop(0)
             self.take(self.model._move(self.state()))
+            self.left = left
             return True
         kept = self.seen + BACK
         self.kv_L2BGSK[..., :kept, :] = self.kv_L2BGSK[..., self.end - kept :, :].clone()
@@ -76,22 +81,39 @@ class Cache:
         self.end, self.back = kept, min(self.back, BACK)
         return True
 
-    def added(self) -> None:
-        """A token was written into the first free slot."""
-        self.end += 1
-        self.back += 1
+    def added(self, count: int = 1) -> None:
+        """Tokens were written into the first free slots."""
+        self.end += count
+        self.back += count
 
     def take_back(self, count: int) -> None:
         """Forget the last `count` tokens, as if they had never come."""
-        if not 0 <= count <= self.back:
-            raise UserError(f"only the last {self.back} tokens can be taken back: count={count}; fork before instead")
-        self.end -= count
-        self.back -= count
+        held = self.back + sum(back for _, back in self.left)
+        if not 0 <= count <= held:
+            raise UserError(f"only the last {held} tokens can be taken back: count={count}; fork before instead")
+        if count > self.back:
+            self._return(count - self.back)
+        else:
+            self.end -= count
+            self.back -= count
+
+    def _return(self, count: int) -> None:
+        """Go back to the last context that was left, without its last `count` tokens: it is read again."""
+        *left, (tokens_BS, back) = self.left
+        while count > back:
+            count -= back
+            *left, (tokens_BS, back) = left
+        state = self.model.start(len(tokens_BS))
+        if count < self.slots:
+            with torch.no_grad():
+                state = self.model._read(state, tokens_BS[:, : self.slots - count])[1]
+        self.take(state)
+        self.left, self.back = left, back - count
 
     def copied(self) -> Cache:
         """Another one with the same content."""
         other = copy(self)
-        other.kv_L2BGSK, other.tokens_BS = self.kv_L2BGSK.clone(), self.tokens_BS.clone()
+        other.kv_L2BGSK, other.tokens_BS, other.left = self.kv_L2BGSK.clone(), self.tokens_BS.clone(), [*self.left]
         return other
 
 

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import Session
+from octavo.models.decoding import products
 from octavo.models.decoding.cache import Cache, added_positions, joined_qkv, turns
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.mixes import Attention
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from octavo.models.gpt import GPT
     from octavo.models.parts.simple import Norm
 
+TOGETHER = 64  # tokens absorbed in one go, at most: their scores must be held
 SLICED = ("full", "local", "block")  # what is seen are neighbours, so no mask is needed
 Apply = Callable[[Tensor], Tensor]
 
@@ -35,7 +37,7 @@ class Layer(NamedTuple):
     """One block: each product starts with its norm and ends with what it is added to."""
 
     norm1: Apply
-    qkv: Apply
+    qkv: Callable[[Tensor, Tensor], Tensor]  # into its first argument
     out: Callable[[Tensor, Tensor], Tensor]
     norm2: Apply
     up: Apply
@@ -43,23 +45,27 @@ class Layer(NamedTuple):
 
 
 class New(NamedTuple):
-    """The queries, keys and values of the new token in one layer: views of the one place that all layers use."""
+    """The queries, keys and values of new tokens in one layer: views of the one place that all layers use.
 
-    qkv_BE: Tensor
-    qk_BJK: Tensor  # J = H + G
-    q_BGRK: Tensor
-    kv_2BGK: Tensor
-    pairs_BJP: Tensor | None  # neighbours of qk_BJK as complex numbers, P = K / 2
+    N = B × T rows, one a token.
+    """
+
+    qkv_NE: Tensor
+    qk_NJK: Tensor  # J = H + G
+    q_BGRTK: Tensor
+    kv_2BGTK: Tensor
+    pairs_NJP: Tensor | None  # neighbours of qk_NJK as complex numbers, P = K / 2
 
     @classmethod
-    def of(cls, qkv_BE: Tensor, config: GPTConfig, paired: bool) -> New:
+    def of(cls, like: Tensor, config: GPTConfig, batch: int, tokens: int, paired: bool) -> New:
         H, G, K = config.heads, config.groups, config.head_size
-        qkv_BJK = qkv_BE.view(-1, H + 2 * G, K)
-        q_BGRK = qkv_BJK[:, :H].unflatten(1, (G, -1))
-        kv_2BGK = qkv_BJK[:, H:].unflatten(1, (2, G)).transpose(0, 1)
-        qk_BJK = qkv_BJK[:, : H + G]
-        pairs_BJP = torch.view_as_complex(qk_BJK.unflatten(-1, (-1, 2))) if paired else None
-        return cls(qkv_BE, qk_BJK, q_BGRK, kv_2BGK, pairs_BJP)
+        qkv_NE = like.new_empty(batch * tokens, (H + 2 * G) * K)
+        qkv_BTJK = qkv_NE.view(batch, tokens, H + 2 * G, K)
+        q_BGRTK = qkv_BTJK[:, :, :H].unflatten(2, (G, -1)).permute(0, 2, 3, 1, 4)
+        kv_2BGTK = qkv_BTJK[:, :, H:].unflatten(2, (2, G)).permute(2, 0, 3, 1, 4)
+        qk_NJK = qkv_NE.view(batch * tokens, H + 2 * G, K)[:, : H + G]
+        pairs_NJP = torch.view_as_complex(qk_NJK.unflatten(-1, (-1, 2))) if paired else None
+        return cls(qkv_NE, qk_NJK, q_BGRTK, kv_2BGTK, pairs_NJP)
 
 
 class CachedSession(Session[Any]):
@@ -71,18 +77,19 @@ class CachedSession(Session[Any]):
         # Only there is a norm by hand shorter than torch's, and exact enough.
         self.by_hand = like.device.type == "cpu" and like.dtype in (torch.float32, torch.float64)
         self.heads, self.groups, self.size = config.heads, config.groups, config.head_size
-        width, batch = (self.heads + 2 * self.groups) * self.size, len(state[0])
-        self.shape_XRK = batch * self.groups, self.heads // self.groups, self.size
+        self.batch = len(state[0])
+        self.shape_XRK = self.batch * self.groups, self.heads // self.groups, self.size
         with torch.no_grad():
             # To turn a pair is one product of complex numbers, if the two stand side by side.
-            paired = self.by_hand and config.positions == "rotary"
-            self.order_K = torch.arange(self.size).view(2, -1).t().flatten() if paired else None
-            self.new = New.of(like.new_empty(batch, width), config, paired)
+            self.paired = self.by_hand and config.positions == "rotary"
+            self.order_K = torch.arange(self.size).view(2, -1).t().flatten() if self.paired else None
+            self.new = New.of(like, config, self.batch, 1, self.paired)
             self.layers = [self._layer(block) for block in model._blocks()]
             self.last, weight = self._norm(model.norm, model.output_weight)
-            self.logits = partial(_product, self._laid(weight), None)
+            self.logits = partial(products.product, self._ready(weight), None)
             self.positions_CD = added_positions(model)
             self.cache = Cache(model, state, self.order_K)
+            self.slopes = alibi_slopes(self.heads).to(like.device).view(self.groups, -1, 1).repeat(self.batch, 1, 1)
             self.bias = self._distances() if config.positions == "alibi" else None
             # A norm by hand leaves out the root of the size; for queries, the scores' scale cancels it.
             self.scale_J1 = like.new_ones(config.heads + config.groups, 1)
@@ -102,23 +109,25 @@ class CachedSession(Session[Any]):
         if self.positions_CD is not None:
             x_BD = x_BD + self.positions_CD[cache.end]
         first, T, bias = self._sight()
-        keys = self.keys_LXKS.narrow(3, first, T).unbind(0)
-        values = self.values_LXSK.narrow(2, first, T).unbind(0)
-        turned = [one[cache.end] for one in self.turns]
-        for layer, kv_2BGK, k_XKT, v_XTK in zip(
-            self.layers, cache.kv_L2BGSK.select(4, cache.end).unbind(0), keys, values, strict=True
-        ):
-            layer.qkv(layer.norm1(x_BD))
-            self._turn(turned)
-            kv_2BGK.copy_(self.new.kv_2BGK)
-            q_XRK = self.new.q_BGRK.reshape(self.shape_XRK)
-            x_BD = layer.out(x_BD, self._look(q_XRK, k_XKT, v_XTK, bias).view(x_BD.shape))
-            x_BD = layer.down(x_BD, layer.up(layer.norm2(x_BD)))
+        x_BD = self._through(x_BD, self.new, first, T, bias, [one[cache.end] for one in self.turns])
         if cache.absolute:
             cache.tokens_BS[:, cache.end] = x_B
         cache.added()
         logits_BV: Tensor = self.logits(self.last(x_BD))
         return logits_BV
+
+    @torch.inference_mode()
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        """Absorb several tokens a row: logits_BTV after each of them; as many as there is room for go together."""
+        self.calls += 1
+        logits, left_BT = [self.scale_J1.new_empty(self.batch, 0, self.gpt.vocab)], x_BT
+        while left_BT.shape[1]:
+            if self.cache.make_room():
+                self._place()
+            count = min(self.cache.slots - self.cache.end, TOGETHER)
+            logits.append(self._together(left_BT[:, :count]))
+            left_BT = left_BT[:, count:]
+        return logits[1] if len(logits) == 2 else torch.cat(logits, 1)
 
     def fork(self) -> CachedSession:
         """Another one at the same place; weights are shared, keys and values copied."""
@@ -144,34 +153,82 @@ class CachedSession(Session[Any]):
 
     # ------------------------------------------------------------------ parts of a step
 
-    def _turn(self, turned: list[Tensor]) -> None:
-        """Bring the new token's queries and keys to their length and turn them to their place."""
-        qk_BJK, K, config = self.new.qk_BJK, self.size, self.gpt.config
-        if config.qk_norm and not self.by_hand:
-            qk_BJK.copy_(torch.rms_norm(qk_BJK, [K], None, config.norm_eps))
-        if self.new.pairs_BJP is not None:
-            self.new.pairs_BJP.mul_(turned[0])
-        elif turned:
-            halves_BJK = qk_BJK.roll(K // 2, -1)
-            qk_BJK.mul_(turned[0]).addcmul_(halves_BJK, turned[1])
-        if config.qk_norm and self.by_hand:  # turning does not change the length, so it may come first
-            length_BJ1 = torch.linalg.vector_norm(qk_BJK, 2, -1, True)
-            qk_BJK.div_(length_BJ1.hypot_(self.head_eps).mul_(self.scale_J1))
+    def _through(self, x_ND: Tensor, new: New, first: int, S: int, bias: Tensor | None, turned: list[Tensor]) -> Tensor:
+        """All layers: the new tokens' keys and values go into the cache, of which S slots from `first` on are seen."""
+        tokens = new.kv_2BGTK.shape[3]
+        places = self.cache.kv_L2BGSK.narrow(4, self.cache.end, tokens).unbind(0)
+        keys, values = self.keys_LXKS.narrow(3, first, S).unbind(0), self.values_LXSK.narrow(2, first, S).unbind(0)
+        X, R, K = self.shape_XRK
+        for layer, kv_2BGTK, k_XKS, v_XSK in zip(self.layers, places, keys, values, strict=True):
+            layer.qkv(new.qkv_NE, layer.norm1(x_ND))
+            self._turn(new, turned)
+            kv_2BGTK.copy_(new.kv_2BGTK)
+            y_XMK = self._look(new.q_BGRTK.reshape(X, R * tokens, K), k_XKS, v_XSK, bias)
+            if tokens > 1:  # one token's heads stand side by side already
+                y_XMK = y_XMK.view(self.batch, -1, tokens, K).transpose(1, 2)
+            x_ND = layer.out(x_ND, y_XMK.reshape(x_ND.shape))
+            x_ND = layer.down(x_ND, layer.up(layer.norm2(x_ND)))
+        return x_ND
 
-    def _look(self, q_XRK: Tensor, k_XKT: Tensor, v_XTK: Tensor, bias_XRT: Tensor | None) -> Tensor:
-        """Attention of one query a head; by hand, queries are scaled already."""
+    def _together(self, x_BT: Tensor) -> Tensor:
+        """Tokens for which there is room, in one go: logits_BTV."""
+        (batch, T), cache = x_BT.shape, self.cache
+        places = slice(cache.end, cache.end + T)
+        x_ND = self.gpt.embedding_VD.index_select(0, x_BT.flatten())
+        if self.positions_CD is not None:
+            x_ND = x_ND + self.positions_CD[places].repeat(batch, 1)
+        new = New.of(x_ND, self.gpt.config, batch, T, self.paired)
+        turned = [one[places].repeat(batch, 1)[:, None] for one in self.turns]
+        x_ND = self._through(x_ND, new, *self._sight_of(T), turned)
+        if cache.absolute:
+            cache.tokens_BS[:, places] = x_BT
+        cache.added(T)
+        logits_BTV: Tensor = self.logits(self.last(x_ND)).view(batch, T, -1)
+        return logits_BTV
+
+    def _turn(self, new: New, turned: list[Tensor]) -> None:
+        """Bring the new tokens' queries and keys to their length and turn them to their place."""
+        qk_NJK, K, config = new.qk_NJK, self.size, self.gpt.config
+        if config.qk_norm and not self.by_hand:
+            qk_NJK.copy_(torch.rms_norm(qk_NJK, [K], None, config.norm_eps))
+        if new.pairs_NJP is not None:
+            new.pairs_NJP.mul_(turned[0])
+        elif turned:
+            halves_NJK = qk_NJK.roll(K // 2, -1)
+            qk_NJK.mul_(turned[0]).addcmul_(halves_NJK, turned[1])
+        if config.qk_norm and self.by_hand:  # turning does not change the length, so it may come first
+            length_NJ1 = torch.linalg.vector_norm(qk_NJK, 2, -1, True)
+            qk_NJK.div_(length_NJ1.hypot_(self.head_eps).mul_(self.scale_J1))
+
+    def _look(self, q_XMK: Tensor, k_XKS: Tensor, v_XSK: Tensor, bias_XMS: Tensor | None) -> Tensor:
+        """Attention of the new tokens' queries, M = R × T; by hand, they are scaled already."""
         if not self.by_hand:
-            return F.scaled_dot_product_attention(q_XRK, k_XKT.mT, v_XTK, bias_XRT)
-        e_XRT = torch.bmm(q_XRK, k_XKT) if bias_XRT is None else torch.baddbmm(bias_XRT, q_XRK, k_XKT)
-        return torch.bmm(e_XRT.softmax(-1), v_XTK)
+            return F.scaled_dot_product_attention(q_XMK, k_XKS.mT, v_XSK, bias_XMS)
+        e_XMS = torch.bmm(q_XMK, k_XKS) if bias_XMS is None else torch.baddbmm(bias_XMS, q_XMK, k_XKS)
+        return torch.bmm(e_XMS.softmax(-1), v_XSK)
+
+    def _first_seen(self) -> int:
+        """The first slot that the next token sees."""
+        config, end = self.gpt.config, self.cache.end
+        if config.mix == "block":
+            return int(end // config.reach * config.reach)
+        return 0 if config.mix == "global" else max(0, end + 1 - self.cache.seen)
+
+    def _sight_of(self, tokens: int) -> tuple[int, int, Tensor]:
+        """`_sight` of several new tokens: what each may not see is forbidden by what is added to its scores."""
+        first, stop, device = self._first_seen(), self.cache.end + tokens, self.scale_J1.device
+        (X, R, _), S = self.shape_XRK, stop - first
+        t_T1, s_S = torch.arange(self.cache.end, stop, device=device)[:, None], torch.arange(first, stop, device=device)
+        mask_TS = self.scale_J1.new_zeros(tokens, S).masked_fill_(~self.pattern.allows(t_T1, s_S), -torch.inf)
+        if self.bias is None:
+            return first, S, mask_TS.repeat(R, 1).expand(X, R * tokens, S)
+        bias_XRTS = (-self.slopes[..., None] * (t_T1 - s_S)).to(mask_TS.dtype)
+        return first, S, (bias_XRTS + mask_TS).flatten(1, 2)
 
     def _sight(self) -> tuple[int, int, Tensor | None]:
         """The first slot that the new token sees, how many it sees from there on, and what is added to the scores."""
-        config, end = self.gpt.config, self.cache.end
-        first = 0 if config.mix == "global" else max(0, end + 1 - self.cache.seen)
-        if config.mix == "block":
-            first = end // config.reach * config.reach
-        T = end + 1 - first
+        config, first = self.gpt.config, self._first_seen()
+        T = self.cache.end + 1 - first
         bias_XRT = None if self.bias is None else self.bias.narrow(-1, self.bias.shape[-1] - T, T)
         if config.mix in SLICED:
             return first, T, bias_XRT
@@ -191,11 +248,8 @@ class CachedSession(Session[Any]):
 
     def _distances(self) -> Tensor:
         """ALiBi's bias of a query behind all slots; the last T of them are that of a query with T keys in sight."""
-        like, slots = self.gpt.embedding_VD, self.cache.slots
-        distance_S = torch.arange(slots - 1, -1, -1, device=like.device)
-        bias_HS = (-alibi_slopes(self.heads).to(like.device)[:, None] * distance_S).to(like.dtype)
-        batch = self.cache.tokens_BS.shape[0]
-        return bias_HS.view(self.groups, -1, slots).repeat(batch, 1, 1)
+        distance_S = torch.arange(self.cache.slots - 1, -1, -1, device=self.slopes.device)
+        return (-self.slopes * distance_S).to(self.gpt.embedding_VD.dtype)
 
     # ------------------------------------------------------------------ weights
 
@@ -218,80 +272,27 @@ class CachedSession(Session[Any]):
         norm1, qkv_ED = self._norm(block.norm1, qkv_ED)
         if config.feed == "gated":
             norm2, up_FD = self._norm(block.norm2, torch.cat([feed.gate_FD, feed.up_FD]))
-            up, down_bias = partial(_gated, self._laid(up_FD)), None
+            up, down_bias = partial(products.gated, self._ready(up_FD)), None
         else:
             norm2, up_FD = self._norm(block.norm2, feed.up_FD)
-            up, down_bias = partial(ACTIVATED[config.feed], self._laid(up_FD), feed.up_bias_F), feed.down_bias_D
+            up, down_bias = (
+                partial(products.ACTIVATED[config.feed], self._ready(up_FD), feed.up_bias_F),
+                feed.down_bias_D,
+            )
         return Layer(
-            norm1, partial(_written, self._laid(qkv_ED), bias_E, self.new.qkv_BE),
-            partial(_added, self._laid(mix.out_DD), mix.out_bias),
-            norm2, up, partial(_added, self._laid(feed.down_DF), down_bias),
+            norm1, partial(products.written, self._ready(qkv_ED), bias_E),
+            partial(products.added, self._ready(mix.out_DD), mix.out_bias),
+            norm2, up, partial(products.added, self._ready(feed.down_DF), down_bias),
         )  # fmt: skip
 
-    def _laid(self, weight_ED: Tensor) -> Tensor:
-        """The matrix as a row of x is multiplied by it; on a CPU that is a tenth faster when it lies in that order."""
-        weight_DE: Tensor = weight_ED.t()
-        return weight_DE.contiguous() if self.by_hand else weight_DE
+    def _ready(self, weight_ED: Tensor) -> Tensor:
+        return products.made_ready(weight_ED, self.by_hand)
 
     def _norm(self, norm: Norm, weight_ED: Tensor) -> tuple[Apply, Tensor]:
         """A norm, and the matrix behind it, which a norm by hand leaves its weights to."""
         D = weight_ED.shape[1]
         if norm.kind == "layer":
-            return partial(_layer_norm, [D], norm.weight_D, norm.bias_D, norm.eps), weight_ED
+            return partial(products.layer_norm, [D], norm.weight_D, norm.bias_D, norm.eps), weight_ED
         if not self.by_hand:
-            return partial(_rms_norm, [D], norm.weight_D, norm.eps), weight_ED
-        return partial(_unit, weight_ED.new_tensor((D * norm.eps) ** 0.5)), weight_ED * (norm.weight_D * D**0.5)
-
-
-def _unit(eps: Tensor, x_BD: Tensor) -> Tensor:
-    """x / sqrt(|x|² + eps²): the root of D and the norm's weights are in the matrix that follows."""
-    length_B1: Tensor = torch.linalg.vector_norm(x_BD, 2, -1, True)
-    return x_BD / length_B1.hypot_(eps)
-
-
-def _rms_norm(shape: list[int], weight_D: Tensor, eps: float, x_BD: Tensor) -> Tensor:
-    normed_BD: Tensor = torch.rms_norm(x_BD, shape, weight_D, eps)
-    return normed_BD
-
-
-def _layer_norm(shape: list[int], weight_D: Tensor, bias_D: Tensor | None, eps: float, x_BD: Tensor) -> Tensor:
-    normed_BD: Tensor = torch.layer_norm(x_BD, shape, weight_D, bias_D, eps)
-    return normed_BD
-
-
-def _product(weight_DE: Tensor, bias_E: Tensor | None, x_BD: Tensor) -> Tensor:
-    return torch.mm(x_BD, weight_DE) if bias_E is None else torch.addmm(bias_E, x_BD, weight_DE)
-
-
-def _written(weight_DE: Tensor, bias_E: Tensor | None, y_BE: Tensor, x_BD: Tensor) -> Tensor:
-    """The product, into y."""
-    return torch.mm(x_BD, weight_DE, out=y_BE) if bias_E is None else torch.addmm(bias_E, x_BD, weight_DE, out=y_BE)
-
-
-def _added(weight_FD: Tensor, bias_D: Tensor | None, x_BD: Tensor, y_BF: Tensor) -> Tensor:
-    """x + W y + b; x is the stream's own, so it may be changed."""
-    x_BD.addmm_(y_BF, weight_FD)
-    return x_BD if bias_D is None else x_BD.add_(bias_D)
-
-
-def _gated(weight_DF: Tensor, x_BD: Tensor) -> Tensor:
-    gate_BF, up_BF = torch.mm(x_BD, weight_DF).chunk(2, -1)
-    return F.silu(gate_BF).mul_(up_BF)
-
-
-def _gelu(weight_DF: Tensor, bias_F: Tensor | None, x_BD: Tensor) -> Tensor:
-    return F.gelu(_product(weight_DF, bias_F, x_BD), approximate="tanh")
-
-
-def _gelu_exact(weight_DF: Tensor, bias_F: Tensor | None, x_BD: Tensor) -> Tensor:
-    return F.gelu(_product(weight_DF, bias_F, x_BD))
-
-
-def _squared_relu(weight_DF: Tensor, bias_F: Tensor | None, x_BD: Tensor) -> Tensor:
-    y_BF = _product(weight_DF, bias_F, x_BD).relu_()
-    return y_BF.mul_(y_BF)  # a third of what square_ takes
-
-
-ACTIVATED: dict[str, Callable[..., Tensor]] = {
-    "gelu": _gelu, "gelu-exact": _gelu_exact, "relu2": _squared_relu,
-}  # fmt: skip
+            return partial(products.rms_norm, [D], norm.weight_D, norm.eps), weight_ED
+        return partial(products.unit, weight_ED.new_tensor((D * norm.eps) ** 0.5)), weight_ED * (norm.weight_D * D**0.5)

@@ -104,6 +104,10 @@ class GraphSession(Session[Any]):
         self._run("step")
         return self.of["logits"][None]
 
+    def absorb(self, x_BT: Tensor) -> Tensor:
+        """Token by token: the kernels know no other way."""
+        return torch.stack([self.step(x_B).clone() for x_B in x_BT.unbind(1)], 1)
+
     @torch.no_grad()
     def greedy(self, x_B: Tensor, count: int) -> Tensor:
         """Absorb a token and go on with the most probable one: chosen_N, the last of which is not absorbed yet.

@@ -11,6 +11,7 @@ from octavo.models.recurrent import check_dropout, check_positive
 ABSOLUTE_POSITIONS = ("learned", "sinusoidal")
 ABSOLUTE_MIXES = ("block", "global", "dense", "random")  # a place in the window decides what is seen, not a distance
 SYNTHESIZERS = ("dense", "random")
+REACHING = ("local", "strided", "block", "global")  # mixes that `reach` says something about
 
 
 @dataclass(frozen=True)
@@ -22,27 +23,25 @@ class GPTConfig:
     layers: int = 4
     """How many blocks: each looks back at other tokens, then works on every token by itself."""
     heads: int = 4
-    """Into how many parts looking back is divided."""
+    """How many places a token can look at once: each head has its share of the width."""
     kv_heads: int = 0
-    """Heads of keys and values, each shared by several of the queries' (grouped-query); 0: as many as heads."""
+    """Heads of keys and values: fewer than heads are shared (grouped-query attention); 0: as many as heads."""
     context: int = 256
     """How many tokens a token can look at, itself included."""
     stride: int = 0
-    """When the context is full: 0, the oldest token is forgotten at each step; otherwise the last context - stride
-    tokens are read again as a new context. Positions that are counted from its beginning need it; 0 is then a half."""
+    """How far a full context moves, what stays being read again; 0: token by token, or where it cannot, by a half."""
     mix: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
-    """What tokens are looked at, and how: dense and random are synthesizers, linear has a state of constant size."""
+    """full, linear: all tokens are looked at; local, strided, block, global: some; dense, random: synthesizers."""
     reach: int = 64
-    """local: how many tokens are seen; strided: that many, and every reach-th before; block: a block's size;
-    global: those of local, and the first of all."""
+    """local: so many tokens; strided: and every reach-th before; block: a block's size; global: and the first one."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
     """How a token knows where it is."""
     rotary_base: float = 10000.0
-    """rotary: the slowest turn takes about 2π times as many tokens."""
+    """rotary: how slow the slowest turn is; 2π times as many tokens make a full one."""
     qk_norm: bool = True
-    """Bring queries and keys to a mean square of one."""
+    """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are, as GPT-2 does."""
     feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "relu2"
     """What is done with each token by itself: an inner layer with GELU or squared ReLU, or one with a gate (SwiGLU)."""
     feed_width: int = 0
@@ -52,15 +51,15 @@ class GPTConfig:
     norm_eps: float = 1e-5
     """What is added to the mean square before its root is divided by."""
     bias: bool = False
-    """Biases in all products and norms, as GPT-2 has them."""
+    """Biases in products and norms, as GPT-2 has them; synthesizers, gated layers and RMS norms have none."""
     tied: bool = True
-    """Take the embeddings as output weights too."""
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     dropout: float = 0.0
     """The share of values dropped while training: of embeddings, and of what each part adds."""
     init: Literal["zero", "gpt2"] = "zero"
     """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
     begin: int = -1
-    """The token that opens a sequence; -1: the last one, which is what octavo's tokenizers have."""
+    """The token that opens a sequence; -1: the tokenizer's, or the last."""
 
     def __post_init__(self) -> None:
         for name, example in (("width", 256), ("layers", 4), ("heads", 4), ("context", 256), ("reach", 64)):
@@ -83,8 +82,21 @@ class GPTConfig:
             )
         if self.positions == "alibi" and self.mix in ("linear", *SYNTHESIZERS):
             raise UserError(f"alibi belongs to scores, which mix={self.mix} has none of; try --positions none")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise UserError(
+                f"sinusoidal positions are pairs, so width must be even: {self.width}; try --width {self.width + 1}"
+            )
         if self.absolute and self.context < 2:
             raise UserError("a context that is read again must have at least 2 tokens: context=1; try --context 256")
+
+    def check_use(self) -> None:
+        """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
+        for name, mixes in (("reach", REACHING), ("features", ("linear",))):
+            if self.mix not in mixes and getattr(self, name) != getattr(type(self), name):
+                raise UserError(
+                    f"{name} belongs to mix {' or '.join(mixes)}: mix={self.mix}, {name}={getattr(self, name)}; "
+                    f"leave it out, or try --mix {mixes[0]}"
+                )
 
     def _check_heads(self) -> None:
         if self.width % self.heads:
@@ -96,9 +108,10 @@ class GPTConfig:
                 f"kv_heads must divide heads: heads={self.heads}, kv_heads={self.kv_heads}; try --kv-heads 1, or 0"
             )
         if self.positions == "rotary" and self.mix not in SYNTHESIZERS and self.head_size % 2:
+            even = [h for h in range(1, self.heads) if self.width % (2 * h) == 0][-1:]
             raise UserError(
                 f"rotary positions turn pairs, so width / heads must be even: {self.width} / {self.heads}; "
-                "try other heads, or --positions none"
+                f"try {''.join(f'--heads {h} or ' for h in even)}--positions none"
             )
 
     @property

@@ -4,6 +4,7 @@ B batch, T new tokens, S tokens seen, H heads, G heads of keys and values, K siz
 C context, M features.
 
 Each is a state and what it makes of new tokens: `absorb(x_BTD, state, place)` gives y_BTD and the new state.
+`settled(state)` says whether training meets states of this size again and again: one that still grows is met once.
 """
 
 from __future__ import annotations
@@ -105,6 +106,9 @@ class Attention(QueriesKeysValues):
         none = self.key_ED.new_zeros(batch, self.config.groups, 0, self.config.head_size)
         return none, none
 
+    def settled(self, state: Any) -> bool:
+        return self.config.absolute or state[0].shape[2] == self.config.cached
+
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         config = self.config
         q_BHTK, k_BGTK, v_BGTK = self.project(x_BTD, place)
@@ -127,17 +131,20 @@ class LinearAttention(QueriesKeysValues):
         self.repeats = config.heads // config.groups
         self.size = config.head_size
         if config.features == "random":
-            self.register_buffer("features_MK", torch.empty(config.head_size, config.head_size))
-        self.features_MK: Tensor
+            directions_MK = torch.empty(config.head_size, config.head_size)
+            self.features_MK = nn.Parameter(directions_MK, requires_grad=False)  # drawn and saved, but not learnt
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().initialise(config, generator)
         if config.features == "random":
-            self.features_MK.copy_(linear.draw_features(self.size, self.size, generator))
+            self.features_MK.data.copy_(linear.draw_features(self.size, self.size, generator))
 
     def start(self, batch: int) -> Any:
-        H, K = self.config.heads, self.size
-        return self.key_ED.new_zeros(batch, H, K, K), self.key_ED.new_zeros(batch, H, K)
+        H, K, wide = self.config.heads, self.size, linear.wide_enough(self.key_ED)
+        return self.key_ED.new_zeros(batch, H, K, K, dtype=wide), self.key_ED.new_zeros(batch, H, K, dtype=wide)
+
+    def settled(self, state: Any) -> bool:
+        return True
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         q, k, v = self.project(x_BTD, place)
@@ -175,6 +182,9 @@ class Synthesizer(nn.Module):
 
     def start(self, batch: int) -> Any:
         return self.value_DD.new_zeros(batch, self.config.heads, 0, self.config.head_size)
+
+    def settled(self, state: Any) -> bool:
+        return True
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         T, H = x_BTD.shape[1], self.config.heads

@@ -6,13 +6,12 @@ D width, F inner width. Matrices are (out, in).
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import draw
 from octavo.ops.feed import ACTIVATIONS, gated, mlp
-from octavo.ops.norm import rms_norm
+from octavo.ops.norm import layer_norm, rms_norm
 
 
 class Norm(nn.Module):
@@ -33,7 +32,7 @@ class Norm(nn.Module):
         if self.kind == "rms":
             return rms_norm(x, self.weight_D.to(x.dtype), self.eps)
         bias_D = None if self.bias_D is None else self.bias_D.to(x.dtype)
-        return F.layer_norm(x, x.shape[-1:], self.weight_D.to(x.dtype), bias_D, self.eps)
+        return layer_norm(x, self.weight_D.to(x.dtype), bias_D, self.eps)
 
 
 class MLP(nn.Module):

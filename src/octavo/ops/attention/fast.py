@@ -137,8 +137,10 @@ def fused(
     G = k_BGSK.shape[1]
     if kernel_mask is not None:
         mask_BHTS = kernel_mask[(None,) * (4 - kernel_mask.dim())]
-        per_head = mask_BHTS.shape[1] > 1
-        kernel_mask = mask_BHTS.unflatten(1, (G, -1)).flatten(2, 3) if per_head else mask_BHTS.repeat(1, 1, H // G, 1)
+        if mask_BHTS.shape[1] > 1:
+            kernel_mask = mask_BHTS.unflatten(1, (G, -1)).flatten(2, 3)
+        else:
+            kernel_mask = mask_BHTS.repeat(1, 1, H // G, 1) if H > G else mask_BHTS
     q_BGRK = q_BHTK.reshape(B, G, H // G * T, K)
     y = F.scaled_dot_product_attention(q_BGRK, k_BGSK, v_BGSV, kernel_mask, dropout, scale=scale)
     return y.reshape(B, H, T, v_BGSV.shape[-1])

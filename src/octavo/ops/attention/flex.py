@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import warnings
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch import _dynamo as dynamo
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from octavo.ops.attention.patterns import CAUSAL, Pattern
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
+
+# FlexAttention and the compiler are imported where they are used: every command would wait a second for them.
 
 LONG = 4096  # keys from which the blocks that are skipped are worth the seconds of compiling
 KEPT = 64  # kernels, and block masks in memory: one for each pattern, length and device
@@ -60,6 +63,9 @@ def kernel(device: str) -> Any:
     """The kernel, compiled, on a GPU; elsewhere the equations behind it."""
     if device != "cuda":
         return _unfused
+    from torch import _dynamo as dynamo
+    from torch.nn.attention.flex_attention import flex_attention
+
     compiled = torch.compile(flex_attention)
 
     def fused(*inputs: Any) -> Any:
@@ -71,6 +77,8 @@ def kernel(device: str) -> Any:
 
 
 def _unfused(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, *rest: Any) -> Any:
+    from torch.nn.attention.flex_attention import flex_attention
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="flex_attention called without torch.compile")
         return flex_attention(q_BHTK.detach(), k_BGSK.detach(), v_BGSV.detach(), *rest)
@@ -79,6 +87,9 @@ def _unfused(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, *rest: Any) -> Any:
 @lru_cache(KEPT)
 def block_mask(pattern: Pattern, T: int, S: int, device: torch.device) -> BlockMask:
     """Which blocks of pairs the pattern allows wholly, in part or not at all."""
+    from torch import _dynamo as dynamo
+    from torch.nn.attention.flex_attention import create_block_mask
+
     here = pattern.on(device)
 
     def allows(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ B batch, H heads, T tokens, K features, V size of a value.
 
 from __future__ import annotations
 
+from functools import reduce
 from importlib.util import find_spec
 from typing import Literal
 
@@ -54,7 +55,8 @@ def attend(
     before = start(q_BHTK, v_BHTV) if state is None else state
     if path == "kernel":
         return through_kernel(q_BHTK, k_BHTK, v_BHTV, before, chunk)
-    wide = torch.promote_types(before[0].dtype, torch.promote_types(q_BHTK.dtype, v_BHTV.dtype))
+    wide = wide_enough(*before, q_BHTK, k_BHTK, v_BHTV)
+    before = before[0].to(wide), before[1].to(wide)
     q_BHTK, k_BHTK, wide_v_BHTV = q_BHTK.to(wide), k_BHTK.to(wide), v_BHTV.to(wide)
     with torch.autocast(q_BHTK.device.type, enabled=False):
         if path == "parallel":
@@ -68,7 +70,7 @@ def attend(
 
 def full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
     """Linear attention of every query to every key, for encoders; the sums as in `attend`."""
-    wide = torch.promote_types(v_BHSV.dtype, torch.float32)
+    wide = wide_enough(q_BHTK, k_BHSK, v_BHSV)
     with torch.autocast(q_BHTK.device.type, enabled=False):
         return naive.full(q_BHTK.to(wide), k_BHSK.to(wide), v_BHSV.to(wide)).to(v_BHSV.dtype)
 
@@ -76,8 +78,13 @@ def full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
 def start(q_BHTK: Tensor, v_BHTV: Tensor) -> State:
     """The state before the first token: nothing was added up."""
     B, H, _, K = q_BHTK.shape
-    wide = torch.promote_types(torch.promote_types(q_BHTK.dtype, v_BHTV.dtype), torch.float32)
+    wide = wide_enough(q_BHTK, v_BHTV)
     return v_BHTV.new_zeros(B, H, K, v_BHTV.shape[-1], dtype=wide), v_BHTV.new_zeros(B, H, K, dtype=wide)
+
+
+def wide_enough(*inputs: Tensor) -> torch.dtype:
+    """The precision of sums over these: theirs, but single at least."""
+    return reduce(torch.promote_types, (one.dtype for one in inputs), torch.float32)
 
 
 def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:

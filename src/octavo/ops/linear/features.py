@@ -78,17 +78,13 @@ def query_features(q: Tensor, w_MK: Tensor) -> Tensor:
 
 
 def key_features(k: Tensor, w_MK: Tensor) -> Tensor:
-    """phi(k) times one factor for all keys, that makes overflow impossible.
+    """phi(k), its exponents held at HIGHEST, which makes overflow impossible.
 
-    A factor of each key's own would not cancel, and the largest over all keys would look at the future. But
-    w · x - |x|²/2 = |w|²/2 - |x - w|²/2 is at most |w|²/2, whatever the key: w alone says how high exponents can get.
+    A factor of each key's own would not cancel, and the largest over all keys would look at the future. One factor for
+    all keys, from the bound w · x - |x|²/2 <= |w|²/2, is so small for large heads that ordinary keys vanish with it.
+    The limit concerns only long keys that point along a w: they outweigh all others anyway.
     """
-    return (log_features(k, w_MK) - shift(w_MK)).exp().to(storable(k))
-
-
-def shift(w_MK: Tensor) -> Tensor:
-    """What key_features takes off its exponents: nothing until |w|²/2, their bound, is above HIGHEST."""
-    return (w_MK.float().square().sum(-1).amax() / 2 - HIGHEST).clamp_min(0)
+    return log_features(k, w_MK).clamp_max(HIGHEST).exp().to(storable(k))
 
 
 def storable(x: Tensor) -> torch.dtype:

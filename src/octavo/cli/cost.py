@@ -1,0 +1,280 @@
+"""octavo cost: what a model costs before it is trained, and what a budget is best spent on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from octavo.cli.cost_tables import print_cost, print_plan
+from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.show import print_json
+from octavo.errors import UserError
+from octavo.memory import available
+from octavo.models import CONFIGS, NEURAL, PRESETS, preset
+from octavo.run import load
+from octavo.scoring.cost import (
+    Assumptions,
+    Cost,
+    Machine,
+    Plan,
+    Prediction,
+    Shape,
+    copy_rate,
+    cost_like,
+    cost_of,
+    cost_of_config,
+    named_gpu,
+    parse_budget,
+    plan_for,
+    predict_decoding,
+    predict_training,
+    training_memory,
+)  # fmt: skip
+from octavo.scoring.cost.like import DECODERS, NAMES, context_of
+from octavo.scoring.cost.memory import SIZE, Optimizer, Precision
+from octavo.scoring.cost.roofline import UTILISATION
+from octavo.training.precision import has_bfloat16
+from octavo.training.watch import matmul_rate
+
+TRAINED_AT_ONCE = 32  # tokens of a row: what recurrent networks are trained with where nothing else is asked for
+USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
+       octavo cost RUN [flags]        one that is trained
+       octavo cost --like NAME        {", ".join(NAMES)}
+       octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
+
+models: {", ".join([*CONFIGS, *PRESETS])}
+
+example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the time is predicted for."""
+
+    gpu: str = "h100"
+    """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
+    utilisation: float = UTILISATION
+    """The share of a machine's peak and bandwidth that is reached: an assumption."""
+    optimizer: Optimizer = "muon"
+    """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
+    precision: Precision = "bfloat16"
+    """That of products and of what is kept for the way back; weights are trained in float32."""
+    tokens: int = 0
+    """Tokens to train on: says how long that takes; of an n-gram, how large its tables can be."""
+    measure: bool = True
+    """--no-measure leaves this machine out."""
+
+    def __post_init__(self) -> None:
+        named_gpu(self.gpu)
+        if not 0 < self.utilisation <= 1:
+            raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
+        if self.tokens < 0:
+            raise UserError(f"tokens must not be negative: tokens={self.tokens}; try --tokens 1000000")
+
+
+def run_cost(argv: list[str]) -> None:
+    """cost takes a model's name, a run, or a flag that says what else; that decides the other flags."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return
+    flags = {arg.partition("=")[0] for arg in argv}
+    if argv[0].startswith("-"):
+        which = next((flag for flag in ("--plan", "--like") if flag in flags), None)
+        if which is None:
+            raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
+        tyro.cli(plan_cost if which == "--plan" else like_cost, prog="octavo cost", args=argv, config=STYLE)
+    elif argv[0] in (*CONFIGS, *PRESETS) or not ("/" in argv[0] or Path(argv[0]).exists()):
+        tyro.cli(_cost_by_settings(argv[0]), prog=f"octavo cost {argv[0]}", args=argv[1:], config=STYLE)
+    else:
+        tyro.cli(run_folder_cost, prog="octavo cost", args=argv, config=STYLE)
+
+
+def _cost_by_settings(name: str) -> Callable[..., None]:
+    model, usual = preset(name)
+    has_batch = any(field.name == "batch" for field in dataclasses.fields(usual))  # then it is the settings' own
+
+    def cost(
+        config: Any = usual,
+        vocab: int = 257,
+        window: int = 0,
+        asked: Asked = Asked(),  # noqa: B008
+        json: bool = False,
+    ) -> None:
+        tell_settings(model, config, vocab, config.batch if has_batch else 8, window, asked, json)
+
+    def cost_with_batch(
+        config: Any = usual, vocab: int = 257, batch: int = 8, window: int = 0, asked: Asked = Asked(),  # noqa: B008
+        json: bool = False,
+    ) -> None:  # fmt: skip
+        tell_settings(model, config, vocab, batch, window, asked, json)
+
+    function = cost if has_batch else cost_with_batch
+    function.__annotations__["config"] = type(usual)  # the flags come from its fields
+    rows = "" if has_batch else "\n        batch: Rows of text that a training step works on."
+    function.__doc__ = f"""What the model costs: parameters, operations, memory, and time on this machine and on a GPU.
+
+    Example: octavo cost {name} --vocab 257 --gpu h200
+
+    Args:
+        config: The model.
+        vocab: Tokens of the vocabulary; 257: bytes and begin.{rows}
+        window: Tokens of a row; 0: a transformer's context, otherwise what training takes.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    return function
+
+
+def tell_settings(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
+    """The cost of a model by its settings."""
+    if model == "ngram" and not asked.tokens:
+        raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
+    window = window or getattr(config, "context", 0) or (TRAINED_AT_ONCE if model in NEURAL else 1)
+
+    def at(shape: Shape) -> Cost:
+        return cost_of_config(model, config, vocab, shape, asked.tokens)
+
+    tell(model, at(Shape(batch, window)), at(Shape(1, 1, window - 1)), asked, json)
+
+
+def run_folder_cost(
+    run: RunPath,
+    batch: int = 8,
+    window: int = 0,
+    asked: Asked = Asked(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """What a trained model costs.
+
+    Example: octavo cost runs/kn7
+
+    Args:
+        run: A run folder.
+        batch: Rows of text that a training step works on.
+        window: Tokens of a row; 0: a transformer's context, otherwise what training takes.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    model = load(run).model
+    window = window or getattr(model.config, "context", 0) or model.training_shape[1]
+    tell(run, cost_of(model, Shape(batch, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json)
+
+
+def like_cost(
+    like: str,
+    batch: int = 8,
+    window: int = 0,
+    asked: Asked = Asked(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """What a well-known model costs.
+
+    Example: octavo cost --like gpt2-xl --gpu h200
+
+    Args:
+        like: Its name: gpt2, gpt2-xl, llama-7b, smollm2-135m, bert-large and others.
+        batch: Rows of text that a training step works on.
+        window: Tokens of a row; 0: the model's context.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    window = window or context_of(like)
+    training = cost_like(like, Shape(batch, window))
+    tell(like, training, cost_like(like, Shape(1, 1, window - 1)) if like in DECODERS else None, asked, json)
+
+
+def plan_cost(
+    plan: str, gpu: str = "h100", vocab: int = 50257, context: int = 2048,
+    assumed: Assumptions = Assumptions(), json: bool = False,  # noqa: B008
+) -> None:  # fmt: skip
+    """The size of model and text that a budget is best spent on, and how many GPUs for how long, shared by FSDP.
+
+    Example: octavo cost --plan 1000usd --gpu h100
+
+    Args:
+        plan: The budget: 1e21flops, or 1000usd.
+        gpu: t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet.
+        vocab: Tokens of the vocabulary.
+        context: Tokens of a text.
+        assumed: What is taken for granted.
+        json: Print JSON.
+    """
+    machine = named_gpu(gpu)
+    found = plan_for(parse_budget(plan, machine, assumed), machine, vocab, context, assumed)
+    if json:
+        print_json(plan_record(found, machine, assumed))
+    else:
+        print_plan(found, machine, assumed)
+
+
+def this_machine() -> Machine:
+    """What this machine reaches, measured: large products, in half precision where it has that, and copies."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if has_bfloat16(device) else torch.float32
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else available()
+    return Machine(f"this machine ({device.type})", matmul_rate(device, dtype), copy_rate(device), memory)
+
+
+def predictions(training: Cost, decoding: Cost | None, asked: Asked) -> list[Prediction]:
+    """For this machine and the GPU; a model without products has none."""
+    if not training.training_flops:
+        return []
+    machines = [*([this_machine()] if asked.measure else []), named_gpu(asked.gpu)]
+    share, precision = asked.utilisation, asked.precision
+    found = [predict_training(training, one, share, asked.optimizer, precision) for one in machines]
+    return found + [predict_decoding(decoding, one, share, precision) for one in machines if decoding is not None]
+
+
+def tell(title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool) -> None:
+    """Print it all."""
+    found = predictions(training, decoding, asked)
+    record = cost_record(title, training, found, asked)
+    if json:
+        print_json(record)
+    else:
+        print_cost(record, found)
+
+
+def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -> dict[str, Any]:
+    """Everything about a cost, as JSON has it."""
+    memory = training_memory(cost, asked.optimizer, asked.precision)
+    size, window = SIZE[asked.precision], cost.shape.window
+    per_token = {what: cost.per_token(what) for what in ("forward", "needed", "backward")}
+    return {
+        "title": title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
+        "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
+        "batch": cost.shape.batch, "window": window,
+        "parts": [dataclasses.asdict(part) for part in cost.parts],
+        "flops_per_token": per_token | {"training": cost.training_flops / cost.shape.tokens},
+        "memory": dataclasses.asdict(memory) | {"total": memory.total},
+        "cache": {
+            "bytes_per_token": sum(c.per_token * max(size, c.least_size) for c in cost.caches),
+            "constant_bytes": cost.cache_bytes(0, size), "bytes": cost.cache_bytes(window, size),
+        },
+        "predictions": [
+            dataclasses.asdict(one) | {"bound": one.bound, "seconds": training_seconds(one, asked.tokens)}
+            for one in found
+        ],
+        "assumed": {key: value for key, value in dataclasses.asdict(asked).items() if key != "measure"},
+    }  # fmt: skip
+
+
+def training_seconds(one: Prediction, tokens: int) -> float | None:
+    """How long training on so many tokens takes."""
+    return tokens / one.tokens_per_second if tokens and one.work == "training" else None
+
+
+def plan_record(plan: Plan, machine: Machine, assumed: Assumptions) -> dict[str, Any]:
+    """A plan, as JSON has it."""
+    return {
+        "flops": plan.flops, "parameters": plan.parameters, "tokens": plan.tokens,
+        "config": dataclasses.asdict(plan.config), "config_parameters": plan.cost.parameters,
+        "flops_per_token": plan.cost.training_flops / plan.cost.shape.tokens, "gpu": dataclasses.asdict(machine),
+        "fleets": [dataclasses.asdict(fleet) for fleet in plan.fleets], "assumed": dataclasses.asdict(assumed),
+    }  # fmt: skip

@@ -1,0 +1,150 @@
+"""What a part of a model costs: numbers that are learnt, products, and what is kept for the way back.
+
+B rows of a batch, T tokens of a row at once, P tokens before them, S = P + T, N = B × T tokens in all.
+
+A product of (N, I) with (I, O) takes 2 N I O floating-point operations: a multiplication and an addition each. Only
+products are counted, as PyTorch's counter does; what is done number by number (norms, activations, softmax) is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from octavo.errors import UserError
+
+Kernel = Literal["fused", "plain"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many tokens are worked on at once."""
+
+    batch: int = 1
+    """B, rows."""
+    window: int = 1
+    """T, tokens of a row."""
+    past: int = 0
+    """P, tokens of a row that were read before."""
+    kernel: Kernel = "fused"
+    """fused: attention never holds its weights and computes them twice; plain: as the equations stand."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "window"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 8")
+        if self.past < 0:
+            raise UserError(f"past must not be negative: past={self.past}; try 0")
+
+    @property
+    def tokens(self) -> int:
+        """N."""
+        return self.batch * self.window
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part; operations and what is kept are of all N tokens together."""
+
+    name: str
+    parameters: int = 0
+    matrices: int = 0
+    """Those of the parameters that Muon changes: matrices that are no tables."""
+    fixed: int = 0
+    """Those that are drawn once and never learnt."""
+    read: int = 0
+    """Weights that a token cannot do without: all of a matrix, nothing of a table where one row is looked up."""
+    forward: int = 0
+    """Operations of the products that are computed."""
+    needed: int = 0
+    """Operations of those that the result depends on: a pair of tokens that may not see each other needs none."""
+    backward: int = 0
+    kept: int = 0
+    """Numbers kept until the way back, of the precision that products are computed in."""
+    kept_bytes: int = 0
+    """Bytes kept whatever the precision: indices, masks, sums in single precision."""
+    copies: int = 0
+    """Weights of which a copy is kept too, because they are put side by side for one product."""
+    half_copies: int = 0
+    """Weights of which a copy is kept where products are in half precision, those of `copies` included."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What a row carries from token to token, in numbers."""
+
+    per_token: int = 0
+    tokens: int | None = None
+    """How many tokens are remembered at most; None: all."""
+    constant: int = 0
+    least_size: int = 0
+    """Bytes of a number, at least: sums are kept in single precision whatever the weights are in."""
+
+    def numbers(self, past: int) -> int:
+        """After so many tokens."""
+        return self.constant + self.per_token * (past if self.tokens is None else min(past, self.tokens))
+
+    def bytes(self, past: int, size: int) -> int:
+        """After so many tokens, with numbers of so many bytes."""
+        return self.numbers(past) * max(size, self.least_size)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A model's parts at one shape."""
+
+    model: str
+    vocab: int
+    shape: Shape
+    parts: tuple[Part, ...]
+    caches: tuple[Cache, ...] = ()
+    table_bytes: int = 0
+    """Counts and probabilities that are looked up, not learnt by gradients."""
+    tables_at_most: bool = False
+    """Whether the tables are those of the worst text, because the real one is not known."""
+
+    def total(self, what: str) -> int:
+        """The sum of one figure over the parts."""
+        return sum(getattr(part, what) for part in self.parts)
+
+    @property
+    def parameters(self) -> int:
+        return self.total("parameters")
+
+    def per_token(self, what: str) -> float:
+        return self.total(what) / self.shape.tokens
+
+    def cache_bytes(self, past: int, size: int) -> int:
+        """What a row carries after so many tokens, with numbers of so many bytes."""
+        return sum(cache.bytes(past, size) for cache in self.caches)
+
+    @property
+    def training_flops(self) -> int:
+        """There and back."""
+        return self.total("forward") + self.total("backward")
+
+
+def linear(name: str, N: int, shapes_OI: Sequence[tuple[int, int]], bias: int = 0, kept: int = 0) -> Part:
+    """Products with weights: on the way back one as large for the input's gradient, and one for the weights'."""
+    weights = sum(O * I for O, I in shapes_OI)
+    forward = 2 * N * weights
+    return Part(
+        name, weights + bias, weights, read=weights + bias, forward=forward, needed=forward, backward=2 * forward,
+        kept=kept, half_copies=weights,
+    )  # fmt: skip
+
+
+def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:
+    """The product with a row for each token of the vocabulary; tied, its weights are the embeddings'."""
+    forward = 2 * N * V * D
+    parameters = bias if tied else V * D + bias
+    return Part(
+        "output", parameters, read=V * D + bias, forward=forward, needed=forward, backward=2 * forward,
+        half_copies=V * D,
+    )  # fmt: skip
+
+
+def repeated(part: Part, times: int) -> Part:
+    """The same part so many times."""
+    return replace(part, **{f.name: times * getattr(part, f.name) for f in fields(part) if f.name != "name"})
