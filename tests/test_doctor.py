@@ -137,6 +137,12 @@ def test_too_high_and_too_low_a_start_are_told_apart() -> None:
     assert "seen the answer" in start(curve([3.0]), 257).why
 
 
+def test_a_transformer_may_start_by_expecting_each_token_again() -> None:
+    found = start(curve([9.0]), 257, expects_itself=True)
+    assert (found.verdict, found.advice) == ("ok", ())
+    assert start(curve([3.0]), 257, expects_itself=True).verdict != "ok"
+
+
 def test_a_counted_model_has_no_start() -> None:
     assert start(curve(), 257).verdict == "not applicable"
 

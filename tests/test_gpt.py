@@ -157,7 +157,7 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"width": 100, "heads": 8}, "heads must divide width: width=100, heads=8; try --heads"),
         ({"heads": 4, "kv_heads": 3}, "kv_heads must divide heads: heads=4, kv_heads=3"),
         ({"width": 12, "heads": 4}, "rotary positions turn pairs"),
-        ({"stride": 256}, "stride must be below context: stride=256, context=256"),
+        ({"stride": 64}, "stride must be below context: stride=64, context=64"),
         ({"mix": "linear", "positions": "alibi"}, "alibi belongs to scores"),
         ({"layers": 0}, "layers must be at least 1"),
         ({"feed": "swish"}, "feed must be one of gelu, gelu-exact, relu2, gated: feed='swish'"),

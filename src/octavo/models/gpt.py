@@ -183,7 +183,7 @@ class GPT(LanguageModel[State]):
 
     @property
     def training_shape(self) -> tuple[int, int]:
-        return 4096, self.config.context if self.config.absolute else min(64, self.config.context)
+        return 2048, self.config.context if self.config.absolute else min(64, self.config.context)
 
     @property
     def matrix_rate(self) -> float:
@@ -196,6 +196,9 @@ class GPT(LanguageModel[State]):
             return f"sliding window of {config.context} tokens, moved by {config.moves} when it is full"
         if config.mix == "linear":
             return super().policy
+        if config.mix == "strided":
+            near = f"the last {min(config.reach, config.context)} tokens and every {config.reach}th"
+            return f"state carried, a layer sees {near} of the last {config.context}"
         return f"state carried, a layer sees the last {config.cached} tokens"
 
     def flops_per_token(self) -> int:

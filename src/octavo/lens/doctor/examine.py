@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.lens.doctor.advice import fitting, settings
 from octavo.lens.doctor.context import context
@@ -17,6 +19,7 @@ from octavo.lens.doctor.finding import Diagnosis, Finding, not_applicable
 from octavo.lens.doctor.floors import against_floors, measure_floors
 from octavo.lens.doctor.history import events, gradient_lengths, learning_rate, overfitting, start
 from octavo.lens.doctor.sight import softmax, through_time
+from octavo.models import GPT
 from octavo.run import METRICS, Run
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
@@ -48,7 +51,7 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
     first, *others = (
         replace(one, advice=fitting(one.advice, run.model, own))
         for one in (
-            start(curve, run.model.vocab),
+            start(curve, run.model.vocab, _expects_itself(run.model)),
             overfits,
             learning_rate(curve, training, run.model.vocab, bag, bigram),
             *_looked_at(run, valid, why_not, gradient_lengths(curve, training)),
@@ -121,3 +124,7 @@ def _tokens(run: Run, valid: Split) -> Tensor:
     """The beginning of the text, without the begin token in front of it."""
     part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
     return torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))
+
+
+def _expects_itself(model: LanguageModel[Any]) -> bool:
+    return isinstance(model, GPT) and model.config.tied and model.config.init == "zero"

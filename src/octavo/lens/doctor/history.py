@@ -31,8 +31,11 @@ SMALLER = (
 )  # fmt: skip
 
 
-def start(curve: Curve, vocab: int) -> Finding:
-    """The first loss against ln V: what a model pays that knows nothing, and knows it."""
+def start(curve: Curve, vocab: int, expects_itself: bool = False) -> Finding:
+    """The first loss against ln V: what a model pays that knows nothing, and knows it.
+
+    A transformer whose parts add nothing at first and whose output weights are its embeddings expects every token again.
+    """
     name, even = "start", math.log(vocab)
     if not curve.points or curve.points[0].step != 1:
         return not_applicable(name, "there is no loss of a first step: the model was counted, or not logged from it")
@@ -41,7 +44,9 @@ def start(curve: Curve, vocab: int) -> Finding:
     verdict: Verdict = "ok" if abs(off) <= START_NOTE else "note" if abs(off) <= START_WARNING else "warning"
     why = f"before it learns, the model gives every one of the {vocab:,} tokens about the same chance."
     advice: tuple[str, ...] = ()
-    if off > START_NOTE:
+    if off > START_NOTE and expects_itself:
+        verdict, why = "ok", "its embeddings are its output weights too, so at first it expects each token once more."
+    elif off > START_NOTE:
         why = "the untrained model is sure of wrong things: its first logits are too large."
         advice = SMALLER
     elif off < -START_NOTE:

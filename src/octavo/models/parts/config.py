@@ -18,7 +18,7 @@ REACHING = ("local", "strided", "block", "global")  # mixes that `reach` says so
 class GPTConfig:
     """How a transformer is made."""
 
-    width: int = 256
+    width: int = 128
     """The size of a token's vector."""
     layers: int = 4
     """How many blocks: each looks back at other tokens, then works on every token by itself."""
@@ -26,13 +26,13 @@ class GPTConfig:
     """How many places a token can look at once: each head has its share of the width."""
     kv_heads: int = 0
     """Heads of keys and values: fewer than heads are shared (grouped-query attention); 0: as many as heads."""
-    context: int = 256
+    context: int = 64
     """How many tokens a token can look at, itself included."""
     stride: int = 0
     """How far a full context moves, what stays being read again; 0: token by token, or where it cannot, by a half."""
     mix: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
     """full, linear: all tokens are looked at; local, strided, block, global: some; dense, random: synthesizers."""
-    reach: int = 64
+    reach: int = 32
     """local: so many tokens; strided: and every reach-th before; block: a block's size; global: and the first one."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
@@ -42,7 +42,7 @@ class GPTConfig:
     """rotary: how slow the slowest turn is; 2π times as many tokens make a full one."""
     qk_norm: bool = True
     """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are, as GPT-2 does."""
-    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "relu2"
+    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """What is done with each token by itself: an inner layer with GELU or squared ReLU, or one with a gate (SwiGLU)."""
     feed_width: int = 0
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
@@ -62,7 +62,7 @@ class GPTConfig:
     """The token that opens a sequence; -1: the tokenizer's, or the last."""
 
     def __post_init__(self) -> None:
-        for name, example in (("width", 256), ("layers", 4), ("heads", 4), ("context", 256), ("reach", 64)):
+        for name, example in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64), ("reach", 32)):
             check_positive(name, getattr(self, name), example)
         check_dropout(self.dropout)
         if self.feed_width < 0:
@@ -87,7 +87,7 @@ class GPTConfig:
                 f"sinusoidal positions are pairs, so width must be even: {self.width}; try --width {self.width + 1}"
             )
         if self.absolute and self.context < 2:
-            raise UserError("a context that is read again must have at least 2 tokens: context=1; try --context 256")
+            raise UserError("a context that is read again must have at least 2 tokens: context=1; try --context 64")
 
     def check_use(self) -> None:
         """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
