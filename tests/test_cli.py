@@ -171,7 +171,7 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
         (["train", "gpt", "x", "--reach", "8"], "reach belongs to mix local or strided"),
         (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --mix linear"),
-        (["train", "gpt", "x", "--heads", "256"], "256 / 256; try --heads 128 or --positions none"),
+        (["train", "gpt", "x", "--heads", "128"], "128 / 128; try --heads 64 or --positions none"),
         (["train", "ngram", "x", "--out", "/dev/null/run"], "cannot write /dev/null/run"),
     ],
 )

@@ -375,7 +375,7 @@ def test_the_fewest_gpus_are_the_fewest_that_fit(gather: Any) -> None:
 
 
 def test_a_share_of_a_gpu_by_hand() -> None:
-    config = GPTConfig(width=128, layers=4, heads=2, context=64)
+    config = GPTConfig(width=128, layers=4, heads=2, context=64, feed="relu2")
     cost = cost_of_config("gpt", config, 1000, Shape(1, 64))
     tables, matrices, vectors = 1000 * 128, 4 * 12 * 128 * 128, 9 * 128
     shared = 8 * (tables + matrices + vectors) + 4 * matrices + 8 * (tables + vectors)

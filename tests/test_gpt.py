@@ -194,7 +194,7 @@ def test_random_features_are_saved_but_not_learnt() -> None:
 
 
 def test_flops_count_the_products_of_a_full_context() -> None:
-    model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16), VOCAB)
+    model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16, feed="relu2"), VOCAB)
     weights = 2 * (4 * 8 * 8 + 2 * 8 * 32) + VOCAB * 8
     looking = 2 * (2 * 8 * 16)  # each layer: scores and sums, 16 keys of width 8
     assert model.flops_per_token() == 2 * (weights + looking)

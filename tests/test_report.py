@@ -118,7 +118,7 @@ def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], t
     assert title_of(Run(model, Byte())) == title
     told = dict(parts_of(model))
     assert told["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
-    assert ("reach 64" in told["looks by"]) == (settings.get("mix") == "local")
+    assert ("reach 32" in told["looks by"]) == (settings.get("mix") == "local")
 
 
 def small(**config: Any) -> NGram:

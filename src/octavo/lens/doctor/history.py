@@ -34,7 +34,8 @@ SMALLER = (
 def start(curve: Curve, vocab: int, expects_itself: bool = False) -> Finding:
     """The first loss against ln V: what a model pays that knows nothing, and knows it.
 
-    A transformer whose parts add nothing at first and whose output weights are its embeddings expects every token again.
+    A transformer whose parts add nothing at first, and whose output weights are its embeddings, expects each token
+    once more.
     """
     name, even = "start", math.log(vocab)
     if not curve.points or curve.points[0].step != 1:
