@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state
@@ -31,8 +29,5 @@ class NextToken(nn.Module):
             nats = cross_entropy.nats(h_BTD.flatten(0, 1), model.output_weight, target_N, model.begin, self.smoothing)
             return nats, map_state(state, Tensor.detach)
         logits_BTV, state = model.absorb(state, x_BT[:, :-1])
-        nats = F.cross_entropy(
-            logits_BTV.flatten(0, 1).float() if logits_BTV.dtype != torch.float64 else logits_BTV.flatten(0, 1),
-            target_N, ignore_index=model.begin, reduction="sum", label_smoothing=self.smoothing,
-        )  # fmt: skip
+        nats = cross_entropy.nats_of(logits_BTV.flatten(0, 1), target_N, model.begin, self.smoothing)
         return nats, map_state(state, Tensor.detach)

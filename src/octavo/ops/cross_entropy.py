@@ -37,7 +37,11 @@ def nats(
 
 
 def _plain(h_ND: Tensor, weight_VD: Tensor, target_N: Tensor, ignore: int, smoothing: float) -> Tensor:
-    logits_NV = F.linear(h_ND, weight_VD)
+    return nats_of(F.linear(h_ND, weight_VD), target_N, ignore, smoothing)
+
+
+def nats_of(logits_NV: Tensor, target_N: Tensor, ignore: int, smoothing: float = 0.0) -> Tensor:
+    """The same of logits that are there already; in single precision at least."""
     logits_NV = logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
     return F.cross_entropy(logits_NV, target_N, ignore_index=ignore, reduction="sum", label_smoothing=smoothing)
 

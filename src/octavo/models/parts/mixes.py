@@ -128,8 +128,6 @@ class LinearAttention(QueriesKeysValues):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
-        self.repeats = config.heads // config.groups
-        self.size = config.head_size
         if config.features == "random":
             directions_MK = torch.empty(config.head_size, config.head_size)
             self.features_MK = nn.Parameter(directions_MK, requires_grad=False)  # drawn and saved, but not learnt
@@ -137,10 +135,10 @@ class LinearAttention(QueriesKeysValues):
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().initialise(config, generator)
         if config.features == "random":
-            self.features_MK.data.copy_(linear.draw_features(self.size, self.size, generator))
+            self.features_MK.data.copy_(linear.draw_features(config.head_size, config.head_size, generator))
 
     def start(self, batch: int) -> Any:
-        H, K, wide = self.config.heads, self.size, linear.wide_enough(self.key_ED)
+        H, K, wide = self.config.heads, self.config.head_size, linear.wide_enough(self.key_ED)
         return self.key_ED.new_zeros(batch, H, K, K, dtype=wide), self.key_ED.new_zeros(batch, H, K, dtype=wide)
 
     def settled(self, state: Any) -> bool:
@@ -148,7 +146,8 @@ class LinearAttention(QueriesKeysValues):
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         q, k, v = self.project(x_BTD, place)
-        k, v = k.repeat_interleave(self.repeats, 1), v.repeat_interleave(self.repeats, 1)
+        shared = self.config.heads // self.config.groups
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
         w_MK = self.features_MK if self.config.features == "random" else None
         q, k = linear.features(self.config.features, q, k, w_MK)
         y_BHTK, state = linear.attend(tap("queries", q), tap("keys", k), v, state)

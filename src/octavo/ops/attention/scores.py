@@ -41,17 +41,17 @@ def additives(Wq_BTD: Tensor, Uk_BSD: Tensor, v_D: Tensor) -> Tensor:
 
 def dot(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
     """e = s · h for one query a row."""
-    return torch.einsum("bd,bmd->bm", s_BD, h_BMD)
+    return dots(s_BD[:, None], h_BMD)[:, 0]
 
 
 def scaled(s_BD: Tensor, h_BMD: Tensor) -> Tensor:
     """e = s · h / sqrt(D) for one query a row."""
-    return dot(s_BD, h_BMD) / math.sqrt(s_BD.shape[-1])
+    return scaled_dots(s_BD[:, None], h_BMD)[:, 0]
 
 
 def additive(Ws_BD: Tensor, Uh_BMD: Tensor, v_D: Tensor) -> Tensor:
     """e = v · tanh(W s + U h) for one query a row."""
-    return torch.matmul((Ws_BD[:, None] + Uh_BMD).tanh(), v_D)
+    return additives(Ws_BD[:, None], Uh_BMD, v_D)[:, 0]
 
 
 def attend(e_BM: Tensor, h_BMD: Tensor) -> Tensor:
