@@ -1,9 +1,9 @@
 """Decoding one sequence token by token: octavo against transformers, in one run, with random weights.
 
 On a CPU, a small GPT of 4 layers, 4 heads, width 128 and context 64 (float32), against GPT2LMHeadModel.generate of the
-same shape with its cache. On a GPU, the shape of GPT-2 124M (bfloat16), against generate with a static cache and a
-compiled forward; and beside it the floor: the bytes of the weights over the bandwidth of a copy on that GPU. The two
-take turns, so that a busy spell of the machine meets both. Figures are tokens a second, median and spread.
+same shape with its cache. On a GPU, the shape of GPT-2 124M (bfloat16), against generate with a static cache, for which
+it compiles its forward; and beside it the floor: the bytes of the weights over the bandwidth of a copy on that GPU. The
+two take turns, so that a busy spell of the machine meets both. Figures are tokens a second, median and spread.
 
 python benchmarks/bench_decoding.py --device cpu
 python benchmarks/bench_decoding.py --device cuda
@@ -91,7 +91,6 @@ def on_gpu(args: argparse.Namespace) -> None:
     if not args.no_peer:
         peer = gpt2(LARGE, vocab).to(torch.bfloat16).cuda()
         peer.generation_config.cache_implementation = "static"
-        peer.forward = torch.compile(peer.forward, mode="reduce-overhead", fullgraph=True)
         ways["transformers, greedy"] = new, lambda: written(peer, prompt[None], new, do_sample=False)
     speeds = take_turns(ways, args.repeats)
     weights = 2 * sum(p.numel() for name, p in model.named_parameters() if name != "positions_CD")

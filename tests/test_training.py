@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import octavo
-from octavo.core import seeded
+from octavo.core import seeded, tensors_of
 from octavo.data.holdout import hold_out
 from octavo.data.lanes import Lanes
 from octavo.errors import UserError
@@ -35,6 +35,7 @@ from octavo.training.loop import PATIENCE, Loop, Text
 from octavo.training.loop_config import LoopConfig
 from octavo.training.muon import StackedMuon
 from octavo.training.optim import OptimConfig, Optimizers, gradient_norm, parameter_groups
+from octavo.training.precision import Recorded
 from octavo.training.schedule import Budget, rate_at
 from octavo.training.stopping import Stopping
 from octavo.training.watch import Log, read_rows, worth_logging
@@ -655,3 +656,38 @@ def test_the_record_says_what_was_held_out_and_why_training_ended(tmp_path: Path
     assert told["held_out_bits_per_byte"] > 0
     assert told["held_tokens"] > 0
     assert neural.Recipe.of({"model": "gru", "config": {"width": 8}, "training": told}).loop.budget == "3steps"
+
+
+def recorded_and_plain(device: str, **settings: Any) -> list[list[Tensor]]:
+    """What windows cost, all their gradients and the state after them: recorded, and as it stands."""
+    results = []
+    for wrap in (Recorded, lambda plain: plain):
+        model = GPT(GPTConfig(width=32, layers=2, heads=2, context=8, **settings), 20)
+        model.initialise(seeded(0))
+        objective = wrap(NextToken(model.to(device)))
+        state, paid = model.start(3), []
+        for seed in (1, 2, 3, 4):  # the first states grow, the last does not
+            x_BT = torch.randint(0, 19, (3, 9), generator=seeded(seed)).to(device)
+            model.zero_grad()
+            nats, state = objective(state, x_BT)
+            nats.backward()
+            paid += [nats.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+        results.append([*paid, *tensors_of(state)])
+    return results
+
+
+def test_where_there_is_no_gpu_nothing_is_recorded() -> None:
+    for ours, plain in zip(*recorded_and_plain("cpu"), strict=True):
+        assert torch.equal(ours, plain)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mix", ["full", "local", "linear", "dense"])
+def test_a_recorded_step_is_the_same_step(mix: str) -> None:
+    for ours, plain in zip(*recorded_and_plain("cuda", mix=mix), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_a_recording_cannot_be_added_up() -> None:
+    with pytest.raises(UserError, match="--compile graph, --accumulate 2"):
+        LoopConfig(compile="graph", batch=4, accumulate=2)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-BLOCK = 4096  # logits of a row taken at once
+BLOCK, WARPS = 4096, 4  # logits of a row taken at once, and by how many warps: the fastest on an H200
 
 
 @triton.jit
@@ -45,5 +45,5 @@ def _row(z_ptr, target_ptr, nats_ptr, V, ignore, BLOCK: tl.constexpr):
 def nats_and_gradient(z_NV: Tensor, target_N: Tensor, ignore: int) -> Tensor:
     """nats_N in single precision; z_NV, which must lie row after row, becomes its own gradient."""
     nats_N = torch.empty(len(z_NV), dtype=torch.float32, device=z_NV.device)
-    _row[(len(z_NV),)](z_NV, target_N, nats_N, z_NV.shape[1], ignore, BLOCK=BLOCK, num_warps=8)
+    _row[(len(z_NV),)](z_NV, target_N, nats_N, z_NV.shape[1], ignore, BLOCK=BLOCK, num_warps=WARPS)
     return nats_N

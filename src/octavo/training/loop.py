@@ -42,6 +42,7 @@ from octavo.training.watch import Log, Screen, TensorBoard, clock, worth_logging
 
 PATIENCE = 3  # bad steps in a row before training goes back, and times it goes back before it gives up
 EXPLODED = 3.0  # a loss so many times its running average is a bad step
+SMALL_STEP = 2e13  # operations: a GPU is done with them before Python has started all of its kernels
 SMOOTH = 0.95  # of the running average, kept at each step
 
 
@@ -66,7 +67,9 @@ class Loop:
         self.seed, self.folder, self.sample = seed, folder if team.leads else None, sample
         self.budget, self.position = Budget.parse(config.budget), Position()
         self.first = copies(dict(model.named_parameters()))  # whole, before they may be sharded
-        self.precision = Precision(config.precision, config.compile, model, team.device)
+        work = 3 * model.flops_per_token() * text.lanes.batch * text.lanes.window
+        recordable = team.size == config.accumulate == 1 and work < SMALL_STEP
+        self.precision = Precision(config.precision, config.compile, model, team.device, recordable)
         objective = self.precision.compiled(NextToken(model, optim.label_smoothing), model)
         self.objective = team.wrap(objective, config.shard)
         self.optimizers = Optimizers(model, optim)

@@ -30,8 +30,9 @@ class LoopConfig:
     """Seconds between checkpoints."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: products in bfloat16 where the machine has instructions for them."""
-    compile: Literal["auto", "on", "parts", "off"] = "auto"
-    """torch.compile. on: the whole step, takes minutes; parts: a transformer's blocks, seconds; auto: parts on GPUs."""
+    compile: Literal["auto", "on", "parts", "graph", "off"] = "auto"
+    """on: the whole step is compiled, which takes minutes; parts: a transformer's blocks, seconds; graph: nothing is
+    compiled, but a step's kernels are recorded and played back (one GPU); auto: what suits the GPU and the model."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False
@@ -48,6 +49,11 @@ class LoopConfig:
         if self.batch and self.batch % self.accumulate:
             raise UserError(
                 f"accumulate must divide the batch: batch={self.batch}, accumulate={self.accumulate}; try a power of 2"
+            )
+        if self.compile == "graph" and self.accumulate > 1:  # a recording puts its gradient where the last one was
+            raise UserError(
+                f"a recorded step takes its batch at once: --compile graph, --accumulate {self.accumulate}; "
+                "try --compile parts"
             )
         if self.patience < 0 or not self.save_every >= 0:
             raise UserError(f"patience and save_every must not be negative: {self.patience}, {self.save_every}")

@@ -9,32 +9,42 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from octavo.core import LanguageModel
+from octavo.core import LanguageModel, state_from, tensors_of
 from octavo.training.watch import matmul_rate
 
 
 class Precision:
-    """What was asked for, as far as the machine can do it."""
+    """What was asked for, as far as the machine can do it. `recordable`: one process trains, in small steps, for which
+    compiling would take longer than it saves.
+    """
 
-    def __init__(self, precision: str, compile: str, model: LanguageModel[Any], device: torch.device) -> None:
+    def __init__(
+        self, precision: str, compile: str, model: LanguageModel[Any], device: torch.device, recordable: bool = False
+    ) -> None:
         self.device = device
         self.low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
         self.low = self.low and next(model.parameters()).dtype == torch.float32
         self.compile = compile
         if compile == "auto":
-            self.compile = "parts" if device.type == "cuda" and model.repeated_parts else "off"
+            quick = "graph" if recordable else "parts"
+            self.compile = quick if device.type == "cuda" and model.repeated_parts else "off"
 
     def lowered(self) -> AbstractContextManager[Any]:
         """Within it, products are computed in the low precision."""
-        return torch.autocast(self.device.type, torch.bfloat16) if self.low else nullcontext()
+        if not self.low:
+            return nullcontext()
+        # A copy of a weight that is kept for the next product would not be made again when a recording is played.
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=self.compile != "graph")
 
     def compiled(self, objective: nn.Module, model: LanguageModel[Any]) -> nn.Module:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if self.compile == "parts":
             for part in model.repeated_parts:  # they have one code, which is compiled once for all of them
                 part.absorb = Quick(part.absorb, part.worth_compiling)
+        if self.compile == "graph":
+            return Recorded(objective)
         return Compiled(objective) if self.compile == "on" else objective
 
     @cached_property
@@ -80,6 +90,46 @@ class Compiled(nn.Module):
 
     def forward(self, *inputs: Any) -> Any:
         return self.quick(*inputs)
+
+
+class Recorded(nn.Module):
+    """A module whose kernels are recorded once for each shape of its inputs and then played back, there and back:
+    nothing is compiled, and the GPU does not wait for Python to start them one by one.
+    """
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.plain = plain
+        self.by_shape: dict[tuple[Any, ...], list[nn.Module]] = {}  # in lists: they hold the weights of `plain`
+
+    def forward(self, state: Any, x_BT: Tensor) -> Any:
+        if not (torch.is_grad_enabled() and x_BT.is_cuda):
+            return self.plain(state, x_BT)
+        tensors = (*tensors_of(state), x_BT)
+        shapes = tuple((tuple(t.shape), t.dtype) for t in tensors)
+        if shapes not in self.by_shape:
+            self.by_shape[shapes] = [self._recorded(state, tensors)]
+        nats, *after = self.by_shape[shapes][0](*tensors)
+        # Copies, because the next one overwrites what a recording gives; and a state with a history would keep alive
+        # what ties the weights to this stream, where the next recording could not reach them.
+        return nats.clone(), state_from(state, [t.detach().clone() for t in after])
+
+    def _recorded(self, state: Any, tensors: tuple[Tensor, ...]) -> nn.Module:
+        one = Flat(self.plain, state)
+        torch.cuda.make_graphed_callables(one, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
+        return one
+
+
+class Flat(nn.Module):
+    """An objective that takes and gives its state as tensors, which is all that a recording knows."""
+
+    def __init__(self, plain: nn.Module, like: Any) -> None:
+        super().__init__()
+        self.plain, self.like = plain, like
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        nats, after = self.plain(state_from(self.like, tensors[:-1]), tensors[-1])
+        return nats, *tensors_of(after)
 
 
 def has_bfloat16(device: torch.device) -> bool:

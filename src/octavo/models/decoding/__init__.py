@@ -17,12 +17,11 @@ __all__ = ["CachedSession", "session_for"]
 WORTH_RECORDING = 200  # tokens: kernels take seconds to compile, when they are first needed
 
 
-def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = False) -> Session[Any]:
+def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = True) -> Session[Any]:
     """The fastest session that serves the model where it is; linear attention's state is small as it stands.
 
     It reads the weights now: those of a model that is trained meanwhile, it does not see. Dropout is off. `recorded`
-    allows a GPU's kernels to be recorded and played back (GraphSession), which must be asked for until it has been
-    held to the plain steps on a GPU.
+    allows a GPU's kernels to be recorded and played back (GraphSession).
     """
     if tracing() or not isinstance(model.blocks[0].mix, Attention):  # only the model's own step shows what is inside
         return Session(model, state)

@@ -67,10 +67,20 @@ def kernel(device: str) -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
     compiled = torch.compile(flex_attention)
+    ready: set[tuple[Any, ...]] = (
+        set()
+    )  # what is compiled, by the block mask's identity: `block_mask` keeps those in use
 
     def fused(*inputs: Any) -> Any:
+        *tensors, change, blocks, scale, shared = inputs
+        needs = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        kind = (*((x.shape, x.stride(), x.dtype) for x in tensors), change is None, id(blocks), scale, shared, needs)
+        if change is None and kind in ready:
+            return compiled(*inputs)
+        ready.add(kind)
         # Each pattern is a kernel of its own; after eight of them the compiler would give up and hold all the scores.
-        with dynamo.config.patch(recompile_limit=KEPT):
+        with dynamo.config.patch(recompile_limit=KEPT), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch's about its own compiler: nobody here can act on them
             return compiled(*inputs)
 
     return fused
@@ -95,8 +105,11 @@ def block_mask(pattern: Pattern, T: int, S: int, device: torch.device) -> BlockM
     def allows(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return here.row(b).allows(t + S - T, s)
 
-    with dynamo.config.patch(recompile_limit=KEPT):
-        return create_block_mask(allows, pattern.rows, None, T, S, device, _compile=T * S > WHOLE)
+    make: Any = torch.compile(create_block_mask) if T * S > WHOLE else create_block_mask
+    with dynamo.config.patch(recompile_limit=KEPT), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        blocks: BlockMask = make(allows, pattern.rows, None, T, S, device)
+    return blocks
 
 
 def adding(bias_BHTS: Tensor) -> Any:

@@ -30,7 +30,6 @@ Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
 
 CHUNK = 64
-KERNEL_BY_ITSELF = False  # "auto" leaves it alone until its backward half has been held to the equations on a GPU
 HAS_TRITON = find_spec("triton") is not None
 KERNEL_SIZES = (16, 32, 64, 128)  # of K and V: what a GPU's matrix units take
 KERNEL_WIDEST = {torch.bfloat16: 128, torch.float32: 64}  # what one program's registers hold
@@ -96,7 +95,7 @@ def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:
         return "parallel"  # one chunk, without the sums between chunks
     if chunk is not None:  # the kernel takes only a few sizes
         return "chunked"
-    return "kernel" if KERNEL_BY_ITSELF and not why_no_kernel(q_BHTK, v_BHTV) else "chunked"
+    return "kernel" if not why_no_kernel(q_BHTK, v_BHTV) else "chunked"
 
 
 def why_no_kernel(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
