@@ -22,7 +22,7 @@ import octavo
 from octavo.core import seeded, tensors_of
 from octavo.data.holdout import hold_out
 from octavo.data.lanes import Lanes
-from octavo.errors import UserError
+from octavo.errors import Stopped, UserError
 from octavo.loss import NextToken
 from octavo.models import GPT, GRU, LSTM, RNN, Attentive, build, describe
 from octavo.models.attentive import AttentiveConfig
@@ -134,6 +134,19 @@ def test_steps_are_trained_at_the_rate_of_their_middle() -> None:
     loop.run(Stopping())
     rates = [row["rate"] for row in loop.log.rows if "rate" in row]
     assert rates == pytest.approx([0.25, 0.75, 0.5 / 0.6, 0.3 / 0.6, 0.1 / 0.6])
+
+
+def test_a_signal_during_the_last_step_is_not_lost() -> None:
+    loop, stopping = made_loop(budget="3steps"), Stopping()
+    learn = loop.learn
+
+    def asked_in_the_last(window: Any) -> tuple[float, float]:
+        stopping.asked = 15 if loop.position.step == 2 else 0
+        return learn(window)
+
+    loop.learn = asked_in_the_last  # type: ignore[method-assign]
+    with pytest.raises(Stopped, match="stopped at step 3"):
+        loop.run(stopping)
 
 
 def test_every_kind_of_budget_ends_training() -> None:

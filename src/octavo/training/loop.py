@@ -267,6 +267,8 @@ class Loop:
                 self.position.checked = int(spent * self.config.checks)
                 bits = self.check()
             self._tell(spent, bits)
+        if stop:  # during the last step: what is left to do is for the one who takes it up again
+            self._leave(int(stop))
         return self.position.ended or "the budget is spent"
 
     def _agree(self, stopping: Stopping) -> list[float]:

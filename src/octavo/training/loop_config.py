@@ -31,8 +31,7 @@ class LoopConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: products in bfloat16 where the machine has instructions for them."""
     compile: Literal["auto", "on", "parts", "graph", "off"] = "auto"
-    """on: the whole step is compiled, which takes minutes; parts: a transformer's blocks, seconds; graph: nothing is
-    compiled, but a step's kernels are recorded and played back (one GPU); auto: what suits the GPU and the model."""
+    """on: the whole step (minutes); parts: a transformer's blocks (seconds); graph: recorded (GPU); auto: what suits."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False
