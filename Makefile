@@ -4,9 +4,9 @@ ARGS ?= -n 2
 
 .PHONY: demo test check lint format bench clean
 
-## demo: train a few models on Shakespeare, compare them, and write a page to runs/demo
+## demo: train every model on Shakespeare, compare them, and write a page to runs/demo
 demo: .venv/.ok
-	.venv/bin/octavo demo --out runs/demo
+	.venv/bin/octavo compare shakespeare --quick --out runs/demo
 
 ## test: run the tests; make test ARGS="-k layout" runs some of them
 test: .venv/.ok-dev

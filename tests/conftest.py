@@ -1,8 +1,12 @@
-"""Which tests can run here: `gpu` needs a CUDA device, `data("shakespeare", ...)` needs folders below OCTAVO_DATA."""
+"""Which tests can run here: `gpu` needs a CUDA device, `browser` Chromium and playwright, `data("shakespeare", ...)`
+folders below OCTAVO_DATA.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     # Skipping from here, not by a mark on each test, makes pytest's summary one line for each reason.
     if item.get_closest_marker("gpu") and not _has_cuda():
         pytest.skip("needs a GPU: no CUDA device is present")
+    if item.get_closest_marker("browser") and (reason := why_no_browser()):
+        pytest.skip(reason)
     for marker in item.iter_markers("data"):
         if reason := why_no_data(os.environ.get("OCTAVO_DATA"), marker.args):
             pytest.skip(reason)
@@ -28,6 +34,18 @@ def why_no_data(root: str | None, folders: tuple[str, ...]) -> str | None:
         return "needs data: OCTAVO_DATA is not set"
     missing = [folder for folder in folders or (".",) if not (Path(root) / folder).is_dir()]
     return f"needs data: OCTAVO_DATA={root} lacks {', '.join(missing)}" if missing else None
+
+
+def chromium() -> str | None:
+    """The path of a Chromium, where there is one."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def why_no_browser() -> str | None:
+    """Why a page cannot be opened in a browser here; None when it can."""
+    if importlib.util.find_spec("playwright") is None:
+        return "needs a browser: playwright is not installed"
+    return None if chromium() else "needs a browser: chromium is not installed"
 
 
 def _has_cuda() -> bool:

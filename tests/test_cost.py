@@ -223,6 +223,23 @@ def test_operations_of_one_token_after_others(variant: str, past: int, lstm_by_h
     assert cost_of(model, Shape(B, 1, past)).total("forward") == step.get_total_flops()
 
 
+CARRYING = [name for name, (model, _) in ALL.items() if model != "bigram" and built(name).carries_state]
+
+
+@pytest.mark.parametrize("past", [1, 5, 70])
+@pytest.mark.parametrize("variant", CARRYING)
+def test_operations_of_a_window_after_others(variant: str, past: int, lstm_by_hand: None) -> None:
+    model = built(variant)
+    with torch.no_grad():  # as in training, where the way back ends at the window's beginning
+        state = model.absorb(model.start(B), tokens(past))[1]
+    with counter() as there:
+        logits = model.absorb(state, tokens(7))[0]
+    with counter() as back:
+        logits.sum().backward()
+    cost = cost_of(model, Shape(B, 7, past))
+    assert (cost.total("forward"), cost.total("backward")) == (there.get_total_flops(), back.get_total_flops())
+
+
 def test_half_of_what_full_attention_computes_is_needed() -> None:
     cost = cost_of_config("gpt", GPTConfig(width=64, layers=3, heads=4, context=100), V, Shape(B, 100))
     part = next(part for part in cost.parts if part.name == "attention")
@@ -333,11 +350,11 @@ def test_the_slower_of_products_and_memory_decides() -> None:
     machine = Machine("made up", 1e12, 1e9, 1e9)
     slow = predict_decoding(cost, machine, utilisation=0.5)
     assert (slow.bound, slow.fits) == ("memory", True)
-    assert slow.tokens_per_second == pytest.approx(0.5 * 1e9 / (weights + cache))
+    assert slow.predicted_tokens_per_second == pytest.approx(0.5 * 1e9 / (weights + cache))
     assert slow.intensity == pytest.approx(cost.total("forward") / (weights + cache))
     quick = predict_training(cost_like("gpt2", Shape(8, 1024)), Machine("made up", 1e11, 1e9, 1e9), utilisation=0.5)
     assert (quick.bound, quick.fits) == ("products", False)
-    assert quick.tokens_per_second == pytest.approx(0.5 * 1e11 / quick.flops_per_token)
+    assert quick.predicted_tokens_per_second == pytest.approx(0.5 * 1e11 / quick.flops_per_token)
 
 
 def test_a_machine_copies() -> None:
@@ -445,8 +462,8 @@ def test_the_command_gives_the_same_figures(capsys: pytest.CaptureFixture[str]) 
     machines = [(one["machine"].split()[0], one["work"]) for one in found["predictions"]]
     assert machines == [("this", "training"), ("H200", "training"), ("this", "decoding"), ("H200", "decoding")]
     first = found["predictions"][0]
-    assert first["seconds"] == pytest.approx(1e6 / first["tokens_per_second"])
-    assert math.isfinite(first["tokens_per_second"])
+    assert first["seconds"] == pytest.approx(1e6 / first["predicted_tokens_per_second"])
+    assert math.isfinite(first["predicted_tokens_per_second"])
 
 
 @pytest.mark.parametrize("name", [name for name in (*CONFIGS, *PRESETS) if name not in ("mix", "ngram")])
@@ -481,7 +498,8 @@ def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[st
         (("gpt", "--utilisation", "2"), "utilisation"),
         (("--gpu", "h100"), "--like NAME or --plan BUDGET"),
         (("--plan", "lots"), "1e21flops"),
-        (("gpt", "--batch", "0"), "batch must be at least 1"),
+        (("gpt", "--batch", "-1"), "batch must not be negative"),
+        (("--like", "gpt2", "--batch", "0"), "batch must be at least 1"),
         (("--like", "gpt2", "--window", "2000"), "try --window 1024"),
         (("runs/nowhere",), "runs/nowhere"),
     ],

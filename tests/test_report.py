@@ -20,7 +20,7 @@ from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
-from octavo.report import Entry, Peer, compare_page, opening, run_page, stored, title_of
+from octavo.report import opening, run_page, stored, title_of
 from octavo.report.facts import parts_of
 from octavo.report.figures import Point, bars, scatter
 from octavo.report.page import shown
@@ -99,10 +99,6 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
 def page_of(run: Run) -> str:
     assert run.path is not None
     return (run.path / "report.html").read_text(encoding="utf-8")
-
-
-def entry(run: Run, sample: str = "a sample") -> Entry:
-    return Entry(run, sample, 1000, f"{run.name}/report.html")
 
 
 @pytest.mark.parametrize(
@@ -194,10 +190,9 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     run = api.train("ngram", corpus, order=5, out=tmp_path / "<i>run")
     held_out = HOSTILE.encode() * 3
     one = run_page(run, "<i>run", held_out, HOSTILE, [f"octavo train {HOSTILE}"])
-    several = compare_page(HOSTILE, [entry(run, HOSTILE)], [Peer("<xz>", 2.5)], held_out, None, HOSTILE)
-    for page in (one, several, page_of(run)):
+    for page in (one, page_of(run)):
         parsed = Page(page)
-        assert not {"script", "img", "b", "i", "xz"} & set(parsed.tags)
+        assert not {"script", "img", "b", "i"} & set(parsed.tags)
         assert not [name for name, _ in parsed.attributes if name.startswith("on") or name == "src"]
         assert "\x00" not in page
         assert "\x1b" not in page
@@ -246,40 +241,6 @@ def test_the_opening_stays_in_the_first_document() -> None:
     text = text_in_memory("first second").text
     split = Split(Text(text.file, "two", text.size, np.array([0, 6])), 0, text.size)
     assert opening(split) == b"first "
-
-
-def test_models_are_ranked_and_the_infinite_one_is_last_and_not_drawn(runs: dict[str, Run]) -> None:
-    entries = [entry(runs[name]) for name in ("mle6", "bag", "kn4", "words", "mix")]
-    proof = {"claimed_bytes": 1234.4, "archive_bytes": 1250, "difference": 0.0126, "restored": True}
-    page = compare_page("five", entries, [Peer("xz, alone", 3.21)], b"The cat sat.\n", proof, "octavo demo")
-    parsed = Page(page)
-    finite = sorted(e.bits_per_byte for e in entries if math.isfinite(e.bits_per_byte))
-    rows = re.findall(
-        r"<tr(?: class=\"best\")?><td class=\"r\">(\d*)</td>.*?<td class=\"r\">([\d.]+|infinite)</td>", page
-    )
-    assert [bits for place, bits in rows if place] == [*(f"{bits:.4f}" for bits in finite), "infinite"]
-    assert [bits for place, bits in rows if not place] == ["3.2100"]
-    assert page.count('class="best"') == 1
-    assert parsed.tags.count("circle") == len(finite) == 4
-    assert "1,234 bytes" in parsed.text
-    assert "1,250 bytes" in parsed.text
-    assert "gave back every byte" in parsed.text
-    links = [value for name, value in parsed.attributes if name == "href"]
-    assert sorted(links) == sorted(f"{e.run.name}/report.html" for e in entries)
-    assert len(page) < 300_000
-
-
-def test_a_failed_proof_is_not_hidden(runs: dict[str, Run]) -> None:
-    proof = {"claimed_bytes": 1.0, "archive_bytes": 2, "difference": 1.0, "restored": False}
-    assert "DID NOT" in compare_page("one", [entry(runs["bag"])], [], b"The", proof, "octavo demo")
-
-
-def test_the_same_passage_is_priced_by_every_model(runs: dict[str, Run]) -> None:
-    passage = b"The cat sat on the mat.\n"
-    page = compare_page("three", [entry(runs[n]) for n in ("bag", "kn4", "words")], [], passage, None, "octavo demo")
-    assert [text for text in Page(page).verbatim if text == "\n" + passage.decode()] == ["\n" + passage.decode()] * 3
-    for name in ("bag", "kn4", "words"):
-        assert f"{api.evaluate(runs[name], passage).bits:,.0f} bits for {len(passage)} bytes" in page
 
 
 def test_points_lie_where_their_numbers_say() -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from octavo.version import VERSION as __version__  # noqa: N811
 
-__all__ = ["UserError", "__version__", "evaluate", "generate", "load", "resume", "train"]
+__all__ = ["UserError", "__version__", "compare", "evaluate", "generate", "load", "resume", "train"]
 
 if TYPE_CHECKING:
     from octavo.api import evaluate, generate, load, resume, train
     from octavo.errors import UserError
+    from octavo.ladder import compare
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from octavo.errors import UserError
 
         return UserError
+    if name == "compare":
+        from octavo.ladder import compare
+
+        return compare
     if name in __all__:
         from octavo import api
 

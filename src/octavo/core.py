@@ -300,7 +300,7 @@ def tracing() -> bool:
 
 
 @contextmanager
-def evaluating(model: LanguageModel[Any]) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch dropout and its like off; afterwards every part is as it was."""
     before = [(part, part.training) for part in model.modules()]
     model.eval()

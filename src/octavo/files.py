@@ -81,6 +81,15 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         os.close(handle)
 
 
+def size(count: float) -> str:
+    """A number of bytes in words: 1115394 as 1.1 MB."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
 def _swap_in(work: Path, path: Path) -> None:
     """Rename `work` to `path`; what stood at `path` is deleted last."""
     if not path.exists():

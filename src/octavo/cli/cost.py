@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 import tyro
 
 from octavo.cli.cost_tables import print_cost, print_plan
+from octavo.cli.cost_time import Asked, costs_of, piece_of, predictions
 from octavo.cli.flags import STYLE, RunPath
 from octavo.cli.show import print_json
 from octavo.errors import UserError
-from octavo.memory import available
-from octavo.models import CONFIGS, NEURAL, PRESETS, preset
+from octavo.models import CONFIGS, NEURAL, PRESETS, name_of, preset
 from octavo.run import load
 from octavo.scoring.cost import (
     Assumptions,
@@ -25,26 +23,22 @@ from octavo.scoring.cost import (
     Plan,
     Prediction,
     Shape,
-    copy_rate,
     cost_like,
     cost_of,
     cost_of_config,
     named_gpu,
     parse_budget,
     plan_for,
-    predict_decoding,
-    predict_training,
     training_memory,
 )  # fmt: skip
 from octavo.scoring.cost.like import DECODERS, NAMES, context_of
-from octavo.scoring.cost.memory import SIZE, Optimizer, Precision
-from octavo.scoring.cost.roofline import UTILISATION
-from octavo.training.precision import has_bfloat16
-from octavo.training.watch import matmul_rate
+from octavo.scoring.cost.memory import SIZE
+from octavo.training.rehearsal import Piece
 
-TRAINED_AT_ONCE = 32  # tokens of a row: what recurrent networks are trained with where nothing else is asked for
+ROWS = 8  # of a step, where training does not say
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
+       octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published figure
        octavo cost --like NAME        {", ".join(NAMES)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
@@ -53,35 +47,15 @@ models: {", ".join([*CONFIGS, *PRESETS])}
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the time is predicted for."""
-
-    gpu: str = "h100"
-    """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
-    utilisation: float = UTILISATION
-    """The share of a machine's peak and bandwidth that is reached: an assumption."""
-    optimizer: Optimizer = "muon"
-    """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
-    precision: Precision = "bfloat16"
-    """That of products and of what is kept for the way back; weights are trained in float32."""
-    tokens: int = 0
-    """Tokens to train on: says how long that takes; of an n-gram, how large its tables can be."""
-    measure: bool = True
-    """--no-measure leaves this machine out."""
-
-    def __post_init__(self) -> None:
-        named_gpu(self.gpu)
-        if not 0 < self.utilisation <= 1:
-            raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
-        if self.tokens < 0:
-            raise UserError(f"tokens must not be negative: tokens={self.tokens}; try --tokens 1000000")
-
-
 def run_cost(argv: list[str]) -> None:
     """cost takes a model's name, a run, or a flag that says what else; that decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
+        return
+    if argv[0] == "bert":
+        from octavo.cli.cost_bert import run_cost_bert
+
+        run_cost_bert(argv[1:])
         return
     flags = {arg.partition("=")[0] for arg in argv}
     if argv[0].startswith("-"):
@@ -106,17 +80,17 @@ def _cost_by_settings(name: str) -> Callable[..., None]:
         asked: Asked = Asked(),  # noqa: B008
         json: bool = False,
     ) -> None:
-        tell_settings(model, config, vocab, config.batch if has_batch else 8, window, asked, json)
+        tell_settings(model, config, vocab, config.batch if has_batch else 0, window, asked, json)
 
     def cost_with_batch(
-        config: Any = usual, vocab: int = 257, batch: int = 8, window: int = 0, asked: Asked = Asked(),  # noqa: B008
+        config: Any = usual, vocab: int = 257, batch: int = 0, window: int = 0, asked: Asked = Asked(),  # noqa: B008
         json: bool = False,
     ) -> None:  # fmt: skip
         tell_settings(model, config, vocab, batch, window, asked, json)
 
     function = cost if has_batch else cost_with_batch
     function.__annotations__["config"] = type(usual)  # the flags come from its fields
-    rows = "" if has_batch else "\n        batch: Rows of text that a training step works on."
+    rows = "" if has_batch else "\n        batch: Rows of text of a training step; 0: what octavo train takes."
     function.__doc__ = f"""What the model costs: parameters, operations, memory, and time on this machine and on a GPU.
 
     Example: octavo cost {name} --vocab 257 --gpu h200
@@ -124,7 +98,7 @@ def _cost_by_settings(name: str) -> Callable[..., None]:
     Args:
         config: The model.
         vocab: Tokens of the vocabulary; 257: bytes and begin.{rows}
-        window: Tokens of a row; 0: a transformer's context, otherwise what training takes.
+        window: Tokens of a row; 0: what octavo train takes.
         asked: What the time is predicted for.
         json: Print JSON.
     """
@@ -135,17 +109,18 @@ def tell_settings(model: str, config: Any, vocab: int, batch: int, window: int, 
     """The cost of a model by its settings."""
     if model == "ngram" and not asked.tokens:
         raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
-    window = window or getattr(config, "context", 0) or (TRAINED_AT_ONCE if model in NEURAL else 1)
-
-    def at(shape: Shape) -> Cost:
-        return cost_of_config(model, config, vocab, shape, asked.tokens)
-
-    tell(model, at(Shape(batch, window)), at(Shape(1, 1, window - 1)), asked, json)
+    if model not in NEURAL:
+        shapes = Shape(batch or ROWS, window or 1), Shape()
+        training, decoding = (cost_of_config(model, config, vocab, shape, asked.tokens) for shape in shapes)
+        tell(model, training, decoding, asked, json)
+        return
+    piece = piece_of(model, config, vocab, batch, window, asked)
+    tell(model, *costs_of(piece), asked, json, piece)
 
 
 def run_folder_cost(
     run: RunPath,
-    batch: int = 8,
+    batch: int = 0,
     window: int = 0,
     asked: Asked = Asked(),  # noqa: B008
     json: bool = False,
@@ -156,19 +131,25 @@ def run_folder_cost(
 
     Args:
         run: A run folder.
-        batch: Rows of text that a training step works on.
-        window: Tokens of a row; 0: a transformer's context, otherwise what training takes.
+        batch: Rows of text that a training step works on; 0: as it was trained.
+        window: Tokens of a row; 0: as it was trained.
         asked: What the time is predicted for.
         json: Print JSON.
     """
-    model = load(run).model
-    window = window or getattr(model.config, "context", 0) or model.training_shape[1]
-    tell(run, cost_of(model, Shape(batch, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json)
+    found = load(run)
+    model, trained = found.model, found.record.get("training", {})
+    batch, window = batch or trained.get("lanes", 0), window or trained.get("window", 0)
+    if name_of(model) in NEURAL:
+        piece = piece_of(name_of(model), model.config, model.vocab, batch, window, asked)
+        tell(run, *costs_of(piece), asked, json, piece)
+        return
+    window = window or model.training_shape[1]
+    tell(run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json)
 
 
 def like_cost(
     like: str,
-    batch: int = 8,
+    batch: int = ROWS,
     window: int = 0,
     asked: Asked = Asked(),  # noqa: B008
     json: bool = False,
@@ -186,7 +167,12 @@ def like_cost(
     """
     window = window or context_of(like)
     training = cost_like(like, Shape(batch, window))
-    tell(like, training, cost_like(like, Shape(1, 1, window - 1)) if like in DECODERS else None, asked, json)
+    if like not in DECODERS:
+        tell(like, training, None, asked, json)
+        return
+    config, vocab = DECODERS[like]
+    piece = piece_of("gpt", config, vocab, batch, window, asked)
+    tell(like, training, cost_like(like, Shape(1, 1, window - 1)), asked, json, piece)
 
 
 def plan_cost(
@@ -213,28 +199,17 @@ def plan_cost(
         print_plan(found, machine, assumed)
 
 
-def this_machine() -> Machine:
-    """What this machine reaches, measured: large products, in half precision where it has that, and copies."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = torch.bfloat16 if has_bfloat16(device) else torch.float32
-    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else available()
-    return Machine(f"this machine ({device.type})", matmul_rate(device, dtype), copy_rate(device), memory)
-
-
-def predictions(training: Cost, decoding: Cost | None, asked: Asked) -> list[Prediction]:
-    """For this machine and the GPU; a model without products has none."""
-    if not training.training_flops:
-        return []
-    machines = [*([this_machine()] if asked.measure else []), named_gpu(asked.gpu)]
-    share, precision = asked.utilisation, asked.precision
-    found = [predict_training(training, one, share, asked.optimizer, precision) for one in machines]
-    return found + [predict_decoding(decoding, one, share, precision) for one in machines if decoding is not None]
-
-
-def tell(title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool) -> None:
-    """Print it all."""
-    found = predictions(training, decoding, asked)
+def tell(
+    title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool, piece: Piece | None = None
+) -> None:
+    """Print it all; with a piece to rehearse, its time on this machine is that of real steps."""
+    found, rehearsal = predictions(training, decoding, asked, piece)
     record = cost_record(title, training, found, asked)
+    record["rehearsal"] = rehearsal and dataclasses.asdict(rehearsal)
+    if piece:
+        carried = piece.cost()
+        record["past"] = carried.shape.past
+        record["flops_per_token"]["training_with_past"] = carried.training_flops / carried.shape.tokens
     if json:
         print_json(record)
     else:
@@ -246,6 +221,7 @@ def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -
     memory = training_memory(cost, asked.optimizer, asked.precision)
     size, window = SIZE[asked.precision], cost.shape.window
     per_token = {what: cost.per_token(what) for what in ("forward", "needed", "backward")}
+    mine = found[0] if found and asked.measure else None
     return {
         "title": title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
         "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
@@ -257,8 +233,13 @@ def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -
             "bytes_per_token": sum(c.per_token * max(size, c.least_size) for c in cost.caches),
             "constant_bytes": cost.cache_bytes(0, size), "bytes": cost.cache_bytes(window, size),
         },
+        "predicted_seconds_per_step": mine and mine.predicted_seconds_per_step,
+        "predicted_tokens_per_second": mine and mine.predicted_tokens_per_second,
         "predictions": [
-            dataclasses.asdict(one) | {"bound": one.bound, "seconds": training_seconds(one, asked.tokens)}
+            dataclasses.asdict(one) | {
+                "bound": one.bound, "predicted_seconds_per_step": one.predicted_seconds_per_step,
+                "seconds": training_seconds(one, asked.tokens),
+            }
             for one in found
         ],
         "assumed": {key: value for key, value in dataclasses.asdict(asked).items() if key != "measure"},
@@ -267,7 +248,7 @@ def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -
 
 def training_seconds(one: Prediction, tokens: int) -> float | None:
     """How long training on so many tokens takes."""
-    return tokens / one.tokens_per_second if tokens and one.work == "training" else None
+    return tokens / one.predicted_tokens_per_second if tokens and one.work == "training" else None
 
 
 def plan_record(plan: Plan, machine: Machine, assumed: Assumptions) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from octavo.cli.show import print_table, size
+from octavo.models import NEURAL
 from octavo.scoring.cost import Assumptions, Machine, Plan, Prediction
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
@@ -21,6 +22,9 @@ def big(number: float) -> str:
 
 def duration(seconds: float) -> str:
     """A length of time in the unit that suits it."""
+    for unit, part in (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3)):
+        if seconds < 999.5 * part:
+            return f"{seconds / part:.3g} {unit}"
     for unit, length in (("years", 365.25 * 86_400), ("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
@@ -39,8 +43,8 @@ def print_cost(record: dict[str, Any], found: list[Prediction]) -> None:
     print_parts(record)
     print_memory(record)
     if found:
-        print()
-        print_predictions(found, record["assumed"])
+        print_bounds(found)
+        print_times(found, record)
 
 
 def print_parts(record: dict[str, Any]) -> None:
@@ -57,6 +61,9 @@ def print_parts(record: dict[str, Any]) -> None:
     rows.append(("in all", f"{record['parameters']:,}", *(big(per_token[what]) for what in FLOPS), size(total)))
     print(f"\nfor each token of {record['batch']:,} × {record['window']:,}, in FLOPs of products:\n")
     print_table(("part", "parameters", "forward", "of it needed", "backward", "kept"), rows)
+    if record.get("past"):
+        whole = big(per_token["training_with_past"])
+        print(f"\na window that remembers {record['past']:,} tokens, as most do in training: {whole} there and back")
 
 
 FLOPS = ("forward", "needed", "backward")
@@ -75,23 +82,62 @@ def print_memory(record: dict[str, Any]) -> None:
         print(f"a row carries {size(cache['constant_bytes'])}, however long it is")
 
 
-def print_predictions(found: list[Prediction], assumed: dict[str, Any]) -> None:
-    """How fast it can be on each machine, and what it waits for."""
+def print_bounds(found: list[Prediction]) -> None:
+    """What each machine would have to do and hold, and what it waits for."""
+    print()
     rows = [
-        (one.machine, "training" if one.work == "training" else "decoding, 1 row", big(one.flops_per_token),
-         size(one.bytes_per_token), f"{one.intensity:,.1f}", f"{one.balance:,.1f}", one.bound,
-         size(one.held) if one.fits else f"{size(one.held)}: too much", f"{one.tokens_per_second:,.0f}",
-         duration(assumed["tokens"] / one.tokens_per_second) if assumed["tokens"] and one.work == "training" else "")
+        (one.machine, WORK[one.work], big(one.flops_per_token), size(one.bytes_per_token), f"{one.intensity:,.1f}",
+         f"{one.balance:,.1f}", one.bound, size(one.held) if one.fits else f"{size(one.held)}: too much")
         for one in found
     ]  # fmt: skip
-    titles = ("machine", "work", "FLOPs/token", "bytes/token", "FLOPs/byte", "balance", "bound by", "held",
-              "tokens/s", "time")  # fmt: skip
-    print_table(titles if assumed["tokens"] else titles[:-1], [row if assumed["tokens"] else row[:-1] for row in rows],
-                left=(0, 1, 6))  # fmt: skip
-    print(
-        f"\nassumed: {assumed['utilisation']:.0%} of peak and bandwidth is reached; this machine is measured, ", end=""
+    titles = ("machine", "work", "FLOPs/token", "bytes/token", "FLOPs/byte", "balance", "bound by", "held")
+    print_table(titles, rows, left=(0, 1, 6))
+
+
+BUSY = 2  # times the quickest step that the slowest takes
+WORK = {"training": "training", "decoding": "decoding, 1 row"}
+
+
+def print_times(found: list[Prediction], record: dict[str, Any]) -> None:
+    """How fast each machine can be at best, how fast it is expected to be, and how that is known."""
+    print()
+    assumed, rehearsal = record["assumed"], record["rehearsal"]
+    tokens, share = assumed["tokens"], f"{assumed['utilisation']:.0%} of that"
+    rows = [
+        (one.machine, WORK[one.work], f"{one.tokens_per_second_at_best:,.0f}",
+         f"{one.predicted_tokens_per_second:,.0f}", duration(one.predicted_seconds_per_step),
+         *([duration(tokens / one.predicted_tokens_per_second) if one.work == "training" else ""] if tokens else []),
+         share + ", assumed" if one.how == "assumed" else "training rehearsed")
+        for one in found
+    ]  # fmt: skip
+    some = [f"{big(tokens)} tokens"] if tokens else []
+    titles = ("machine", "work", "tokens/s at best", "predicted", "a step", *some, "because")
+    print_table(titles, rows, left=(0, 1, len(titles) - 1))
+    print("\nat best: peak and bandwidth, of this machine as measured just now, of a GPU by its datasheet")
+    if rehearsal:
+        print(rehearsed(rehearsal))
+    elif found[0].machine.startswith("this machine"):
+        why = "too large to be tried in a few seconds" if record["model"] in NEURAL else "not trained step by step"
+        print(f"training is not rehearsed here: the model is {why}")
+
+
+def rehearsed(rehearsal: dict[str, Any]) -> str:
+    """How the rehearsal was made."""
+    timed = rehearsal["timed"]
+    cut = []
+    for what, whole in (("layers", "layers"), ("rows", "batch"), ("window", "window")):
+        sizes = sorted({one[what] for one in timed})
+        if sizes != [rehearsal[whole]]:
+            name = "tokens of a row" if what == "window" else what
+            cut.append(f"{' and '.join(map(str, sizes))} of {rehearsal[whole]} {name}")
+    extended = f", with {', '.join(cut)}, extended in straight lines" if cut else ""
+    steps = sum(one["steps"] for one in timed)
+    quickest, slowest = max(((one["quickest"], one["slowest"]) for one in timed), key=lambda pair: pair[1] / pair[0])
+    busy = f"\nthe machine is busy: the same step took {duration(quickest)} and {duration(slowest)}"
+    return (
+        f"rehearsed: {steps} real steps on random tokens, {rehearsal['precision']} products{extended}; "
+        f"took {rehearsal['took']:.1f} s; checks and saving are not in it" + (busy if slowest > BUSY * quickest else "")
     )
-    print("a GPU is by its datasheet; what starting small products takes is not in it")
 
 
 def print_plan(plan: Plan, machine: Machine, assumed: Assumptions) -> None:

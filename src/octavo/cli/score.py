@@ -11,10 +11,9 @@ from octavo.cli.flags import Files, InPath, OutPath, RunPath
 from octavo.cli.show import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.files import whole_file
-from octavo.progress import progress
-from octavo.run import Run, load
-from octavo.scoring import coder
+from octavo.run import load
 from octavo.scoring.bits import Score, score_text, total
+from octavo.scoring.proof import compressed, proof_of, restored
 from octavo.training.fit import held_out
 
 
@@ -49,23 +48,14 @@ def eval_(
         label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
     rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
     score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
-    proofs = [proof_of(loaded, row, text.read()) for row, (_, text) in zip(rows, texts, strict=True)] if prove else []
+    proofs = [
+        proof_of(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
+        for row, (_, text) in zip(rows, texts, strict=True) if prove
+    ]  # fmt: skip
     if json:
         print_json(score.to_json() | ({"proof": proofs} if prove else {}))
     else:
         _print_score(score, proofs)
-
-
-def proof_of(run: Run, score: Score, data: bytes) -> dict[str, Any]:
-    """Compress and restore the text; the archive's size beside the claim."""
-    archive = _compressed(run, data)
-    restored = _restored(run, archive)
-    claimed = score.bits / 8
-    return {
-        "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
-        "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)), "restored": restored == data,
-        "difference": len(archive) / claimed - 1 if claimed else 0.0,
-    }  # fmt: skip
 
 
 def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
@@ -110,7 +100,8 @@ def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = 
     """
     _check_folder(target)
     data = _read(source)
-    archive = _compressed(load(run), data, lanes)
+    loaded = load(run)
+    archive = compressed(loaded.model, loaded.tokenizer, loaded.identity, data, lanes)
     with whole_file(target) as file:
         file.write(archive)
     told = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
@@ -133,23 +124,14 @@ def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False
     """
     _check_folder(target)
     archive = _read(source)
-    data = _restored(load(run), archive)
+    loaded = load(run)
+    data = restored(loaded.model, loaded.tokenizer, loaded.identity, archive)
     with whole_file(target) as file:
         file.write(data)
     if json:
         print_json({"bytes": len(data), "archive_bytes": len(archive)})
     else:
         print(f"{len(data):,} bytes restored to {target}")
-
-
-def _compressed(run: Run, data: bytes, lanes: int | None = None) -> bytes:
-    with progress("compressing", 1) as advance:
-        return coder.compress(run.model, run.tokenizer, data, run.identity, lanes, advance)
-
-
-def _restored(run: Run, archive: bytes) -> bytes:
-    with progress("restoring", 1) as advance:
-        return coder.decompress(run.model, run.tokenizer, archive, run.identity, advance)
 
 
 def _check_folder(target: str) -> None:

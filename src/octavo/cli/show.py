@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from octavo.files import size as size
+
 
 def print_json(value: Any) -> None:
     """One JSON value; numbers that are not finite must have been made null before."""
@@ -35,12 +37,3 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
 def note(text: str) -> None:
     """Say something that is not a result."""
     print(text, file=sys.stderr)
-
-
-def size(count: float) -> str:
-    """1115394 as 1.1 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError

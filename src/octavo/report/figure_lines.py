@@ -47,12 +47,17 @@ class Frame:
     left: float
     right: float
     top: float
+    height: float = PLOT
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
 
     def across(self, x: float) -> float:
         return self.left + (self.right - self.left) * self.x.share(x)
 
     def up(self, y: float) -> float:
-        return self.top + PLOT * (1 - self.y.share(y))
+        return self.top + self.height * (1 - self.y.share(y))
 
 
 def lines(
@@ -73,8 +78,8 @@ def lines(
     left = 8 + LETTER * max(len(label) for _, label in y_axis.ticks)
     room = 8 + LETTER * max((len(_cut(one.label, MOST_BESIDE)) for one in series if one.quiet), default=0)
     frame = Frame(x_axis, y_axis, left, WIDTH - max(RIGHT, room), top + 22)
-    drawn = [*key, *_axes(frame, axes)]
-    reference_lines, reference_labels = _references(references, frame)
+    drawn = [*key, *draw_axes(frame, axes)]
+    reference_lines, reference_labels = draw_references(references, frame)
     drawn += reference_lines
     beside = []
     places = {True: 0, False: 0}  # quiet series and others have their looks apart
@@ -84,12 +89,12 @@ def lines(
         places[one.quiet] += 1
         if one.quiet and runs:
             beside.append((one.label, runs[-1][-1][1] + 4))
-    for label, at in _spread(beside, frame):
+    for label, at in spread_labels(beside, frame):
         drawn.append(
             f'<text class="faint" x="{frame.right + 4:.1f}" y="{at:.1f}">{shown(_cut(label, MOST_BESIDE))}</text>'
         )
     drawn += reference_labels  # last, so that no curve strikes them out
-    return _figure(frame.top + PLOT + 36, drawn, caption, "; ".join(map(_told, series)))
+    return _figure(frame.bottom + 36, drawn, caption, "; ".join(map(_told, series)))
 
 
 def _drawable(point: tuple[float, float], log_x: bool, log_y: bool) -> bool:
@@ -121,18 +126,20 @@ def _curve(one: Series, place: int, runs: Sequence[Sequence[tuple[float, float]]
     points = [point for run in runs for point in run]
     # Each curve begins its marks elsewhere, so that those of curves which run together can still be told apart.
     step = max(1, len(points) // MARKS)
-    marks = "".join(_mark(place, x, y) for x, y in points[place * step // len(SHAPES) % step :: step])
+    marks = "".join(mark(place, x, y) for x, y in points[place * step // len(SHAPES) % step :: step])
     return (
-        f'<g class="{_colour(place)}"><title>{shown(one.label)}</title>'
+        f'<g class="{colour(place)}"><title>{shown(one.label)}</title>'
         f'<path d="{path}" stroke-dasharray="{_dash(place)}"></path>{marks}</g>'
     )
 
 
-def _mark(place: int, x: float, y: float) -> str:
+def mark(place: int, x: float, y: float) -> str:
+    """The shape of a place in the order of curves, around a point."""
     return f'<path class="mark" transform="translate({x:.1f} {y:.1f})" d="{SHAPES[place % len(SHAPES)]}"></path>'
 
 
-def _colour(place: int) -> str:
+def colour(place: int) -> str:
+    """The class of a place in the order of curves."""
     return f"k{place % len(COLOURS)}"
 
 
@@ -150,17 +157,18 @@ def _key(labels: Sequence[str]) -> tuple[list[str], float]:
         if x and x + wide - 12 > WIDTH:
             x, y = 0.0, y + KEY
         drawn.append(
-            f'<g class="{_colour(place)}">'
+            f'<g class="{colour(place)}">'
             f'<path d="M{x + 1:.1f} {y + 8}h{SAMPLE - 2}" stroke-dasharray="{_dash(place)}"></path>'
-            f"{_mark(place, x + SAMPLE / 2, y + 8)}</g>"
+            f"{mark(place, x + SAMPLE / 2, y + 8)}</g>"
             f'<text x="{x + SAMPLE + 5:.1f}" y="{y + 12}">{shown(text)}</text>'
         )
         x += wide
     return drawn, y + KEY if labels else 0.0
 
 
-def _axes(frame: Frame, axes: tuple[str, str]) -> list[str]:
-    right, bottom = frame.right, frame.top + PLOT
+def draw_axes(frame: Frame, axes: tuple[str, str]) -> list[str]:
+    """Ticks, their numbers, and the labels of x and y."""
+    right, bottom = frame.right, frame.bottom
     drawn = []
     for y, label in frame.y.ticks:
         at = frame.up(y)
@@ -180,18 +188,18 @@ def _axes(frame: Frame, axes: tuple[str, str]) -> list[str]:
     return drawn
 
 
-def _references(references: Sequence[tuple[str, float]], frame: Frame) -> tuple[list[str], list[str]]:
+def draw_references(references: Sequence[tuple[str, float]], frame: Frame) -> tuple[list[str], list[str]]:
     """Horizontal lines, and their labels above them at the right."""
     drawn, labels = [], []
     for _, y in references:
         at = f'y1="{frame.up(y):.1f}" y2="{frame.up(y):.1f}"'
         drawn.append(f'<line class="peer" x1="{frame.left:.1f}" x2="{frame.right:.1f}" {at}></line>')
-    for label, at_y in _spread([(label, frame.up(y) - 4) for label, y in references], frame):
+    for label, at_y in spread_labels([(label, frame.up(y) - 4) for label, y in references], frame):
         labels.append(f'<text class="faint line end" x="{frame.right - 2:.1f}" y="{at_y:.1f}">{shown(label)}</text>')
     return drawn, labels
 
 
-def _spread(labels: Sequence[tuple[str, float]], frame: Frame) -> list[tuple[str, float]]:
+def spread_labels(labels: Sequence[tuple[str, float]], frame: Frame) -> list[tuple[str, float]]:
     """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
     placed, above = [], math.inf
     for done, (label, at) in enumerate(sorted(labels, key=lambda one: -one[1]), 1):
@@ -215,14 +223,16 @@ def _told(one: Series) -> str:
 def _figure(height: float, drawn: Sequence[str], caption: str, told: str) -> str:
     """`told` says the same to those who cannot see the figure."""
     return (
-        f'<figure class="curves">\n<style>{_style()}</style>\n'
+        f'<figure class="curves">\n<style>{colours_style()}</style>\n'
         f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{shown(told)}">\n'
         + "\n".join(drawn)
         + f"\n</svg>\n<figcaption>{shown(caption)}</figcaption>\n</figure>"
     )
 
 
-def _style() -> str:
+def colours_style() -> str:
+    """How curves and marks look in a figure of the class `curves`."""
+
     def colours(which: int) -> str:
         return " ".join(f".curves .k{i} {{ --k: {pair[which]} }}" for i, pair in enumerate(COLOURS))
 

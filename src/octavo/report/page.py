@@ -60,14 +60,14 @@ def shown(text: str) -> str:
     return html.escape(whole.translate(CONTROLS))
 
 
-def document(title: str, lead: str, body: Iterable[str]) -> str:
-    """A whole page; `title` is text, `lead` and `body` are HTML."""
+def document(title: str, lead: str, body: Iterable[str], style: str = "") -> str:
+    """A whole page; `title` is text, `lead` and `body` are HTML, `style` is what this page alone needs."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{shown(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{shown(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n"
         f"<header>\n<h1>{shown(title)}</h1>\n{lead}\n</header>\n<main>\n"
         + "\n".join(body)
         + f"\n</main>\n<footer>Written by octavo {shown(VERSION)}. Everything is in this one file.</footer>\n"

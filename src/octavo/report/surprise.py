@@ -66,9 +66,13 @@ def pieces(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list
     return [*found, Piece(rest, size, bits)] if size else found
 
 
-def coloured(parts: list[Piece]) -> str:
-    """The text with each piece on the colour of its bits per byte; its bits are in the title."""
-    return '<pre class="surprise">\n' + "".join(_marked(part) for part in parts) + "</pre>"
+def coloured(parts: list[Piece], before: str = "") -> str:
+    """The text with each piece on the colour of its bits per byte; its bits are in the title.
+
+    The text `before` it is shown in grey, for the context.
+    """
+    grey = f'<span class="quiet">{shown(before)}</span>' if before else ""
+    return f'<pre class="surprise">\n{grey}' + "".join(_marked(part) for part in parts) + "</pre>"
 
 
 def legend() -> str:

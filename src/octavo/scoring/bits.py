@@ -9,7 +9,7 @@ import heapq
 import html
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -27,6 +27,8 @@ from octavo.text.closed import Closed
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
 NOT_COMPARABLE = "not comparable"
+
+Read = Callable[[LanguageModel[Any], Iterable[Tokens]], Iterator[tuple[Tokens, NDArray[Any]]]]
 
 
 @dataclass
@@ -133,19 +135,27 @@ def _windows(block: Tokens, model: LanguageModel[Any]) -> Iterator[Tokens]:
             yield block[start : min(high, start + model.window)]
 
 
-def score_text(model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, name: str, label: str = "") -> Score:
-    """What the model pays for the documents of a text."""
+def score_text(
+    model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, name: str, label: str = "",
+    watch: Callable[[Tokens, NDArray[Any]], None] | None = None, read: Read | None = None,
+) -> Score:  # fmt: skip
+    """What the model pays for the documents of a text; `watch` is shown the tokens and their bits as they come.
+
+    `read` says what each token costs: `charges`, where nothing else is given.
+    """
     bits, tokens, impossible, offset = 0.0, 0, 0, 0
     worst: list[Passage] = []
     began = time.perf_counter()
     with progress(f"scoring {name}", text.size, "bytes") as advance:
-        for tokens_W, bits_W in charges(model, encode_blocks(tokenizer, text.blocks())):
+        for tokens_W, bits_W in (read or charges)(model, encode_blocks(tokenizer, text.blocks())):
             bits += float(bits_W.sum())
             tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
             impossible += int(np.isinf(bits_W).sum())
             passages, size = _surprising(tokenizer, tokens_W, bits_W, offset, name)
             worst = heapq.nlargest(PASSAGES, worst + passages)
             offset += size
+            if watch is not None:
+                watch(tokens_W, bits_W)
             advance(size)
     seconds = time.perf_counter() - began
     unknown, words = _unknown_words(tokenizer, text)

@@ -67,8 +67,8 @@ class Loop:
         self.seed, self.folder, self.sample = seed, folder if team.leads else None, sample
         self.budget, self.position = Budget.parse(config.budget), Position()
         self.first = copies(dict(model.named_parameters()))  # whole, before they may be sharded
-        work = 3 * model.flops_per_token() * text.lanes.batch * text.lanes.window
-        recordable = team.size == config.accumulate == 1 and work < SMALL_STEP
+        small = 3 * model.flops_per_token() * text.lanes.batch * text.lanes.window < SMALL_STEP
+        recordable = small and team.size == config.accumulate == 1
         self.precision = Precision(config.precision, config.compile, model, team.device, recordable)
         objective = self.precision.compiled(NextToken(model, optim.label_smoothing), model)
         self.objective = team.wrap(objective, config.shard)
@@ -267,7 +267,7 @@ class Loop:
                 self.position.checked = int(spent * self.config.checks)
                 bits = self.check()
             self._tell(spent, bits)
-        if stop:  # during the last step: what is left to do is for the one who takes it up again
+        if stop:  # since the last step began
             self._leave(int(stop))
         return self.position.ended or "the budget is spent"
 
@@ -282,10 +282,8 @@ class Loop:
 
     def _half_a_step(self) -> float:
         """The rate is that of a step's middle: neither its first step nor its last is then for nothing."""
-        lanes = self.text.lanes
-        return {"seconds": 0.0, "steps": 0.5, "tokens": lanes.batch * lanes.window / 2}[
-            self.budget.kind
-        ] / self.budget.amount
+        tokens = self.text.lanes.batch * self.text.lanes.window
+        return {"seconds": 0.0, "steps": 0.5, "tokens": tokens / 2}[self.budget.kind] / self.budget.amount
 
     def _save(self) -> None:
         """Write a checkpoint; on a full disk the last one stays and training goes on."""

@@ -31,7 +31,7 @@ class LoopConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: products in bfloat16 where the machine has instructions for them."""
     compile: Literal["auto", "on", "parts", "graph", "off"] = "auto"
-    """on: the whole step (minutes); parts: a transformer's blocks (seconds); graph: recorded (GPU); auto: what suits."""
+    """on: the whole step (minutes); parts: a transformer's blocks (seconds); graph: recorded (GPU); auto: as suits."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
-from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.training.distributed import placed_like, whole
 from octavo.training.muon import StackedMuon
 from octavo.training.schedule import rate_at
+
+MATRIX_RATE = 0.02  # Muon's, of a model that does not say what suits it
 
 
 @dataclass(frozen=True)
@@ -52,21 +53,24 @@ class OptimConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
 
-    def suiting(self, model: LanguageModel[Any]) -> OptimConfig:
+    def suiting(self, model: nn.Module) -> OptimConfig:
         """With a rate that suits the model, where none was asked for."""
-        return replace(self, matrix_rate=self.matrix_rate or model.matrix_rate)
+        usual: Any = getattr(model, "matrix_rate", MATRIX_RATE)
+        return replace(self, matrix_rate=self.matrix_rate or float(usual))
 
 
-def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
     """What is learnt: the matrices inside the model, its tables with a row for each token or place, its vectors."""
     matrices, tables, vectors = [], [], []
+    vocab: Any = getattr(model, "vocab", None)  # a model without one is taken at its names' word
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
+        has_vocab = vocab in (None, len(parameter))
         shape = name.rpartition(".")[2].rpartition("_")[2]  # as in embedding_VD; any matrix may have V rows by chance
         if parameter.dim() < 2:
             vectors.append(parameter)
-        elif parameter.dim() > 2 or shape.startswith("C") or (len(parameter) == model.vocab and shape.startswith("V")):
+        elif parameter.dim() > 2 or shape.startswith("C") or (has_vocab and shape.startswith("V")):
             tables.append(parameter)
         else:
             matrices.append(parameter)
@@ -76,7 +80,7 @@ def parameter_groups(model: LanguageModel[Any]) -> tuple[list[nn.Parameter], lis
 class Optimizers:
     """One or two optimizers that step together, at a rate that the schedule gives."""
 
-    def __init__(self, model: LanguageModel[Any], config: OptimConfig) -> None:
+    def __init__(self, model: nn.Module, config: OptimConfig) -> None:
         self.config = config = config.suiting(model)
         self.named = dict(model.named_parameters())
         matrices, tables, vectors = parameter_groups(model)

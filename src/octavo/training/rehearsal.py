@@ -34,6 +34,7 @@ LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE
 PATIENCE = 8.0  # seconds of timed steps after which one of each size must do: the machine is busy
 LONGEST = 2.0  # seconds that a step to rehearse may be expected to take
 EXPECTED = 0.4  # of the machine's peak: to guess how long a step takes before one is timed
+STRETCH = 2  # what cannot be cut further may take so many times as long
 FEWEST = 2  # layers, rows or tokens of a row that a piece is cut to
 SHARE = 8  # the most that rows, or the tokens of a row, are cut by: a line from less is too uncertain
 ROOM = 0.25  # of the memory that is free, for the largest size: the others take as much again
@@ -152,7 +153,7 @@ def muon_flops(model: LanguageModel[Any]) -> int:
 
 def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, int, int]]:
     """Layers, rows and tokens of a row to rehearse with: the whole, or two of each that is cut until a step has so few
-    operations and holds so few bytes; none: it cannot be cut so far.
+    operations, or at its smallest twice as many, and holds so few bytes; none: it cannot be cut so far.
 
     A transformer is cut in rows. Of a recurrent network a row's tokens are taken one after the other, all rows at once,
     so its time is linear in them, but not in the rows.
@@ -169,6 +170,8 @@ def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, 
             layers = max(FEWEST, layers // 2)
         elif length > shortest:
             length = max(shortest, length // 2)
+        elif _small(piece.cut(*size(layers, length)), STRETCH * operations, memory):
+            break
         else:
             return []
     of_layers = (layers,) if layers == whole[0] else (layers // 2, layers)

@@ -11,7 +11,7 @@ import torch
 from octavo.errors import UserError
 
 COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes: far more than a cache holds
-REPEATS = 4
+REPEATS = 8
 
 
 @dataclass(frozen=True)

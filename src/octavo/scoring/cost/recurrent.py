@@ -66,12 +66,14 @@ def looking_part(config: AttentiveConfig, shape: Shape) -> Part:
     looked_at = B * sum(memories)
     scores, sums = 2 * looked_at * D, 2 * B * sum(m for m in memories if m > 1) * D
     forward, backward = scores + sums, 2 * sums + (scores if config.score == "additive" else 2 * scores)
+    carried = 2 * B * memories[0] * D  # the first token looks at carried states only, which have no gradient
+    backward -= (carried if memories[0] > 1 else 0) + (0 if config.score == "additive" else carried)
     parameters = matrices = 0
     kept = N * (D + 1) * config.norm + N * D + looked_at * (D + 1)
     if config.score == "additive":
         before = B * remembered(config, shape.past)  # what is remembered is matched anew when tokens come
         forward += 4 * N * D * D + 2 * before * D * D
-        backward += 8 * N * D * D - 4 * B * D * D  # the last state's key is for the tokens to come
+        backward += 8 * N * D * D - 4 * B * D * D + 2 * before * D * D  # the last state's key is for tokens to come
         parameters, matrices = 2 * D * D + D, 2 * D * D
         kept += looked_at * D + B * D
     return Part(

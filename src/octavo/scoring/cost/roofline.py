@@ -1,6 +1,7 @@
-"""How fast a model can run on a machine: bound by products or by memory, whichever takes longer.
+"""How fast a model can be at best on a machine: bound by products or by memory, whichever takes longer.
 
-It is a bound: the time that a small model spends on starting its many small products is not in it.
+The time that a small model spends on starting its many small products is not in it. What is reached of the bound is an
+assumption here; on the machine at hand training can be rehearsed instead (`octavo.training.rehearsal`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from octavo.scoring.cost.memory import (
 from octavo.scoring.cost.parts import Cost
 
 Work = Literal["training", "decoding"]
-UTILISATION = 0.4  # an assumption: the share of the peak, and of the bandwidth, that is reached
+How = Literal["assumed", "rehearsed"]
+UTILISATION = 0.4  # an assumption: the share of the bound that is reached
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,28 @@ class Prediction:
     """Operations for each byte moved."""
     balance: float
     """The machine's: work of less intensity waits for memory."""
-    tokens_per_second: float
+    tokens_per_second_at_best: float
+    """At the machine's peak and bandwidth."""
     held: int
     """Bytes that the machine has to hold."""
     fits: bool
+    tokens_per_step: int
+    predicted_tokens_per_second: float
+    how: How = "assumed"
+    """assumed: a share of what is possible at best; rehearsed: steps of training were timed."""
+
+    @property
+    def predicted_seconds_per_step(self) -> float:
+        return self.tokens_per_step / self.predicted_tokens_per_second
 
     @property
     def bound(self) -> str:
         return "memory" if self.intensity < self.balance else "products"
 
 
-def seconds_of(flops: int, moved: int, machine: Machine, utilisation: float) -> float:
+def seconds_of(flops: int, moved: int, machine: Machine) -> float:
     """The slower of the two: the products at the machine's peak, the bytes at its bandwidth."""
-    return max(flops / machine.flops, moved / machine.bandwidth) / utilisation
+    return max(flops / machine.flops, moved / machine.bandwidth)
 
 
 def predict_training(
@@ -56,10 +67,10 @@ def predict_training(
 ) -> Prediction:  # fmt: skip
     """Of steps on the cost's shape."""
     moved, flops, tokens = training_traffic(cost, optimizer, precision), cost.training_flops, cost.shape.tokens
-    held = training_memory(cost, optimizer, precision).total
+    held, at_best = training_memory(cost, optimizer, precision).total, tokens / seconds_of(flops, moved, machine)
     return Prediction(
-        machine.name, "training", flops / tokens, moved / tokens, flops / moved, machine.balance,
-        tokens / seconds_of(flops, moved, machine, utilisation), held, held <= machine.memory,
+        machine.name, "training", flops / tokens, moved / tokens, flops / moved, machine.balance, at_best,
+        held, held <= machine.memory, tokens, utilisation * at_best,
     )  # fmt: skip
 
 
@@ -70,7 +81,8 @@ def predict_decoding(
     assert cost.shape.window == 1, "decoding is token by token"
     moved, flops, rows = decoding_traffic(cost, precision), cost.total("forward"), cost.shape.batch
     held = SIZE[precision] * cost.parameters + rows * cost.cache_bytes(cost.shape.past + 1, SIZE[precision])
+    at_best = rows / seconds_of(flops, moved, machine)
     return Prediction(
-        machine.name, "decoding", flops / rows, moved / rows, flops / moved, machine.balance,
-        rows / seconds_of(flops, moved, machine, utilisation), held, held <= machine.memory,
+        machine.name, "decoding", flops / rows, moved / rows, flops / moved, machine.balance, at_best,
+        held, held <= machine.memory, rows, utilisation * at_best,
     )  # fmt: skip

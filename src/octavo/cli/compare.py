@@ -1,0 +1,127 @@
+"""octavo compare: the whole ladder on one text, in one table and on one page."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import textwrap
+from typing import Annotated
+
+from tyro.conf import arg
+
+from octavo.cli.flags import Corpora
+from octavo.cli.show import print_json
+from octavo.errors import UserError
+from octavo.ladder.climb import compare as compare_models
+from octavo.ladder.rows import Comparison
+from octavo.ladder.shown import NOTES, table_text
+from octavo.run import REPORT
+
+Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
+WIDTH = 80
+
+
+def compare(
+    corpus: Corpora,
+    models: Names = (),
+    budget: str = "",
+    total: str = "",
+    quick: bool = False,
+    seeds: int = 1,
+    with_: Annotated[tuple[str, ...], arg(name="with", metavar="MODEL...")] = (),
+    tokenizer: str = "byte",
+    valid: tuple[str, ...] = (),
+    field: str = "text",
+    bytes: int = 0,
+    out: str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Train every model on your text, each within a budget, and see which is best and what it costs.
+
+    From a bag of bytes over n-grams, recurrent networks and transformers to their mixture, and general compressors
+    beside them; all measured on the same bytes that none has seen, and the best one proved by compressing them.
+
+    Example: octavo compare book.txt --budget 2min
+
+    Stopped or killed, it goes on with the same command; what is finished is kept.
+
+    Args:
+        corpus: A named source (octavo data list), a file, several, or a folder.
+        models: Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*),
+            with commas or spaces between; by default all.
+        budget: How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s.
+        total: How long all neural models together are trained, in equal shares.
+        quick: A budget that is done in a few minutes.
+        seeds: Train what begins with random weights so many times, and show the mean and its interval.
+        with_: Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2.
+        tokenizer: byte, char, word, bpe, or a tokenizer.json.
+        valid: Text to measure on; without it the last tenth of the corpus.
+        field: JSON lines, parquet: where the text is.
+        bytes: Measure on at most so many bytes; by default so many that measuring takes little beside the training.
+        out: The folder for the page and the runs; by default runs/compare-NAME.
+        seed: For first weights, the order of the text, dropout and samples.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    if not corpus:
+        raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
+    comparison = compare_models(
+        list(corpus), out=out, models=models, budget=budget, total=total, quick=quick, seeds=seeds, pretrained=with_,
+        tokenizer=tokenizer, valid=valid, field=field, bytes=bytes, seed=seed, device=device,
+    )  # fmt: skip
+    if json:
+        print_json(comparison.to_json() | {"page": str(_page(comparison))})
+    else:
+        _print_result(comparison)
+
+
+def _page(comparison: Comparison) -> str:
+    assert comparison.folder is not None
+    return str(comparison.folder / REPORT)
+
+
+def _print_result(comparison: Comparison) -> None:
+    corpus, proof = comparison.corpus, comparison.proof
+    _say(
+        "Bits per byte is what one byte of unseen text costs: 8 is the text as it is, and the better a model knows "
+        f"what comes next, the fewer it needs. These learnt from {corpus['train']['bytes']:,} bytes of "
+        f"{corpus['name']} and were measured on {corpus['scored']['bytes']:,} that follow."
+    )
+    print()
+    sys.stdout.write(table_text(comparison.rows, sys.stdout))
+    print()
+    interval = comparison.best.interval if comparison.best else ""
+    _say(NOTES + (f" 95 %: {interval}." if interval else ""))
+    for row in comparison:
+        if row.error is not None:
+            _say(f"{row.model} failed: {row.error}")
+        elif row.impossible:
+            _say(f"{row.model} gave probability zero to {row.impossible:,} tokens. One is enough to cost infinity.")
+    if proof is not None:
+        verdict = "restored every byte" if proof["restored"] else "DID NOT RESTORE IT"
+        print()
+        _say(
+            f"Proof: {proof['model']} claims {proof['claimed_bytes']:,.0f} bytes for the unseen text. It compressed it "
+            f"to {proof['archive_bytes']:,} bytes ({proof['difference']:+.2%}) and {verdict}."
+        )
+    print()
+    for sentence in comparison.advice:
+        _say(sentence)
+    _print_next(comparison)
+
+
+def _print_next(comparison: Comparison) -> None:
+    assert comparison.folder is not None
+    best = comparison.best
+    if best is not None and best.run is not None and best.trained:
+        run = shlex.quote(str(comparison.folder / best.run))
+        print("\nNext, let the best one write, and measure a text of yours:")
+        print(f"  octavo generate {run} --max-tokens 300")
+        print(f"  octavo eval {run} FILE --prove")
+    print(f"\nThe page with figures, coloured text and samples: {_page(comparison)}")
+
+
+def _say(text: str) -> None:
+    print(textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False))
