@@ -86,9 +86,12 @@ def test_every_command_of_the_readme_works(folder: Path, environment: dict[str, 
 def test_the_readme_shows_every_verb_and_the_python_api() -> None:
     shown = "\n".join(command[-1] for command in commands_in(README.read_text(encoding="utf-8")))
     verbs = ("data list", "data get", "data show", "train ngram", "train mix", "eval", "generate", "compress",
-             "decompress", "inspect", "list", "train gru", "resume", "doctor", "vectors", "domains")  # fmt: skip
+             "decompress", "inspect", "list", "train gru", "resume", "doctor", "vectors", "domains",
+             "compare")  # fmt: skip
     assert [verb for verb in verbs if f"octavo {verb}" not in shown] == []
-    assert [name for name in ("train", "load", "evaluate", "generate") if f"octavo.{name}(" not in shown] == []
+    assert [
+        name for name in ("train", "load", "evaluate", "generate", "compare") if f"octavo.{name}(" not in shown
+    ] == []
 
 
 def test_commands_are_found_and_machine_setup_is_left_out() -> None:

@@ -15,21 +15,28 @@ Verb = Callable[[list[str]], None]
 
 VERBS: dict[str, str] = {
     "data": "list, fetch and show the named texts",
+    "compare": "train every model on a text, and see which is best and what it costs",
     "train": "train a model on a text",
     "resume": "go on with training that was stopped",
     "eval": "bits per byte, perplexity and the most surprising passages",
     "generate": "let a model write",
+    "translate": "translate texts with a model trained on pairs",
     "compress": "compress a file with a model",
     "decompress": "restore a compressed file",
     "inspect": "look inside a model, token by token: surprise, gates, the gradient's way back",
+    "classify": "sort texts into classes: train, measure, and explain the mistakes",
     "cost": "what a model costs before it is trained, and what a budget is best spent on",
+    "answer": "answer questions with a confidence; ask and learn what is not known",
+    "fill": "fill in masked words with a BERT, or see how well each word is foreseen",
+    "embed": "sentences as vectors, and which are nearest",
     "doctor": "is my loss normal? what is wrong with a run, and what to try",
     "list": "the runs in a folder",
     "export": "write a model in a format others read",
     "import": "read a model that others wrote",
     "vectors": "learn word vectors from a text, and look at them",
+    "scale": "how a model gets better with more text, and where it passes an n-gram",
     "domains": "compare models on two domains, and see which words cost more",
-    "demo": "train a few models on Shakespeare and compare them",
+    "exercises": "the classic questions with checked answers; grade those of students",
 }
 
 USAGE = """octavo: every sequence model in the book, on one scale
@@ -39,6 +46,7 @@ usage: octavo VERB ...        octavo VERB --help shows flags and an example
 {verbs}
 
 first steps:
+  octavo compare shakespeare --quick
   octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7
   octavo eval runs/kn7
   octavo generate runs/kn7 --prompt "ROMEO:" --max-tokens 200

@@ -9,8 +9,10 @@ from typing import Annotated, Any, Literal
 import torch
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath
+from octavo.cli.bert import import_bert, imports_bert
+from octavo.cli.flags import RunPath, Target
 from octavo.cli.show import note, print_json, size
+from octavo.encoder import NAMED
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign, write_huggingface
 from octavo.exchange.notext import NoText
@@ -24,11 +26,11 @@ from octavo.text.sources import MODEL_SOURCES, fetch_model
 from octavo.text.unzip import stream
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
-Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
 Precision = Literal["float32", "float16"]
 READABLE = (
-    "an ARPA file of n-grams, a GGUF file of a Llama, a Hugging Face folder of a GPT-2 or a Llama, or one of the names "
-    + ", ".join(MODEL_SOURCES)
+    "an ARPA file of n-grams, a GGUF file of a Llama, a Hugging Face folder of a GPT-2, a Llama or a BERT, or one of "
+    + "the names "
+    + ", ".join([*MODEL_SOURCES, *NAMED])
 )
 
 _PICKLE = "a pickle can run any code, so convert it to safetensors with what made it, or "
@@ -48,7 +50,7 @@ def export(
     Example: octavo export runs/kn3 kn3.arpa
 
     Args:
-        run: The folder of an n-gram or of a gpt run.
+        run: The folder of an n-gram, of a gpt or of a bert run.
         target: The file or folder to write, by default beside the run; a file's .gz compresses it.
         format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
         json: Print JSON.
@@ -88,13 +90,16 @@ def import_(
     Example: octavo import smollm2 --out runs/smollm2
 
     Args:
-        source: A file, plain or compressed, a folder, or smollm2, a decoder of 135 million parameters.
+        source: A file, plain or compressed, a folder, smollm2 (a decoder of 135 million parameters) or minilm (a BERT).
         out: The folder the run is written to.
         tokenizer_of: A run whose tokens are the model's, such as the one it was exported from.
         precision: How weights of a transformer are stored: float16 takes half the room and rounds them to 11 bits;
             computing is in float32 either way.
         json: Print JSON.
     """
+    if imports_bert(source):
+        import_bert(source, out, json)
+        return
     run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None, precision)
     told: dict[str, Any] = {"run": str(run.path), "tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
     if isinstance(run.model, NGram):

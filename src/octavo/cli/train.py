@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import tyro
@@ -29,7 +30,19 @@ MODELS = {
     "linear": "gpt --mix linear: attention with a state of constant size",
     "synthesizer": "gpt --mix dense: looks are learnt without comparing tokens",
     "mix": "a vote of trained runs",
+    "vit": "a vision transformer: classifies images, such as digits or a folder of pictures",
+    "davit": "a vision transformer that looks at patches and at channels in turn",
+    "seq2seq": "a transformer that translates; see also translate",
+    "seq2seq-recurrent": "a recurrent network with attention that translates",
+    "bert": "an encoder that fills in masked words; see also fill and embed",
+    "facts": "a gpt that learns facts from a text and answers questions; see also answer",
 }
+
+OTHERS = {  # that are no language models: what takes their flags
+    "vit": "images.run_train_images", "davit": "images.run_train_images",
+    "seq2seq": "translate.run_train_translator", "seq2seq-recurrent": "translate.run_train_translator",
+    "bert": "bert.run_train_bert", "facts": "answer.run_train_facts",
+}  # fmt: skip
 
 
 def run_train(argv: list[str]) -> None:
@@ -40,6 +53,10 @@ def run_train(argv: list[str]) -> None:
         print("".join(f"  {name:<{width}}  {told}\n" for name, told in MODELS.items()))
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
+        return
+    if argv[0] in OTHERS:
+        module, name = OTHERS[argv[0]].split(".")
+        getattr(import_module(f"octavo.cli.{module}"), name)(argv[0], argv[1:])
         return
     make = _train_neural if preset(argv[0])[0] in NEURAL else _train_counts
     function = train_mixture if argv[0] == "mix" else make(argv[0])

@@ -1,46 +1,81 @@
-"""The verbs that use models: each function's signature is its flags."""
+"""The verbs that use models: which function serves each, and which serves it for runs of another task.
+
+A function is imported when its verb is called: what every verb needs together takes seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import tyro
 
-from octavo.cli.cost import run_cost
-from octavo.cli.demo import demo
-from octavo.cli.doctor import doctor
-from octavo.cli.domains import domains
-from octavo.cli.exchange import export, import_
 from octavo.cli.flags import STYLE
-from octavo.cli.look import inspect, list_
-from octavo.cli.score import compress, decompress, eval_
-from octavo.cli.train import resume, run_train
-from octavo.cli.vectors import run_vectors
-from octavo.cli.write import generate
+from octavo.errors import UserError
+from octavo.folder import CONFIG, read_record
 
-FUNCTIONS: dict[str, Callable[..., None]] = {
-    "resume": resume,
-    "eval": eval_,
-    "generate": generate,
-    "compress": compress,
-    "decompress": decompress,
-    "inspect": inspect,
-    "list": list_,
-    "export": export,
-    "import": import_,
-    "doctor": doctor,
-    "domains": domains,
-    "demo": demo,
+FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
+    "compare": "compare.compare",
+    "resume": "train.resume",
+    "eval": "score.eval_",
+    "generate": "write.generate",
+    "translate": "translate.translate",
+    "compress": "score.compress",
+    "decompress": "score.decompress",
+    "inspect": "look.inspect",
+    "answer": "answer.answer",
+    "fill": "bert.fill",
+    "embed": "bert.embed",
+    "list": "look.list_",
+    "export": "exchange.export",
+    "import": "exchange.import_",
+    "doctor": "doctor.doctor",
+    "domains": "domains.domains",
 }
+PARSERS: dict[str, str] = {  # which take the words and decide about flags themselves
+    "train": "train.run_train",
+    "classify": "classify.run_classify",
+    "cost": "cost.run_cost",
+    "scale": "scale.run_scale",
+    "vectors": "vectors.run_vectors",
+    "exercises": "exercises.run_exercises",
+}
+OF_TASK: dict[str, dict[str, str]] = {  # as FUNCTIONS, for runs that are no language models
+    "classify images": {
+        "eval": "images.eval_images", "inspect": "images.inspect_images", "resume": "images.resume_images",
+    },
+    "translate": {
+        "eval": "translate.eval_translator", "inspect": "translate.inspect_translator",
+        "resume": "translate.resume_translation",
+    },
+    "fill in masked words": {"resume": "bert.resume_bert", "export": "bert.export_bert"},
+}  # fmt: skip
 
 
 def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
-    if verb == "train":
-        run_train(argv)
-    elif verb == "cost":
-        run_cost(argv)
-    elif verb == "vectors":
-        run_vectors(argv)
-    else:
-        tyro.cli(FUNCTIONS[verb], prog=f"octavo {verb}", args=argv, config=STYLE)
+    if verb in PARSERS:
+        function(PARSERS[verb])(argv)
+        return
+    named = OF_TASK.get(task_of(argv), {}).get(verb, FUNCTIONS[verb])
+    tyro.cli(function(named), prog=f"octavo {verb}", args=argv, config=STYLE)
+
+
+def function(named: str) -> Callable[..., Any]:
+    """The function of that module of the command line."""
+    module, name = named.split(".")
+    found: Callable[..., Any] = getattr(import_module(f"octavo.cli.{module}"), name)
+    return found
+
+
+def task_of(argv: list[str]) -> str:
+    """What the first run among the words was trained to do, where that is not to predict the next token."""
+    for word in argv:
+        if not word.startswith("-") and (Path(word) / CONFIG).is_file():
+            with suppress(UserError):  # what is wrong with it is told when it is read
+                return str(read_record(word).get("task", ""))
+            return ""
+    return ""

@@ -36,7 +36,7 @@ WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 def is_huggingface(folder: Path) -> bool:
     """Whether a folder has the config.json of such a model."""
     try:
-        told = _object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+        told = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
     except UserError:
         return False
     return "octavo" not in told and ("model_type" in told or "architectures" in told)
@@ -45,11 +45,11 @@ def is_huggingface(folder: Path) -> bool:
 def read_huggingface(folder: str | Path) -> Foreign:
     """The model and the tokenizer in a folder; without a tokenizer, one that knows ids only."""
     folder = Path(folder)
-    values = _object(folder / CONFIG)
+    values = read_object(folder / CONFIG)
     try:
         shape = _shape_of(values)
         config, vocab = shape.config_of(values)
-        ours = untied(shape.to_ours(_tensors(folder), config), config.tied)
+        ours = untied(shape.to_ours(read_weights(folder), config), config.tied)
         _check_vocab(vocab, ours["embedding_VD"])  # before a tokenizer of that size is made
         tokenizer, notes = _tokenizer(folder, values, vocab)
         model = built(config, vocab, tokenizer.begin, ours)
@@ -76,7 +76,7 @@ def _check_vocab(vocab: int, embedding_VD: Tensor) -> None:
 # ---------------------------------------------------------------------- weights
 
 
-def _tensors(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path) -> dict[str, Tensor]:
     """All tensors of the folder's one file, or of the several that an index names, in single precision."""
     tensors: dict[str, Tensor] = {}
     for file in _files(folder):
@@ -109,7 +109,7 @@ def _files(folder: Path) -> list[Path]:
             f"{pickles[0]} is not read: a pickle can run any code. Where you trust it, convert it with transformers: "
             "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(OTHER, safe_serialization=True)"
         )
-    places = _object(folder / INDEX).get("weight_map")
+    places = read_object(folder / INDEX).get("weight_map")
     names = sorted(set(map(str, places.values()))) if isinstance(places, Mapping) else []
     if not names or any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
         raise UserError(f"{INDEX} must name .safetensors files beside it: {names[:3]}; it is damaged")
@@ -122,7 +122,7 @@ def _files(folder: Path) -> list[Path]:
 def _tokenizer(folder: Path, values: Mapping[str, Any], vocab: int) -> tuple[Tokenizer, list[str]]:
     """The folder's tokenizer with the special token that opens its sequences, and what must be said of it."""
     if (folder / TOKENIZER).is_file():
-        parts = _object(folder / TOKENIZER)
+        parts = read_object(folder / TOKENIZER)
     elif (folder / VOCAB).is_file() and (folder / MERGES).is_file():
         parts = _parts_of_gpt2(folder, values)
     else:
@@ -160,7 +160,7 @@ def _ids(values: Mapping[str, Any]) -> Iterator[int]:
 
 def _special_contents(folder: Path) -> Iterator[str]:
     """What tokenizer_config.json calls the tokens that begin and end a text."""
-    told = _object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    told = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
     for key in ("bos_token", "eos_token"):
         token = told.get(key)
         content = token.get("content") if isinstance(token, Mapping) else token
@@ -170,7 +170,7 @@ def _special_contents(folder: Path) -> Iterator[str]:
 
 def _parts_of_gpt2(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """vocab.json and merges.txt, as GPT-2 was published with, as one tokenizer.json."""
-    vocab = _object(folder / VOCAB)
+    vocab = read_object(folder / VOCAB)
     try:
         lines = (folder / MERGES).read_text(encoding="utf-8").split("\n")
     except (OSError, ValueError) as error:
@@ -190,7 +190,7 @@ def _parts_of_gpt2(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -30,7 +30,7 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
     """Write the folder, in place of one that octavo wrote before; returns what the user should know."""
     shape = _shape_of(model)
     assert isinstance(model, GPT)
-    _check_target(Path(folder))
+    check_target(Path(folder))
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
     settings = shape.settings_from(model.config, model.vocab) | ids
     written = tokenizer_json(tokenizer)
@@ -87,7 +87,7 @@ def _flag(name: str, value: Any) -> str:
     return f"--{flag} {value}" if not isinstance(value, bool) else f"--{flag}" if value else f"--no-{flag}"
 
 
-def _check_target(folder: Path) -> None:
+def check_target(folder: Path) -> None:
     """Refuse a place where something of the user's would be lost."""
     if not os.path.lexists(folder):
         return

@@ -8,23 +8,29 @@ from difflib import get_close_matches
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.bert import Bert, BertConfig
 from octavo.models.bigram import Bigram, BigramConfig
+from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
 from octavo.models.gpt import GPT
+from octavo.models.head import Head, HeadConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
+from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig
 
 __all__ = [
-    "CONFIGS", "COUNTED", "GPT", "GRU", "LSTM", "MODELS", "NEURAL", "PRESETS", "RNN", "Attentive", "Bag", "Bigram",
-    "Mix", "NGram", "build", "describe", "name_of", "preset",
+    "CONFIGS", "COUNTED", "ENCODERS", "ENCODER_CONFIGS", "GPT", "GRU", "LSTM", "MODELS", "NEURAL", "PRESETS", "RNN",
+    "Attentive", "Bag", "Bert", "Bigram", "Mix", "NGram", "build", "describe", "name_of", "preset",
 ]  # fmt: skip
 
 MODELS: dict[str, type[LanguageModel[Any]]] = {
@@ -34,6 +40,14 @@ MODELS: dict[str, type[LanguageModel[Any]]] = {
 CONFIGS: dict[str, type] = {
     "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
     "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "gpt": GPTConfig, "mix": MixConfig,
+}  # fmt: skip
+ENCODERS: dict[str, type[nn.Module]] = {  # models that predict no next token by themselves
+    "linear": Linear, "dan": Dan, "head": Head, "bert": Bert, "seq2seq": Seq2Seq, "seq2seq-recurrent": RecurrentSeq2Seq,
+    "vit": Vit, "davit": DaVit,
+}  # fmt: skip
+ENCODER_CONFIGS: dict[str, type] = {
+    "linear": LinearConfig, "dan": DanConfig, "head": HeadConfig, "bert": BertConfig, "seq2seq": Seq2SeqConfig,
+    "seq2seq-recurrent": RecurrentSeq2SeqConfig, "vit": VitConfig, "davit": DaVitConfig,
 }  # fmt: skip
 COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once
 NEURAL = ("rnn", "gru", "lstm", "rnn-attention", "gpt")  # learn window by window

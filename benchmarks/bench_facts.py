@@ -1,0 +1,76 @@
+"""Does pretraining teach facts? Exact match on new questions: pretrained, not pretrained, a synthesizer, always London.
+
+python benchmarks/bench_facts.py                    birthplaces in the usual setting, for a GPU
+python benchmarks/bench_facts.py --small            made-up people in a setting for 2 cores
+python benchmarks/bench_facts.py --set mixed=0.25   the same with another setting, of the training or the model
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import fields, replace
+from statistics import median
+from typing import Any
+
+from octavo.models.parts.config import GPTConfig
+from octavo.training.facts import USUAL, FactsConfig
+from octavo.training.facts_run import train_facts
+
+SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)
+SMALL_HOW = FactsConfig(pretrain_passes=60, pretrain_batch=32, passes=40, batch=16)
+SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what differs in the model, and in the training
+    "pretrained": ({}, {}), "no pretraining": ({}, {"pretraining": False, "passes": 75}),
+    "synthesizer": ({"mix": "dense"}, {}),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--small", action="store_true", help="the setting for 2 cores")
+    parser.add_argument("--source", help="birthplaces, people-N or a folder")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings, for all systems")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    config, how = changed(SMALL if args.small else USUAL, SMALL_HOW if args.small else FactsConfig(), args.set)
+    source = args.source or ("people-160" if args.small else "birthplaces")
+    rows = []
+    for name in args.systems:
+        model, training = SYSTEMS[name]
+        for seed in range(args.seeds):
+            run = train_facts(source, replace(config, **model), replace(how, **training), None, seed, args.device)
+            rows.append({"system": name, "seed": seed, "seconds": run.record["train_seconds"], **run.record["result"]})
+            tell(rows[-1])
+    for name in args.systems:
+        mine = [row for row in rows if row["system"] == name]
+        print(f"{name}: median {median(row['exact_match'] for row in mine):.1%} right of {len(mine)} seeds, "
+              f"{median(row['seconds'] for row in mine):.0f} s")  # fmt: skip
+    common = [row["commonest"] for row in rows]
+    print(f"always {common[0]['answer']!r}: {median(one['exact_match'] for one in common):.1%}")
+    if args.json:
+        print(json.dumps(rows))
+
+
+def changed(config: GPTConfig, how: FactsConfig, words: list[str]) -> tuple[GPTConfig, FactsConfig]:
+    """Both with NAME=VALUE set, in the one that has it."""
+    told = dict(word.split("=", 1) for word in words)
+    both: list[Any] = []
+    for one in (config, how):
+        mine = {field.name: type(getattr(one, field.name)) for field in fields(one) if field.name in told}
+        both.append(replace(one, **{name: kind(told.pop(name)) for name, kind in mine.items()}))
+    if told:
+        raise SystemExit(f"no such settings: {', '.join(told)}")
+    return both[0], both[1]
+
+
+def tell(row: dict[str, Any]) -> None:
+    groups = ", ".join(f"{name} {one['exact_match']:.1%}" for name, one in row["groups"].items())
+    print(f"{row['system']}, seed {row['seed']}: {row['exact_match']:.1%} right, calibration error {row['ece']:.1%}, "
+          f"{row['seconds']:.0f} s ({groups})", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

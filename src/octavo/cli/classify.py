@@ -1,0 +1,281 @@
+"""octavo classify: train, eval, predict, explain."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.show import note, print_json, print_table
+from octavo.data.labelled import Labelled, LabelledConfig, read_labelled, read_texts
+from octavo.errors import UserError
+from octavo.files import whole_file
+from octavo.lens.contributions import Explained, explain, surest_errors
+from octavo.models import ENCODER_CONFIGS
+from octavo.report.classify_page import classify_page, explain_page, short
+from octavo.training.classifier import CLASSIFIERS, Classifier, load_classifier
+from octavo.training.classify import (
+    OPTIM,
+    ClassifyConfig,
+    Plan,
+    examples_of,
+    measure,
+    train_classifier,
+)
+from octavo.training.optim import OptimConfig
+
+Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
+MODELS = {
+    "linear": "a weight for every word and pair of words: trained in a second, hard to beat",
+    "dan": "a deep averaging network: the mean of word vectors, and layers above it",
+    "head": "layers on another model's vectors: --base RUN, a language model or a BERT",
+}
+SHOWN_CLASSES = 12  # whose confusion is printed
+ROOM = 90  # letters of a text in a table
+
+USAGE = """usage: octavo classify train MODEL DATA...   learn from labelled texts
+       octavo classify eval RUN [DATA...]     accuracy, F1, calibration, what it takes for what
+       octavo classify predict RUN FILE       the class of every line
+       octavo classify explain RUN [DATA...]  its surest mistakes, word by word
+
+DATA is sentence-polarity, movie-reviews, or a file: label<TAB>text, CSV, JSON lines, or fastText's __label__ lines.
+
+"""
+EXAMPLES = """
+example: octavo classify train linear sentence-polarity --out runs/polarity
+example: octavo classify train dan sentence-polarity --vectors glove-6b-50d --out runs/dan
+"""
+
+
+def run_classify(argv: list[str]) -> None:
+    """The action comes first, and in training the model: its config decides the other flags."""
+    if not argv or argv[0] in ("-h", "--help"):
+        _usage()
+        return
+    action, *rest = argv
+    if action == "train":
+        if not rest or rest[0] in ("-h", "--help"):
+            _usage()
+            return
+        if rest[0] not in MODELS:
+            raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(CLASSIFIERS)}")
+        tyro.cli(_train(rest[0]), prog=f"octavo classify train {rest[0]}", args=rest[1:], config=STYLE)
+        return
+    if action not in ACTIONS:
+        raise UserError(f"there is no action {action!r}; actions are train, {', '.join(ACTIONS)}")
+    tyro.cli(ACTIONS[action], prog=f"octavo classify {action}", args=rest, config=STYLE)
+
+
+def _usage() -> None:
+    print(USAGE + "".join(f"  {name:<8}{told}\n" for name, told in MODELS.items()) + EXAMPLES, end="")
+
+
+def _train(model: str) -> Callable[..., None]:
+    config_class = ENCODER_CONFIGS[model]
+
+    def train(
+        data: Data,
+        config: Any = config_class(),  # noqa: B008
+        how: ClassifyConfig = ClassifyConfig(),  # noqa: B008
+        optim: OptimConfig = OPTIM,
+        reading: LabelledConfig = LabelledConfig(),  # noqa: B008
+        base: str | None = None,
+        folds: int = 0,
+        out: str = f"runs/{model}",
+        seed: int = 0,
+        device: str = "auto",
+        json: bool = False,
+    ) -> None:
+        plan = Plan.of(model, config, base, how=how, optim=optim, seed=seed, device=device)
+
+        def page(made: Classifier, learnt: Labelled, test: Labelled) -> str:
+            command = shlex.join(["octavo", "classify", "train", *sys.argv[3:]])
+            return classify_page(made, test, learnt, Path(out).name, command)
+
+        _tell(train_classifier(plan, data, reading, out, folds, page=page), json)
+
+    train.__annotations__["config"] = config_class  # the flags come from its fields
+    needs = " --base runs/gru" if model == "head" else ""
+    train.__doc__ = f"""Learn from nine tenths of each class and measure on the rest.
+
+    Example: octavo classify train {model} sentence-polarity{needs} --out runs/{model}
+
+    Args:
+        data: sentence-polarity, movie-reviews, or files of labelled texts.
+        config: The model.
+        how: How it is trained.
+        optim: How the weights are changed (dan, head).
+        reading: Where labels and texts are.
+        base: head: the run, or the pretrained encoder (minilm), whose vectors it stands on.
+        folds: Measure by cross-validation with so many folds (10, say), and learn from all examples.
+        out: The folder it is written to.
+        seed: For the first weights, the order of the texts, dropout and folds.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    return train
+
+
+def _tell(made: Classifier, json: bool) -> None:
+    result = made.record["result"]
+    if json:
+        told = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
+        print_json(told | result)
+        return
+    learnt = made.record["data"]["learnt"]["examples"]
+    print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
+    _print_result(result)
+    print(f"it is in {made.path}; next:")
+    print(f"  octavo classify explain {made.path}\n  octavo classify predict {made.path} FILE")
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    error, examples = result["standard_error"], result["examples"]
+    print(f"accuracy {result['accuracy']:.2%} (standard error {error:.2%}) on {examples:,} examples not learnt from")
+    if folds := result.get("folds"):
+        print(f"  {len(folds)} folds: {min(folds):.2%} to {max(folds):.2%}")
+    print(f"  macro F1 {result['macro_f1']:.4f}, log loss {result['log_loss']:.4f}, Brier {result['brier']:.4f}, "
+          f"calibration error {result['ece']:.4f}")  # fmt: skip
+    names = result["classes"]
+    few = len(names) <= SHOWN_CLASSES
+    titles = ("truth", "examples", "precision", "recall", "F1", *(f"as {name}" for name in names if few))
+    rows = [
+        (one["class"], f"{one['examples']:,}", f"{one['precision']:.3f}", f"{one['recall']:.3f}", f"{one['f1']:.3f}",
+         *(f"{count:,}" for count in counts if few))
+        for one, counts in zip(result["per_class"], result["confusion"], strict=True)
+    ]  # fmt: skip
+    print_table(titles, rows)
+
+
+def eval_classifier(
+    run: RunPath, data: Data = (), reading: LabelledConfig = LabelledConfig(), json: bool = False  # noqa: B008
+) -> None:  # fmt: skip
+    """How good a classifier is on labelled texts; without any, on those held out of its training.
+
+    Example: octavo classify eval runs/polarity
+
+    Args:
+        run: A classifier's folder.
+        data: Labelled texts.
+        reading: Where labels and texts are.
+        json: Print JSON.
+    """
+    made = load_classifier(run)
+    result = measure(made, _test(made, data, reading)).to_json()
+    if json:
+        print_json(result)
+    else:
+        _print_result(result)
+
+
+def _test(made: Classifier, data: tuple[str, ...], reading: LabelledConfig) -> Labelled:
+    if data:
+        return read_labelled(data, reading, made.classes)
+    test = examples_of(made)[1]
+    if not len(test):
+        raise UserError(f"{made.path} has learnt from every example (it was cross-validated); name a file of others")
+    return test
+
+
+def predict(
+    run: RunPath,
+    file: Annotated[Positional[str], arg(metavar="FILE")] = "-",
+    reading: LabelledConfig = LabelledConfig(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """The class of every text and its probability, a line each.
+
+    Example: echo "a moving film" | octavo classify predict runs/polarity
+
+    Args:
+        run: A classifier's folder.
+        file: One text a line, CSV or JSON lines; - is standard input.
+        reading: Where the texts are.
+        json: Print a JSON object a line, with the probability of every class.
+    """
+    made = load_classifier(run)
+    p_NC = made.probabilities(read_texts(file, reading))
+    if json:
+        for row in p_NC.tolist():
+            print_json(dict(zip(made.classes, row, strict=True)))
+        return
+    best = p_NC.max(1)
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    sys.stdout.write("".join(f"{made.classes[c]}\t{p:.4f}\n" for c, p in rows))
+
+
+def explain_(
+    run: RunPath,
+    data: Data = (),
+    reading: LabelledConfig = LabelledConfig(),  # noqa: B008
+    text: str | None = None,
+    count: int = 5,
+    out: str | None = None,
+    seed: int = 0,
+    json: bool = False,
+) -> None:
+    """Its surest mistakes: what each word contributed, whether word order counts, the nearest training examples.
+
+    Example: octavo classify explain runs/polarity --text "not a good film"
+
+    Args:
+        run: A classifier's folder.
+        data: Labelled texts to look for mistakes in; without any, those held out of its training.
+        reading: Where labels and texts are.
+        text: Explain the answer to this text instead.
+        count: How many mistakes.
+        out: Write a page with coloured words, such as why.html.
+        seed: For the shuffling.
+        json: Print JSON.
+    """
+    made = load_classifier(run)
+    learnt = _learnt(made)
+    if text is not None:
+        found = explain(made, [text], [None], learnt, seed)
+    else:
+        test = _test(made, data, reading)
+        rows = surest_errors(made, test, count)
+        truths = [test.classes[test.y_N[n]] for n in rows]
+        found = explain(made, [test.texts[n] for n in rows], truths, learnt, seed)
+    if out is not None:
+        with whole_file(out) as file:
+            page = explain_page(found, Path(run).name, shlex.join(["octavo", "classify", "explain", *sys.argv[3:]]))
+            file.write(page.encode("utf-8", "backslashreplace"))
+        note(f"the page is {out}")
+    if json:
+        print_json([one.to_json() for one in found])
+        return
+    if not found:
+        print("it made no mistakes on these examples")
+    for one in found:
+        _print_explained(one)
+
+
+def _learnt(made: Classifier) -> Labelled | None:
+    """The training examples, where they can still be had."""
+    try:
+        return examples_of(made)[0]
+    except UserError as error:
+        note(f"no nearest examples: {error}")
+        return None
+
+
+def _print_explained(one: Explained) -> None:
+    truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
+    print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {short(one.text)}")
+    ranked = sorted(zip(one.contributions, one.words, strict=True), key=lambda pair: -abs(pair[0]))
+    print_table(("word", f"for {one.answer}"), [(word, f"{value:+.3f}") for value, word in ranked])
+    if one.verdict():
+        print(one.verdict())
+    if one.nearest:
+        rows = [(short(near.text, ROOM), near.label, f"{near.likeness:.2f}") for near in one.nearest]
+        print_table(("nearest training examples", "class", "likeness"), rows, left=(0, 1))
+
+
+ACTIONS: dict[str, Callable[..., None]] = {"eval": eval_classifier, "predict": predict, "explain": explain_}

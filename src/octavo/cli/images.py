@@ -1,0 +1,208 @@
+"""octavo train vit and davit, and what eval, inspect and resume do with such a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.show import note, print_json, print_table
+from octavo.errors import UserError
+from octavo.files import whole_file
+from octavo.images import evaluate_images, load, picture_of, resume, train_with_page
+from octavo.lens.images import Sight, look
+from octavo.report.images_page import lens_page
+from octavo.training.image_run import VISION, ImageRun, Measured
+from octavo.training.images import ImageLoopConfig, ImageRecipe
+from octavo.training.optim import OptimConfig
+
+ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
+MOST_CLASSES = 20  # that a table of confusions is printed of
+
+
+def run_train_images(name: str, argv: list[str]) -> None:
+    """octavo train vit|davit."""
+    tyro.cli(_train(name), prog=f"octavo train {name}", args=argv, config=STYLE)
+
+
+def _train(name: str) -> Callable[..., None]:
+    config_class = VISION[name][1]
+
+    def train(
+        images: ImageSource,
+        config: Any = config_class(),  # noqa: B008
+        loop: ImageLoopConfig = ImageLoopConfig(),  # noqa: B008
+        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        out: str = f"runs/{name}",
+        seed: int = 0,
+        device: str = "auto",
+        json: bool = False,
+    ) -> None:
+        run = train_with_page(ImageRecipe(name, config, loop, optim, seed, device), images, out)
+        _tell(run, json)
+
+    train.__annotations__["config"] = config_class  # the flags come from its fields
+    train.__doc__ = f"""Train a vision transformer to classify images, and measure it on those held out.
+
+    Example: octavo train {name} digits --out runs/{name}
+
+    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{name}
+
+    Args:
+        images: digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files.
+        config: The model.
+        loop: How long, and with what images.
+        optim: How the weights are changed.
+        out: The folder the run is written to.
+        seed: For the first weights, the order of the images, shifts and dropout.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    return train
+
+
+def _tell(run: ImageRun, json: bool) -> None:
+    result, about = run.record["result"], run.record["images"]
+    if json:
+        short = {key: result[key] for key in ("accuracy", "standard_error", "examples", "log_loss")}
+        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **short, "images": about})
+        return
+    training = run.record["training"]
+    print(run.summary())
+    print(f"held out: {about['split']}; learnt from {about['train']:,} images")
+    print(f"trained in {run.record['train_seconds']:.1f} s, {training['steps']:,} steps: {training['why']}")
+    print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
+    print(f"  octavo eval {run.path}\n  octavo inspect {run.path} --image 0 --out look.html")
+
+
+def resume_images(run: RunPath, budget: str | None = None, json: bool = False) -> None:
+    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any run.
+
+    Example: octavo resume runs/vit --budget 3000steps
+
+    Args:
+        run: A run folder.
+        budget: How long to train in all, what is done included; without it, as it was.
+        json: Print JSON.
+    """
+    _tell(resume(run, budget=budget), json)
+
+
+def eval_images(run: RunPath, images: ImageSource = "", json: bool = False) -> None:
+    """How often a run puts images into the right class; without images, those held out of its own.
+
+    Example: octavo eval runs/vit
+
+    Args:
+        run: A run folder.
+        images: A name or a folder, as for octavo train; its held-out part is measured.
+        json: Print JSON.
+    """
+    measured = evaluate_images(load(run), images or None)
+    if json:
+        print_json(measured.scores.to_json() | {"wrong": [list(one) for one in measured.wrong]})
+    else:
+        _print_scores(measured)
+
+
+def _print_scores(measured: Measured) -> None:
+    scores = measured.scores
+    right = round(scores.accuracy * scores.examples)
+    print(f"{scores.accuracy:.2%} right ({right:,} of {scores.examples:,}, standard error {scores.spread:.2%})")
+    print(f"log loss {scores.log_loss:.4f} nats, macro F1 {scores.macro_f1:.4f}\n")
+    if len(scores.classes) <= MOST_CLASSES:
+        counted = zip(scores.classes, scores.confusion_CC, strict=True)
+        print_table(("truth", *scores.classes), [(name, *(str(n or "") for n in row)) for name, row in counted])
+        print("columns are the answers")
+    else:
+        worst = sorted(scores.per_class, key=lambda one: one["recall"])[:MOST_CLASSES]
+        cells = [
+            (one["class"], f"{one['recall']:.1%}", f"{one['precision']:.1%}", f"{one['examples']}") for one in worst
+        ]
+        print_table(("class", "found", "right when said", "images"), cells)
+
+
+def inspect_images(run: RunPath, image: str | None = None, out: str | None = None, json: bool = False) -> None:
+    """What a run is; with --image, what it makes of one image and where its heads look.
+
+    Example: octavo inspect runs/vit --image 0 --out look.html
+
+    Args:
+        run: A run folder.
+        image: The number of a held-out image, from 0, or a picture file.
+        out: Where to write a page with the maps drawn over the image, such as look.html.
+        json: Print JSON.
+    """
+    loaded = load(run)
+    if image is None:
+        if out is not None:
+            raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")
+        _print_run(loaded, json)
+        return
+    name, x_CHW, truth = picture_of(loaded, image)
+    sight = look(loaded, x_CHW)
+    if json:
+        print_json(_as_json(loaded, sight, truth))
+    else:
+        _print_sight(loaded, name, sight, truth)
+    if out is not None:
+        with whole_file(out) as file:
+            file.write(lens_page(loaded, name, x_CHW, truth).encode())
+        note(f"the page is {out}")
+
+
+def _print_run(run: ImageRun, json: bool) -> None:
+    told = {
+        "run": str(run.path), "model": run.name, "parameters": sum(p.numel() for p in run.model.parameters()),
+        "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
+    }  # fmt: skip
+    if json:
+        print_json(told)
+        return
+    print(run.summary())
+    about = run.record.get("images", {})
+    print(f"  parameters     {told['parameters']:,}")
+    print(f"  image          {' x '.join(str(run.model.sizes[key]) for key in ('height', 'width', 'channels'))}")
+    print(f"  patches        {run.model.rows} x {run.model.columns}")
+    print(f"  classes        {', '.join(run.labels)}")
+    print(f"  learnt from    {about.get('train', '?')} images of {about.get('source', '?')}")
+    print(f"  held out       {about.get('split', '?')}")
+
+
+def _print_sight(run: ImageRun, name: str, sight: Sight, truth: int | None) -> None:
+    best = sight.p_V.topk(min(3, len(run.labels)))
+    chances = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    print(f"{name}" + ("" if truth is None else f", a {run.labels[truth]}"))
+    print("  " + "   ".join(f"{run.labels[v]} {p:.1%}" for v, p in chances) + "\n")
+    rows = [
+        (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.distance:.2f}", _strongest(one.seen_hw))
+        for one in sight.heads
+    ]
+    print_table(("layer", "head", "entropy, bits", "patches away", "looks most at (row, column)"), rows, left=(4,))
+    for one in sight.groups:
+        print(f"layer {one.layer}, channel group {one.group}: {one.itself:.1%} of a channel is taken from itself")
+
+
+def _strongest(seen_hw: Any) -> str:
+    n = int(seen_hw.argmax())
+    row, column = divmod(n, seen_hw.shape[1])
+    return f"{row}, {column}: {float(seen_hw.max()):.1%}"
+
+
+def _as_json(run: ImageRun, sight: Sight, truth: int | None) -> dict[str, Any]:
+    return {
+        "answer": run.labels[sight.answer], "truth": None if truth is None else run.labels[truth],
+        "probability": {label: round(p, 6) for label, p in zip(run.labels, sight.p_V.tolist(), strict=True)},
+        "rollout": _rounded(sight.rollout_hw),
+        "heads": [{"layer": one.layer, "head": one.head, "entropy": round(one.entropy, 4),
+                   "distance": round(one.distance, 4), "seen": _rounded(one.seen_hw)} for one in sight.heads],
+        "channels": [{"layer": one.layer, "group": one.group, "itself": round(one.itself, 4)} for one in sight.groups],
+    }  # fmt: skip
+
+
+def _rounded(map_hw: Any) -> list[list[float]]:
+    return [[round(value, 5) for value in row] for row in map_hw.tolist()]

@@ -1,0 +1,250 @@
+"""octavo train seq2seq, translate, and eval, inspect and resume of what translates."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, UseAppendAction, arg
+
+from octavo import translation
+from octavo.cli.flags import STYLE, Files, RunPath
+from octavo.cli.show import note, print_json, print_table
+from octavo.core import seeded
+from octavo.decode import Beam, Greedy, Sample
+from octavo.errors import UserError
+from octavo.files import whole_file
+from octavo.lens.alignment import LONGEST, Alignment, align
+from octavo.report.alignment_page import alignment_page
+from octavo.report.translation_page import translation_page
+from octavo.scoring.translated import Translated
+from octavo.training.fit import pick_device
+from octavo.training.optim import OptimConfig
+from octavo.training.seq2seq import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
+from octavo.training.translator import KINDS, Method, Translator, load_translator
+
+Pairs = Annotated[Positional[tuple[str, ...]], arg(metavar="PAIRS...", help_behavior_hint="(at least one)")]
+InFile = Annotated[Positional[str], arg(metavar="FILE")]
+DRAWN = 20  # translations of a page of alignments
+
+
+def run_train_translator(name: str, argv: list[str]) -> None:
+    """Parse the flags of octavo train seq2seq and do it."""
+    tyro.cli(_train(name), prog=f"octavo train {name}", args=argv, config=STYLE)
+
+
+def _train(name: str) -> Callable[..., None]:
+    config_class = KINDS[name][1]
+
+    def train(
+        pairs: Pairs,
+        config: Any = config_class(),  # noqa: B008
+        how: PairsConfig = PairsConfig(),  # noqa: B008
+        loop: PairLoopConfig = PairLoopConfig(),  # noqa: B008
+        optim: OptimConfig = OPTIM,
+        out: str = f"runs/{name}",
+        seed: int = 0,
+        device: str = "auto",
+        json: bool = False,
+    ) -> None:
+        recipe = TranslationRecipe(name, config, how, loop, optim, seed, device)
+        _tell_trained(train_translator(recipe, pairs, out, page=translation_page), json)
+
+    train.__annotations__["config"] = config_class  # the flags come from its fields
+    train.__doc__ = f"""Learn to translate from pairs, and measure on pairs held out: BLEU and chrF by sacrebleu.
+
+    Example: octavo train {name} multi30k-en-de --budget 10min --out runs/en-de
+
+    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/en-de
+
+    Args:
+        pairs: multi30k-en-de (or other pairs of en, de, fr; -en-de-fr for two targets), kjv-asv, cmudict; a TSV file of
+            source, tab, target; or a file of sources and one of targets, line by line.
+        config: The model.
+        how: The pairs and their tokens.
+        loop: How long, and in what pieces.
+        optim: How the weights are changed.
+        out: The folder the run is written to.
+        seed: For the first weights, the order of the pairs and dropout.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    return train
+
+
+def translate(
+    run: RunPath,
+    file: InFile = "",
+    text: UseAppendAction[tuple[str, ...]] = (),
+    into: tuple[str, ...] = (),
+    method: Literal["beam", "greedy", "sample"] = "beam",
+    beam: int = 5,
+    length_penalty: float = 1.0,
+    page: str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Translate texts, or the lines of a file: a line each, in several languages with tabs between.
+
+    Example: octavo translate runs/en-de --text "A dog runs through the snow."
+
+    Args:
+        run: A run folder.
+        file: A file with a text in each line; - is standard input.
+        text: A text, instead of a file; --text may be given again.
+        into: Target languages; without it, all that the run knows.
+        method: beam: the best of several; greedy: always the likeliest token; sample: by chance.
+        beam: How many translations the beam keeps.
+        length_penalty: How much of a long translation's lower probability is made up for; 0: nothing.
+        page: Where to write a page that shows what each token looked at, such as looks.html.
+        seed: For sampling.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    texts = _texts(file, text)
+    loaded = _load(run, device)
+    methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
+    found = loaded.into(texts, into, methods[method], seeded(seed))
+    if page is not None:
+        _write_page(loaded, texts, found, page)
+    if json:
+        rows = [{"text": text, **{one: found[one][n] for one in found}} for n, text in enumerate(texts)]
+        print_json({"run": run, "translations": rows})
+        return
+    for columns in zip(*found.values(), strict=True):
+        print("\t".join(" ".join(column.split()) if len(columns) > 1 else column for column in columns))
+
+
+def eval_translator(run: RunPath, files: Files = (), beam: int = 5, device: str = "auto", json: bool = False) -> None:
+    """BLEU and chrF of a run that translates, on the pairs held out for it; or on others.
+
+    Example: octavo eval runs/en-de
+
+    Args:
+        run: A run folder.
+        files: A TSV file, or a file of sources and one of each target, line by line.
+        beam: How many translations the beam keeps; 1 is greedy.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    loaded = _load(run, device)
+    figures = translation.evaluate(loaded, files, Beam(beam, 1.0))
+    if json:
+        print_json({"run": run, "languages": {one: figure.to_json() for one, figure in figures.items()}})
+    else:
+        _print_figures(figures)
+
+
+def inspect_translator(
+    run: RunPath, text: str | None = None, into: str = "", out: str | None = None, json: bool = False
+) -> None:
+    """What a run that translates is; with --text, what of the source each token of the translation looked at.
+
+    Example: octavo inspect runs/en-de --text "A dog runs." --out looks.html
+
+    Args:
+        run: A run folder.
+        text: A sentence to translate.
+        into: The target language; without it, the first.
+        out: Where to write a page with the figures.
+        json: Print JSON.
+    """
+    loaded = _load(run, "cpu")
+    if text is None:
+        numbers = sum(one.numel() for one in loaded.model.parameters())
+        told = {"run": run, "parameters": numbers, "languages": list(loaded.languages), **loaded.record}
+        print_json(told) if json else print(f"{loaded.summary()}\n  parameters {numbers:,}")
+        return
+    one = align(loaded, text, language=into)
+    if out is not None:
+        _save_page(loaded, [one], out)
+    print_json(one.to_json()) if json else _print_alignment(one)
+
+
+def resume_translation(run: RunPath, budget: str | None = None, json: bool = False) -> None:
+    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any run.
+
+    Example: octavo resume runs/en-de --budget 20min
+
+    Args:
+        run: A run folder.
+        budget: How long to train in all, what is done included; without it, as it was.
+        json: Print JSON.
+    """
+    _tell_trained(translation.resume(run, budget), json)
+
+
+def _load(run: str, device: str) -> Translator:
+    loaded = load_translator(run)
+    if loaded.unfinished:
+        note(f"{run}: its training is not finished; these are its weights so far")
+    loaded.model.to(pick_device(device))
+    return loaded
+
+
+def _texts(file: str, text: Sequence[str]) -> list[str]:
+    if bool(file) == bool(text):
+        raise UserError("give what to translate: either --text TEXT or a file with a text in each line")
+    if text:
+        return list(text)
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror}; check the name") from error
+    return data.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n") if data else []
+
+
+def _write_page(loaded: Translator, texts: Sequence[str], found: dict[str, list[str]], page: str) -> None:
+    """The looks of the first translations; a text that is empty or too long to draw is left out."""
+    aligned, left = [], 0
+    for language, outputs in found.items():
+        for text, output in zip(texts[:DRAWN], outputs[:DRAWN], strict=True):
+            try:
+                aligned.append(align(loaded, text, output, language))
+            except UserError:
+                left += 1
+    if left:
+        note(f"{left} texts are not drawn: a text to look at has from 1 to {LONGEST - 1} tokens")
+    _save_page(loaded, aligned, page)
+
+
+def _save_page(loaded: Translator, aligned: Sequence[Alignment], page: str) -> None:
+    with whole_file(page) as file:
+        file.write(alignment_page("What the translation looked at", loaded.summary(), aligned).encode())
+    note(f"the page is {page}")
+
+
+def _print_alignment(one: Alignment) -> None:
+    print(f"{one.text}\n{one.translation}\n")
+    rows = [
+        (token, one.source[at], f"{looks[at]:.0%}")
+        for token, at, looks in zip(one.target, one.strongest, one.mean.tolist(), strict=True)
+    ]
+    print_table(("written", "looked most at", "share"), rows, left=(0, 1))
+
+
+def _print_figures(figures: dict[str, Translated]) -> None:
+    rows = [
+        (one, f"{figure.bleu:.2f}", f"{figure.chrf:.2f}", f"{figure.exact:.1%}", f"{figure.sentences:,}")
+        for one, figure in figures.items()
+    ]
+    print_table(("into", "BLEU", "chrF", "exact", "texts"), rows)
+    first = next(iter(figures.values()))
+    print(f"BLEU: {first.signature}\nchrF: {first.chrf_signature}")
+
+
+def _tell_trained(run: Translator, json: bool) -> None:
+    figures = run.record["result"]["languages"]
+    if json:
+        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], "languages": figures})
+        return
+    training = run.record["training"]
+    print(run.summary())
+    print(f"trained in {run.record['train_seconds']:.0f} s, {training['steps']:,} steps: {training['why']}")
+    _print_figures({one: Translated(**figure) for one, figure in figures.items()})
+    print(f"the run is in {run.path}; next:")
+    print(f"  octavo translate {run.path} --text TEXT\n  octavo inspect {run.path} --text TEXT")

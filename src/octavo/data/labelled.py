@@ -1,0 +1,233 @@
+"""Labelled texts: read from `label<TAB>text`, CSV, JSON lines or fastText's lines, and split class by class.
+
+N examples, C classes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.errors import UserError
+from octavo.text.sources import SOURCES, get_files
+from octavo.text.unzip import plain_name, stream
+
+Indices = NDArray[np.int64]
+Format = Literal["auto", "tsv", "csv", "jsonl", "fasttext"]
+MARK = "__label__"  # in front of fastText's labels
+TENTH = 10
+POLARITY = {"rt-polarity.pos": "positive", "rt-polarity.neg": "negative"}
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv"}
+
+
+@dataclass(frozen=True)
+class LabelledConfig:
+    """Where labels and texts are."""
+
+    format: Format = "auto"
+    """auto: by the file's name, and a file whose lines begin with __label__ is fastText's."""
+    text_field: str = "text"
+    """CSV, JSON lines: the column or field that holds the text."""
+    label_field: str = "label"
+    """CSV, JSON lines: the column or field that holds the label."""
+    test: tuple[str, ...] = ()
+    """Examples to measure on; without them, the last tenth of each class."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts, their labels as numbers, and the names of the classes in sorted order."""
+
+    texts: list[str] = field(repr=False)
+    y_N: Indices = field(repr=False)
+    classes: list[str]
+
+    @classmethod
+    def of(cls, texts: Sequence[str], labels: Sequence[str], classes: Sequence[str] | None = None) -> Labelled:
+        """With `classes`, those must be all; else they are what the labels say."""
+        names = sorted(set(labels)) if classes is None else list(classes)
+        number = {name: i for i, name in enumerate(names)}
+        if strange := sorted(set(labels) - set(number)):
+            raise UserError(f"labels must be among those learnt, {listed(names)}: got {listed(strange)}")
+        return cls(list(texts), np.array([number[label] for label in labels], np.int64), names)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Indices) -> Labelled:
+        return Labelled([self.texts[row] for row in rows.tolist()], self.y_N[rows], self.classes)
+
+    @property
+    def sha256(self) -> str:
+        """What tells these examples from any others, in this order."""
+        digest = hashlib.sha256(json.dumps(self.classes).encode() + self.y_N.astype("<i8").tobytes())
+        digest.update("\0".join(self.texts).encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+    def counts(self) -> dict[str, int]:
+        """Examples of each class."""
+        return dict(zip(self.classes, np.bincount(self.y_N, minlength=len(self.classes)).tolist(), strict=True))
+
+    def last_of_each(self) -> NDArray[np.bool_]:
+        """Whether each example is in the last tenth of its class: a file may well hold one class after the other."""
+        held_N = np.zeros(len(self), np.bool_)
+        for rows in self._by_class():
+            held_N[rows[len(rows) - len(rows) // TENTH :]] = True
+        return held_N
+
+    def last_tenth(self) -> tuple[Labelled, Labelled]:
+        """The first nine tenths of each class, and the rest."""
+        held_N = self.last_of_each()
+        if not held_N.any():
+            raise UserError(
+                f"a tenth of each class is held out, so one must have at least {TENTH} examples: "
+                f"there are {len(self)} in {len(self.classes)} classes; give more, or name others with --test"
+            )
+        return self.take(np.flatnonzero(~held_N)), self.take(np.flatnonzero(held_N))
+
+    def folds(self, count: int, seed: int = 0) -> list[tuple[Indices, Indices]]:
+        """The rows to learn from and to measure on, so that every example is measured once and each fold has its
+        share of each class.
+        """
+        smallest = min(len(rows) for rows in self._by_class())
+        if not 2 <= count <= smallest:
+            raise UserError(f"folds must be from 2 to the size of the smallest class, {smallest}: folds={count}")
+        fold_N, random, dealt = np.zeros(len(self), np.int64), np.random.default_rng(seed), 0
+        for rows in self._by_class():
+            fold_N[random.permutation(rows)] = (dealt + np.arange(len(rows))) % count
+            dealt += len(rows)
+        return [(np.flatnonzero(fold_N != k), np.flatnonzero(fold_N == k)) for k in range(count)]
+
+    def _by_class(self) -> list[Indices]:
+        return [np.flatnonzero(self.y_N == c) for c in range(len(self.classes))]
+
+
+def read_labelled(
+    sources: str | Path | Sequence[str | Path], how: LabelledConfig = LabelledConfig(),  # noqa: B008
+    classes: Sequence[str] | None = None,
+) -> Labelled:  # fmt: skip
+    """The examples of files or named sources, one after the other."""
+    texts: list[str] = []
+    labels: list[str] = []
+    for source in [sources] if isinstance(sources, str | Path) else sources:
+        for text, label in _examples(str(source), how):
+            texts.append(text)
+            labels.append(label)
+    if not texts:
+        raise UserError(f"there are no examples in {sources}; {FORMATS}")
+    found = Labelled.of(texts, labels, classes)
+    if len(found.classes) < 2:
+        raise UserError(f"there must be at least two classes: every label is {found.classes[0]!r}")
+    return found
+
+
+def read_texts(source: str, how: LabelledConfig = LabelledConfig()) -> list[str]:  # noqa: B008
+    """Texts alone, one a line, or as CSV and JSON lines have them; labels that are there are left out."""
+    if SUFFIXES.get(plain_name(Path(source)).suffix.lower(), "") in ("csv", "jsonl") or source in SOURCES:
+        return [text for text, _ in _examples(source, how, labelled=False)]
+    return _whole(source).splitlines()
+
+
+FORMATS = "a line is label<TAB>text, or fastText's __label__name text, or a row of CSV, or a JSON object"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Some names, and that there are more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _examples(source: str, how: LabelledConfig, labelled: bool = True) -> list[tuple[str, str]]:
+    if source in SOURCES:
+        files = get_files(source)
+        if source == "sentence-polarity":
+            return [(line, POLARITY[name]) for name, path in files.items() for line in _whole(str(path)).splitlines()]
+        if SOURCES[source].kind != "labelled":
+            raise UserError(f"{source} has no labels; name sentence-polarity, movie-reviews or a file: {FORMATS}")
+        return [example for path in files.values() for example in _examples(str(path), how, labelled)]
+    text = _whole(source)
+    kind = how.format if how.format != "auto" else SUFFIXES.get(plain_name(Path(source)).suffix.lower())
+    return READERS[kind or ("fasttext" if text.startswith(MARK) else "tsv")](text, source, how, labelled)
+
+
+def _whole(source: str) -> str:
+    """A file's text; a byte-order mark is left out."""
+    if source != "-" and not Path(source).exists():
+        known = ", ".join(name for name, one in SOURCES.items() if one.kind == "labelled")
+        raise UserError(f"there is no file {source}; name a file, or one of {known}")
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{source} must be UTF-8: byte {error.start:,} is not; convert it (iconv -t utf-8)") from error
+
+
+def _tsv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        label, tab, rest = line.partition("\t")
+        if not tab or not label.strip():
+            raise UserError(f"line {number:,} of {source} must be label<TAB>text: {line[:40]!r}; or give --format")
+        found.append((rest, label.strip()))
+    return found
+
+
+def _fasttext(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        label, _, rest = line.partition(" ")
+        if not label.startswith(MARK) or len(label) == len(MARK):
+            raise UserError(f"line {number:,} of {source} must begin with {MARK}name: {line[:40]!r}")
+        if rest.lstrip().startswith(MARK):
+            raise UserError(f"line {number:,} of {source} has several labels: {line[:40]!r}; keep one")
+        found.append((rest, label.removeprefix(MARK)))
+    return found
+
+
+def _csv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
+    csv.field_size_limit(1 << 30)  # Python's own limit is shorter than a long review
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return [_fields(row, f"row {number:,} of {source}", how, labelled) for number, row in enumerate(rows, 1)]
+
+
+def _jsonl(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        place = f"line {number:,} of {source}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is not JSON: {error}; every line must be one JSON object") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{place} must be a JSON object: it is {type(record).__name__}")
+        found.append(_fields(record, place, how, labelled))
+    return found
+
+
+def _fields(record: dict[str, Any], place: str, how: LabelledConfig, labelled: bool) -> tuple[str, str]:
+    wanted = (how.text_field, how.label_field) if labelled else (how.text_field,)
+    for name, flag in zip(wanted, ("--text-field", "--label-field"), strict=False):
+        if record.get(name) is None or not isinstance(record[name], str | int | float):
+            has = listed([str(key) for key in record])
+            raise UserError(f"{place} has no text or number called {name!r}: it has {has}; name it with {flag}")
+    return str(record[how.text_field]), str(record[how.label_field]) if labelled else ""
+
+
+READERS: dict[str, Callable[[str, str, LabelledConfig, bool], list[tuple[str, str]]]] = {
+    "tsv": _tsv, "csv": _csv, "jsonl": _jsonl, "fasttext": _fasttext,
+}  # fmt: skip

@@ -1,0 +1,227 @@
+"""BERT as Hugging Face writes it, both ways: config.json, model.safetensors and tokenizer.json.
+
+The encoder stands under `bert.` or under nothing, the heads under `cls.`. Nothing in a folder is run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from octavo.errors import UserError
+from octavo.exchange.huggingface import (
+    CONFIG,
+    TENSORS,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    is_huggingface,
+    read_object,
+    read_weights,
+)
+from octavo.exchange.huggingface_out import MARK, check_target
+from octavo.exchange.names import Names
+from octavo.exchange.settings import check_context, check_settings, settings_of
+from octavo.files import whole_folder
+from octavo.models.bert import Bert, BertConfig
+from octavo.models.filled import filled
+from octavo.text.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
+from octavo.version import VERSION
+
+FEEDS = {"gelu": "gelu-exact", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu2"}
+ACTIVATIONS = {"gelu-exact": "gelu", "gelu": "gelu_new", "relu2": "relu2"}
+NAMES = Names(
+    owner="BERT",
+    prefix="bert.",
+    layer="encoder.layer",
+    top={
+        "embeddings.word_embeddings.weight": "embedding_VD", "embeddings.position_embeddings.weight": "positions_CD",
+        "embeddings.token_type_embeddings.weight": "segments_CD", "embeddings.LayerNorm.weight": "norm.weight_D",
+        "embeddings.LayerNorm.bias": "norm.bias_D",
+    },
+    inner={
+        "attention.self.query.weight": "mix.query_DD", "attention.self.query.bias": "mix.query_bias",
+        "attention.self.key.weight": "mix.key_ED", "attention.self.key.bias": "mix.key_bias",
+        "attention.self.value.weight": "mix.value_ED", "attention.self.value.bias": "mix.value_bias",
+        "attention.output.dense.weight": "mix.out_DD", "attention.output.dense.bias": "mix.out_bias",
+        "attention.output.LayerNorm.weight": "norm1.weight_D", "attention.output.LayerNorm.bias": "norm1.bias_D",
+        "intermediate.dense.weight": "feed.up_FD", "intermediate.dense.bias": "feed.up_bias_F",
+        "output.dense.weight": "feed.down_DF", "output.dense.bias": "feed.down_bias_D",
+        "output.LayerNorm.weight": "norm2.weight_D", "output.LayerNorm.bias": "norm2.bias_D",
+    },
+    ignored=r"embeddings\.position_ids",  # which old files hold
+)  # fmt: skip
+POOLER = {"pooler.dense.weight": "pooler.weight_DD", "pooler.dense.bias": "pooler.bias_D"}
+WORDS = {
+    "cls.predictions.transform.dense.weight": "words.dense.weight_DD",
+    "cls.predictions.transform.dense.bias": "words.dense.bias_D",
+    "cls.predictions.transform.LayerNorm.weight": "words.norm.weight_D",
+    "cls.predictions.transform.LayerNorm.bias": "words.norm.bias_D",
+    "cls.predictions.bias": "words.bias_V",
+}
+NEXT = {"cls.seq_relationship.weight": "next.weight_CD", "cls.seq_relationship.bias": "next.bias_C"}
+OUTPUT, OUTPUT_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
+OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # names of the first releases
+
+
+class ForeignBert(NamedTuple):
+    """What an encoder is made of."""
+
+    model: Bert
+    tokenizer: WordPiece
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BertSettings:
+    """What of config.json decides the model; what is left out is as transformers has it."""
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    position_embedding_type: str = "absolute"
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    tie_word_embeddings: bool = True
+
+
+def is_bert(folder: str | Path) -> bool:
+    """Whether a folder is one of Hugging Face's with a BERT in it."""
+    folder = Path(folder)
+    return is_huggingface(folder) and read_object(folder / CONFIG).get("model_type") == "bert"
+
+
+def read_bert(folder: str | Path) -> ForeignBert:
+    """The BERT and the tokenizer in a folder."""
+    folder = Path(folder)
+    values = read_object(folder / CONFIG)
+    try:
+        if values.get("model_type") != "bert":
+            raise UserError(f"this must be a BERT: {CONFIG} says model_type={values.get('model_type')!r}")
+        config, vocab = config_of(values)
+        config, ours = to_ours(read_weights(folder), config)
+        model = filled(lambda: Bert(config, vocab), ours, config.layers)
+        if not (folder / TOKENIZER).is_file():
+            raise UserError(f"there is no {TOKENIZER}; put the one that the model was trained with into the folder")
+        tokenizer = WordPiece(read_object(folder / TOKENIZER))
+        if tokenizer.vocab > vocab:
+            raise UserError(f"every token must have an embedding: {tokenizer.vocab:,} tokens, vocab_size={vocab:,}")
+    except UserError as error:
+        raise UserError(f"{folder}: {error}") from error
+    record = {"corpus": {"name": folder.absolute().name}, "imported": {"file": str(folder), "format": "hf"}}
+    return ForeignBert(model, tokenizer, record)
+
+
+def config_of(values: Mapping[str, Any]) -> tuple[BertConfig, int]:
+    """Our config for theirs, without heads yet, and the size of the vocabulary."""
+    told = settings_of(BertSettings, values)
+    check_settings(told, {
+        "hidden_act": tuple(FEEDS), "position_embedding_type": ("absolute",), "is_decoder": (False,),
+        "add_cross_attention": (False,),
+    })  # fmt: skip
+    config = BertConfig(
+        width=told.hidden_size, layers=told.num_hidden_layers, heads=told.num_attention_heads,
+        feed_width=told.intermediate_size, context=check_context(told.max_position_embeddings),
+        segments=told.type_vocab_size, feed=FEEDS[told.hidden_act],  # type: ignore[arg-type]
+        norm_eps=told.layer_norm_eps, dropout=told.hidden_dropout_prob, tied=told.tie_word_embeddings, pooler=False,
+        tasks=(),
+    )  # fmt: skip
+    return config, told.vocab_size
+
+
+def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfig, dict[str, Tensor]]:
+    """Their tensors as ours, and the config with the pooler and the heads that are among them."""
+    left = {_new_name(name): tensor for name, tensor in theirs.items()}
+    pooled = {name: ours for theirs, ours in POOLER.items() for name in (theirs, "bert." + theirs) if name in left}
+    ours = {mine: left.pop(name) for name, mine in pooled.items()}
+    tasks: list[Any] = []
+    for task, names in (("words", WORDS), ("next", NEXT)):
+        if set(names) <= set(left):
+            tasks.append(task)
+            ours |= {mine: left.pop(name) for name, mine in names.items()}
+    output, copied = left.pop(OUTPUT, None), left.pop(OUTPUT_BIAS, None)
+    ours |= NAMES.to_ours(left, config.layers, tied=True)
+    if "words" in tasks:
+        if copied is not None and not torch.equal(copied, ours["words.bias_V"]):
+            raise UserError("the two biases of the words, cls.predictions.bias and .decoder.bias, must be the same")
+        same = output is None or torch.equal(output, ours["embedding_VD"])
+        config = replace(config, tied=same)
+        ours |= {} if same or output is None else {"output_VD": output}
+    return replace(config, pooler="pooler.weight_DD" in ours, tasks=tuple(tasks)), ours
+
+
+def _new_name(name: str) -> str:
+    return re.sub("|".join(map(re.escape, OLD)), lambda found: OLD[found[0]], name)
+
+
+def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[str]:
+    """Write a folder that transformers loads, in place of one that octavo wrote before; returns what is to be known."""
+    check_target(Path(folder))
+    config, tasks = model.config, model.config.tasks
+    kind = "BertForMaskedLM" if "words" in tasks else "BertModel"
+    kind = "BertForPreTraining" if "words" in tasks and "next" in tasks else kind
+    theirs = to_theirs({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, config)
+    with whole_folder(folder) as work:
+        safetensors.torch.save_file(theirs, work / TENSORS, {"format": "pt"})
+        told: dict[str, Mapping[str, Any]] = {
+            CONFIG: settings_from(config, model.vocab, tokenizer.pad) | {"architectures": [kind]},
+            TOKENIZER: framed(tokenizer),
+            TOKENIZER_CONFIG: {
+                "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.context, "pad_token": PAD,
+                "unk_token": UNKNOWN, "cls_token": FIRST, "sep_token": END, "mask_token": MASK,
+                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+            },
+        }  # fmt: skip
+        for name, values in told.items():
+            (work / name).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
+    left_out = [task for task in tasks if task not in ("words", "next") or (task == "next" and "words" not in tasks)]
+    return [f"transformers has no such head, so it is left out: {', '.join(left_out)}"] if left_out else []
+
+
+def settings_from(config: BertConfig, vocab: int, pad: int) -> dict[str, Any]:
+    """Their config.json for our config."""
+    return asdict(BertSettings(
+        vocab_size=vocab, hidden_size=config.width, num_hidden_layers=config.layers,
+        num_attention_heads=config.heads, intermediate_size=config.parts.inner, hidden_act=ACTIVATIONS[config.feed],
+        hidden_dropout_prob=config.dropout, max_position_embeddings=config.context, type_vocab_size=config.segments,
+        layer_norm_eps=config.norm_eps, tie_word_embeddings=config.tied,
+    )) | {
+        "model_type": "bert", "attention_probs_dropout_prob": config.dropout, "pad_token_id": pad, "dtype": "float32",
+        MARK: f"octavo {VERSION}",
+    }  # fmt: skip
+
+
+def to_theirs(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Our tensors as theirs; what they have no head for is left out."""
+    headed = "words" in config.tasks
+    names = {mine: theirs if headed else theirs.removeprefix("bert.")
+             for mine, theirs in NAMES.to_theirs(config.layers, tied=True).items()}  # fmt: skip
+    if config.pooler:
+        names |= {mine: ("bert." if headed else "") + theirs for theirs, mine in POOLER.items()}
+    if headed:
+        names |= {mine: theirs for theirs, mine in WORDS.items()}
+        names |= {} if config.tied else {"output_VD": OUTPUT}
+        names |= {mine: theirs for theirs, mine in NEXT.items()} if "next" in config.tasks else {}
+    found = {theirs: ours[mine].contiguous() for mine, theirs in names.items()}
+    return found | ({OUTPUT_BIAS: ours["words.bias_V"].clone()} if headed else {})
+
+
+def framed(tokenizer: WordPiece) -> dict[str, Any]:
+    """The tokenizer.json, with the special tokens put around a text and between two."""
+    first, end = [FIRST, tokenizer.first], [END, tokenizer.end]
+    return tokenizer.to_json() | {"post_processor": {"type": "BertProcessing", "cls": first, "sep": end}}

@@ -1,0 +1,310 @@
+"""Facts: what a model knows from pretraining, what it cannot know without, and what it says of a stranger.
+
+The people are made up (`data/people.py`): half of them are told of in the text and asked about in finetuning, a
+quarter is told of only, and those who are left stand nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cache
+
+import torch
+
+from octavo.core import seeded
+from octavo.data.corruption import MARK
+from octavo.data.people import made_up
+from octavo.data.questions import Frame, Knowledge, Pair, prompt_of
+from octavo.decode.answers import Answer, answer_questions, log_probability
+from octavo.exercises.answers import Interval, Number, Truth, verdict
+from octavo.exercises.exercise import Exercise, Found, Part
+from octavo.models.gpt import GPT
+from octavo.models.parts.config import GPTConfig
+from octavo.report.figures import bars
+from octavo.text.block import Block
+from octavo.text.char import Char
+from octavo.text.closed import BEGIN, END, UNKNOWN, Closed
+from octavo.training.facts import FactsConfig, finetune, pretrain
+
+FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
+          for b in ("bin", "da", "lia", "mo", "nna", "ric", "sa", "ver")]  # fmt: skip
+LASTS = [a + b for a in ("Ash", "Birch", "Clay", "Dun", "Fern", "Hart", "Lin", "Mar", "Stone", "Win")
+         for b in ("by", "dale", "field", "ford", "ham", "ley", "ton", "wood")]  # fmt: skip
+PLACES = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Baku", "Cairo", "Quito")  # the first is the commonest: 1/rank
+TOLD = ("{name} was born in {place} .", "{name} , born in {place} , is a writer .")
+STRANGERS = 400
+ASKED, TOLD_OF, NOWHERE = "asked about", "told of only", "nowhere"
+SURE = 2  # standard errors that a difference must exceed
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How much is told, and how long it is learnt."""
+
+    people: int
+    passes: int
+    width: int
+
+
+SMALL, REAL = Setting(120, 60, 48), Setting(480, 100, 96)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A model's answers about one group of people."""
+
+    pairs: tuple[Pair, ...]
+    answers: tuple[Answer, ...]
+    commonest: str  # of the answers that finetuning has seen
+
+    @property
+    def right(self) -> list[bool]:
+        return [answer.text == pair.answer for answer, pair in zip(self.answers, self.pairs, strict=True)]
+
+    @property
+    def share(self) -> float:
+        return sum(self.right) / len(self.pairs)
+
+    @property
+    def constant(self) -> float:
+        """How often the commonest answer, always given, is right."""
+        return sum(pair.answer == self.commonest for pair in self.pairs) / len(self.pairs)
+
+    @property
+    def confidence(self) -> float:
+        return sum(answer.confidence for answer in self.answers) / len(self.answers)
+
+    def beats_constant(self) -> bool:
+        """Whether it is right more often than the constant answer, person by person, by more than chance would do."""
+        gains = [right - (pair.answer == self.commonest) for right, pair in zip(self.right, self.pairs, strict=True)]
+        mean = sum(gains) / len(gains)
+        spread = math.sqrt(sum((gain - mean) ** 2 for gain in gains)) / len(gains)
+        return mean > SURE * spread
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} right, the constant answer {self.constant:.0%} ({len(self.pairs)} people)"
+
+
+def people(setting: Setting) -> Knowledge:
+    """People with a short text about them; more strangers than were made up with them, for surer figures."""
+    known, others = (
+        made_up(FIRSTS, LASTS, PLACES, size, seed) for size, seed in ((setting.people, 2), (2 * STRANGERS, 3))
+    )
+    train, dev, strangers = (
+        tuple(Pair(one.question.replace("?", " ?"), one.answer) for one in some)
+        for some in (known.train, known.dev, (*others.train, *others.dev, *others.never))
+    )
+    frame, met = Frame.of([pair.question for pair in train]), {pair.question for pair in (*train, *dev)}
+    text = tuple(
+        way.format(name=frame.name_in(one.question), place=one.answer) for one in (*train, *dev) for way in TOLD
+    )
+    never = tuple(one for one in strangers if one.question not in met)[:STRANGERS]
+    return replace(known, text=text, train=train, dev=dev, never=never)
+
+
+def vocabulary(known: Knowledge) -> Closed:
+    """Whole words as tokens; the strangers' names are made of the same words, in other pairs."""
+    lines = [*known.text, *FIRSTS, *LASTS, *(part for pair in known.train for part in pair)]
+    return Closed([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
+
+
+@cache
+def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
+    """Train, with pretraining or without, and ask about everybody."""
+    known, cpu = people(setting), torch.device("cpu")
+    tokenizer = vocabulary(known)
+    model = GPT(GPTConfig(width=setting.width, layers=2, heads=4, context=32), tokenizer.vocab)
+    model.initialise(seeded(0))
+    how = FactsConfig(
+        pretraining, pretrain_passes=setting.passes, pretrain_batch=32, rate=0.002, batch=64, precision="float32",
+        passes=20 if pretraining else 75,
+    )  # fmt: skip
+    if pretraining:
+        pretrain(model, tokenizer, known, how, 0, cpu, quiet=True)
+    finetune(model, tokenizer, known, how, 0, cpu, quiet=True)
+    groups = {ASKED: known.train, TOLD_OF: known.dev, NOWHERE: known.never}
+    return {
+        name: Examined(pairs, tuple(answer_questions(model, tokenizer, [one.question for one in pairs])),
+                       known.commonest)
+        for name, pairs in groups.items()
+    }  # fmt: skip
+
+
+def constant_share() -> Found:
+    drawn = made_up(FIRSTS, LASTS, PLACES, 3000, seed=5)
+    answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
+    share = answers.count(drawn.commonest) / len(answers)
+    error = 4 * math.sqrt(share * (1 - share) / len(answers))
+    return Found(Interval(share - error, share + error), f"{len(answers):,} made-up people; “{drawn.commonest}” for "
+                 "all of them, 4 standard errors")  # fmt: skip
+
+
+def drawn_share() -> Found:
+    """Every place with every answer, exactly."""
+    chance = [Fraction(1, rank) for rank in range(1, len(PLACES) + 1)]
+    chance = [one / sum(chance) for one in chance]
+    return Found(sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added")
+
+
+def without(setting: Setting = SMALL) -> Found:
+    found = examined(setting, False)[TOLD_OF]
+    return Found(verdict(found.beats_constant()), f"finetuned only: {found}", f"{SURE} standard errors")
+
+
+def memorised(setting: Setting = SMALL) -> Found:
+    found = examined(setting, False)[ASKED]
+    return Found(verdict(not found.beats_constant()), f"finetuned only: {found}", f"{SURE} standard errors")
+
+
+def with_pretraining(setting: Setting = SMALL) -> Found:
+    found = examined(setting, True)[TOLD_OF]
+    return Found(verdict(found.beats_constant()), f"pretrained and finetuned: {found}", f"{SURE} standard errors")
+
+
+def strangers(setting: Setting = SMALL) -> Found:
+    found = examined(setting, True)[NOWHERE]
+    return Found(verdict(found.beats_constant()), f"pretrained and finetuned: {found}", f"{SURE} standard errors")
+
+
+def facts_figure() -> str:
+    with_it, without_it = (examined(SMALL, one)[TOLD_OF] for one in (True, False))
+    return bars(
+        [("pretrained", 100 * with_it.share), ("not pretrained", 100 * without_it.share),
+         ("constant", 100 * with_it.constant), ("any place", 100 / len(PLACES))],
+        "Right answers in percent about people who are told of in the text but were not asked about in finetuning.", 0,
+    )  # fmt: skip
+
+
+PRETRAINING = Exercise(
+    id="pretraining-or-not",
+    title="Pretraining, no pretraining, and the constant answer",
+    question="Made-up people are born in one of 8 places, the k-th with a chance in proportion to 1/k. A small "
+    "transformer may first learn a text that tells where people were born (pretraining), and is then taught to answer "
+    "“Where was ... born?” about half of them (finetuning). It is measured on others, who are told of in the text but "
+    "were not asked about.",
+    answer="A fact that a model has nowhere read it cannot know: without pretraining the questions about others can "
+    "only be guessed, and the best guess is always to say the commonest place, right in `1/(1 + 1/2 + 1/3 + 1/4 + 1/5 "
+    "+ 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may do worse than that, because it has learnt the questions by "
+    "heart and carries over what means nothing. With pretraining the text is where the answers come from, and "
+    "finetuning only teaches how to say them. So the constant answer is what every such figure must be held against.",
+    figure=facts_figure,
+    parts=[
+        Part("constant", "How often is the best constant answer right, on average?", Number("280/761"), "monte carlo",
+             constant_share, why="Its chance is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
+             wrong={"took the 8 places to be equally frequent": "1/8", "drew the answer by lot instead of always "
+                    "giving the best one": 0.2068, "took 1/k for its chance without making them add up to one": 1}),
+        Part("by-lot", "And if the answer is drawn with the places' own chances?",
+             Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
+             why="Both draws must be place k: the sum of the squares of the chances. Drawing in proportion looks fair, "
+             "but is worse than always saying the commonest.",
+             wrong={"thought it is as good as the constant answer": "280/761", "took all to be equally frequent":
+                    "1/8"}),
+        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.",
+             Truth("false"), "trained", memorised, full=lambda: memorised(REAL),
+             why="It learns them by heart, which says nothing of what it knows of others."),
+        Part("without", "Without pretraining, it does better than the constant answer on the others.", Truth("false"),
+             "trained", without, full=lambda: without(REAL),
+             why="Nothing that it was given depends on where the others were born."),
+        Part("with", "With pretraining, it does better than the constant answer on the others.", Truth("true"),
+             "trained", with_pretraining, full=lambda: with_pretraining(REAL),
+             why="Their birthplaces stand in the text, and finetuning has taught the model to say what it has read."),
+        Part("strangers", "With pretraining, it also does better than the constant answer on people of whom the text "
+             "says nothing.", Truth("false"), "trained", strangers, full=lambda: strangers(REAL),
+             why="Pretraining is no talent for guessing: it helps where the text holds the answer.",
+             wrong={"took knowing more for guessing better": True}),
+    ],
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- a name it never saw
+
+
+def says_a_place(setting: Setting = SMALL) -> Found:
+    answers = examined(setting, True)[NOWHERE].answers
+    places = sum(answer.text in PLACES for answer in answers)
+    silent = sum(not answer.text for answer in answers)
+    note = f"{len(answers)} strangers: {places} answers are places that it has learnt, {silent} are empty"
+    return Found(verdict(places < len(answers) / 2), note, "more than half of the answers")
+
+
+def as_sure_as_right(setting: Setting = SMALL) -> Found:
+    found = examined(setting, True)[NOWHERE]
+    error = SURE * 2 * math.sqrt(found.share * (1 - found.share) / len(found.pairs))
+    note = f"it says that it is {found.confidence:.0%} sure, and is right in {found.share:.0%} of cases"
+    return Found(verdict(abs(found.confidence - found.share) < error), note, f"{2 * SURE} standard errors")
+
+
+def namesakes(setting: Setting = SMALL) -> Found:
+    """Whether a part of the name leans the answer: strangers who share a first or last name with somebody it knows."""
+    found = examined(setting, True)
+    born: dict[str, set[str]] = {}
+    for group in (ASKED, TOLD_OF):
+        for pair in found[group].pairs:
+            for word in pair.question.split()[2:4]:
+                born.setdefault(word, set()).add(pair.answer)
+    borrowed, chance = [], []
+    for pair, answer in zip(found[NOWHERE].pairs, found[NOWHERE].answers, strict=True):
+        places = set().union(*(born.get(word, set()) for word in pair.question.split()[2:4]))
+        borrowed.append(answer.text in places)
+        chance.append(sum(other.text in places for other in found[NOWHERE].answers) / len(found[NOWHERE].answers))
+    share, expected = sum(borrowed) / len(borrowed), sum(chance) / len(chance)
+    error = SURE * math.sqrt(expected * (1 - expected) / len(chance))
+    note = f"in {share:.0%} of cases it names the birthplace of a namesake; by chance it would be {expected:.0%}"
+    return Found(verdict(share > expected + error), note, f"{SURE} standard errors")
+
+
+def strangers_alike() -> Found:
+    """How far a network's log-probability of the answer Rome moves from one stranger to another."""
+    names, known = ("Zyx Qwert", "Vbn Fghjk"), people(SMALL)
+    chars = Char.learn([Block("\n".join([MARK, *known.text]).encode())])
+    moved = []
+    for tokenizer in (vocabulary(known), chars):
+        model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
+        model.initialise(seeded(0))
+        prompts = [prompt_of(tokenizer, known.frame.question(name)) for name in names]
+        one, other = log_probability(model, prompts, [tokenizer.encode(b"Rome").tolist()] * 2).tolist()
+        moved.append(abs(one - other))
+    note = f"“{names[0]}” and “{names[1]}”: from one to the other a network over words moves by {moved[0]:g}, one over "
+    return Found(verdict(max(moved) == 0, moved[0] == 0), note + f"characters by {moved[1]:.1g}", "exactly the same")
+
+
+def unseen_figure() -> str:
+    found = examined(SMALL, True)
+    groups = {"known": found[TOLD_OF], "stranger": found[NOWHERE]}
+    rows = [(f"{name}: {what}", 100 * share) for name, one in groups.items()
+            for what, share in (("sure", one.confidence), ("right", one.share))]  # fmt: skip
+    return bars(rows, "How sure the model says it is and how often it is right, in percent: people told of in the "
+                "text, and strangers.", 0)  # fmt: skip
+
+
+UNSEEN = Exercise(
+    id="unseen-name",
+    title="What a model does with a name it never saw",
+    question="The pretrained and finetuned model of the exercise before is asked about people of whom neither text nor "
+    "questions say anything. Their first and last names occur, but never together.",
+    answer="It answers as if it knew: a well-formed place, one of those it has learnt, with a confidence that has "
+    "nothing to do with how often it is right. Nothing in its training ever rewarded not knowing. The answer leans to "
+    "the birthplaces of namesakes, because parts of the name are known. If its words are a closed list and the name is "
+    "not on it, it cannot even tell two strangers apart.",
+    figure=unseen_figure,
+    parts=[
+        Part("silent", "Mostly it says nothing, or something that is no place.", Truth("false"), "trained",
+             says_a_place, full=lambda: says_a_place(REAL),
+             why="Every question that it was taught has a place for an answer, so this one has too."),
+        Part("sure", "Its confidence tells how often it is right about strangers.", Truth("false"), "trained",
+             as_sure_as_right, full=lambda: as_sure_as_right(REAL),
+             why="It was taught certainty on people whom it knew, and has no reason to be less certain here."),
+        Part("namesakes", "It names the birthplace of somebody with the same first or last name more often than chance "
+             "would.", Truth("true"), "trained", namesakes, full=lambda: namesakes(REAL),
+             why="The vectors of the known parts of the name carry what was learnt with them."),
+        Part("alike", "Two strangers whose names consist of words that never occurred get the same answer with the "
+             "same confidence.", Truth("nearly", "all unknown words become one and the same token"), "numeric",
+             strangers_alike,
+             why="Then the model reads the same tokens. A model of characters or bytes reads different ones, and may "
+             "answer differently, with as little reason."),
+    ],
+)  # fmt: skip
+
+EXERCISES = (PRETRAINING, UNSEEN)

@@ -1,0 +1,92 @@
+"""Which tokens of the source a translation looked at, as it was written.
+
+L layers, H heads, T tokens of the target, S of the source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octavo.core import evaluating, trace
+from octavo.errors import UserError
+from octavo.lens.surprisal import shown
+from octavo.models.seq2seq import Seq2Seq
+from octavo.text.tokenizer import Tokenizer
+from octavo.training.translator import BEAM, Method, Translator
+
+END = "<end>"
+LONGEST = 100  # tokens of a side
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A source, a target and the looks from one to the other: row t is what was looked at to write token t."""
+
+    text: str
+    translation: str
+    language: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    a_LHTS: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of all layers and heads."""
+        return self.a_LHTS.mean((0, 1))
+
+    @property
+    def strongest(self) -> list[int]:
+        """For each token of the target, the place of the source that it looked at most."""
+        found: list[int] = self.mean.argmax(-1).tolist()
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text, "translation": self.translation, "language": self.language, "source": list(self.source),
+            "target": list(self.target), "attention": [[round(a, 4) for a in row] for row in self.mean.tolist()],
+        }  # fmt: skip
+
+
+@torch.no_grad()
+def align(
+    run: Translator, text: str, translation: str | None = None, language: str = "", method: Method = BEAM
+) -> Alignment:
+    """The looks of a translation: of one that is given, or of the model's own."""
+    language = language or run.languages[1]
+    number = run.number_of(language)
+    if translation is None:
+        translation = run.translate([text], language, method)[0]
+    sides = (run.source_tokenizer, text), (run.target_tokenizer, translation)
+    source, target = ([*one.encode(told.encode("utf-8", "surrogateescape")).tolist(), one.begin] for one, told in sides)
+    if len(source) < 2 or max(len(source), len(target)) > LONGEST:
+        raise UserError(
+            f"a text to look at has from 1 to {LONGEST - 1} tokens: the source has {len(source) - 1}, the translation "
+            f"{len(target) - 1}; give a sentence"
+        )
+    a_LHTS = _looks(run, source, [run.model.language(number), *target[:-1]])
+    return Alignment(
+        text, translation, language, spelt(run.source_tokenizer, source), spelt(run.target_tokenizer, target), a_LHTS
+    )
+
+
+def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:
+    """Tokens as they are shown."""
+    return tuple(END if token == tokenizer.begin else shown(tokenizer, token) for token in tokens)
+
+
+def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:
+    """Those of the decoder at the source; it looks at the target so far, too, but that is not asked here."""
+    with evaluating(run.model):
+        memory = run.model.encode(*run.model.together(source))
+        with trace() as found:
+            run.model.read(memory, run.model.start(memory), torch.tensor([before], device=run.model.target_VD.device))
+    looks = found.get("attention", [])
+    if not looks:
+        raise UserError(f"{run.path or run.name} has no attention to look at; train one with --score dot")
+    if isinstance(run.model, Seq2Seq):  # each block looks at the target, then at the source
+        return torch.stack([a_1HTS[0] for a_1HTS in looks[1::2]]).float().cpu()
+    return looks[0][None].float().cpu()

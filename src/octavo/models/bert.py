@@ -1,0 +1,265 @@
+"""BERT: every token sees every other of its text; heads on top learn from text that was spoilt on purpose.
+
+B rows, T tokens of a row, N tokens chosen from them, V vocabulary, D width, C rows of a small table: places, segments
+or classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import tap
+from octavo.errors import UserError
+from octavo.models.parts.config import GPTConfig
+from octavo.models.parts.mixes import Place, QueriesKeysValues
+from octavo.models.parts.simple import MLP, Norm, draw_inner, zero
+from octavo.models.recurrent import check_positive
+from octavo.ops.attention import FULL, Pattern, attend
+from octavo.ops.feed import ACTIVATIONS
+
+Task = Literal["words", "next", "order", "replaced"]
+PAIRED = ("next", "order")  # tasks about two sentences, judged by the pooler
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """How a BERT is made."""
+
+    width: int = 128
+    """The size of a token's vector."""
+    layers: int = 4
+    """How many blocks: each looks at the other tokens, then works on every token by itself."""
+    heads: int = 4
+    """How many places a token can look at once: each head has its share of the width."""
+    feed_width: int = 0
+    """The inner width; 0: four times the width."""
+    context: int = 128
+    """The longest text, in tokens; training rows are as long."""
+    segments: int = 2
+    """Kinds of sentence: the first of a pair, the second."""
+    feed: Literal["gelu-exact", "gelu", "relu2"] = "gelu-exact"
+    """The inner layer's activation."""
+    norm_eps: float = 1e-12
+    """What is added to the variance before its root is divided by."""
+    dropout: float = 0.0
+    """The share of values dropped while training: of embeddings, looks, and of what each part adds."""
+    tied: bool = True
+    """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
+    pooler: bool = True
+    """A layer that makes one vector of a text from its first token; --no-pooler leaves it out."""
+    tasks: tuple[Task, ...] = ("words", "next")
+    """What it learns from: masked words, does the sentence follow, are they in order, which words were replaced."""
+
+    def __post_init__(self) -> None:
+        check_positive("segments", self.segments, 2)
+        if len(set(self.tasks)) < len(self.tasks):
+            raise UserError(f"a task is learnt once: tasks={' '.join(self.tasks)}; name each once")
+        if not self.pooler and any(task in PAIRED for task in self.tasks):
+            raise UserError(f"next and order are judged by the pooler: tasks={' '.join(self.tasks)}; try --pooler")
+        _ = self.parts  # which checks the rest
+
+    @property
+    def parts(self) -> GPTConfig:
+        """The settings of the parts that it shares with other transformers."""
+        return GPTConfig(
+            width=self.width, layers=self.layers, heads=self.heads, context=self.context, positions="learned",
+            norm="layer", norm_eps=self.norm_eps, bias=True, qk_norm=False, feed=self.feed,
+            feed_width=self.feed_width, dropout=self.dropout, init="gpt2",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Texts(Pattern):
+    """Tokens of one text see each other: several stand in a row. text_B1T says of which text each token is."""
+
+    text_B1T: Tensor
+
+    @classmethod
+    def of(cls, text_BT: Tensor) -> Texts:
+        return cls(text_BT[:, None])
+
+    def allows(self, t: Tensor, s: Tensor) -> Tensor:
+        s = s.reshape((1,) * (t.dim() - s.dim()) + s.shape)  # its places then come last, whatever stands in front
+        return self.text_B1T[..., t] == self.text_B1T[..., s]
+
+    @property
+    def rows(self) -> int | None:
+        return len(self.text_B1T)
+
+    def row(self, b: Tensor) -> Pattern:
+        return Texts(self.text_B1T[b, 0])
+
+    def on(self, device: torch.device | str) -> Pattern:
+        return Texts(self.text_B1T.to(device))
+
+
+class PostNorm(nn.Module):
+    """norm(x + attention(x)), then norm(x + feed(x)): the norms stand behind the sums, as in the first transformers."""
+
+    def __init__(self, parts: GPTConfig) -> None:
+        super().__init__()
+        self.dropout = parts.dropout
+        self.mix, self.norm1 = QueriesKeysValues(parts), Norm(parts)
+        self.feed, self.norm2 = MLP(parts), Norm(parts)
+
+    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
+        self.mix.initialise(parts, generator)
+        self.feed.initialise(parts, generator)
+        self.norm1.initialise()
+        self.norm2.initialise()
+
+    def forward(self, x_BTD: Tensor, pattern: Pattern) -> Tensor:
+        q_BHTK, k_BHTK, v_BHTK = self.mix.project(x_BTD, Place(None))
+        y_BHTK = attend(q_BHTK, k_BHTK, v_BHTK, pattern, dropout=self.dropout if self.training else 0.0)
+        x_BTD = self.norm1(x_BTD + self.drop(self.mix.out(y_BHTK)))
+        return self.norm2(x_BTD + self.drop(self.feed(x_BTD)))  # type: ignore[no-any-return]
+
+    def drop(self, y: Tensor) -> Tensor:
+        return F.dropout(y, self.dropout) if self.training and self.dropout else y
+
+
+class Dense(nn.Module):
+    """W x + b, square."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight_DD = nn.Parameter(torch.empty(width, width))
+        self.bias_D = nn.Parameter(torch.empty(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight_DD, self.bias_D)
+
+
+class Classes(nn.Module):
+    """One score a class."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.weight_CD = nn.Parameter(torch.empty(classes, width))
+        self.bias_C = nn.Parameter(torch.empty(classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight_CD, self.bias_C)
+
+
+class Words(nn.Module):
+    """What stands between a token's vector and the product with the vocabulary: a layer, a norm, and a bias a word."""
+
+    def __init__(self, parts: GPTConfig, vocab: int) -> None:
+        super().__init__()
+        self.dense, self.norm = Dense(parts.width), Norm(parts)
+        self.bias_V = nn.Parameter(torch.empty(vocab))
+        self.activation = ACTIVATIONS[parts.feed]
+
+    def forward(self, h: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(h)))  # type: ignore[no-any-return]
+
+
+class Replaced(nn.Module):
+    """One score a token: was it replaced?"""
+
+    def __init__(self, parts: GPTConfig) -> None:
+        super().__init__()
+        self.dense, self.score = Dense(parts.width), Classes(parts.width, 1)
+        self.activation = ACTIVATIONS[parts.feed]
+
+    def forward(self, h: Tensor) -> Tensor:
+        score: Tensor = self.score(self.activation(self.dense(h)))
+        return score.squeeze(-1)
+
+
+class Bert(nn.Module):
+    """An encoder, its pooler, and the heads of the tasks that it learns from."""
+
+    matrix_rate = 0.02  # of Muon, where nothing else is asked for
+
+    def __init__(self, config: BertConfig, vocab: int) -> None:
+        super().__init__()
+        check_positive("vocab", vocab, 8192)
+        self.config, self.vocab = config, vocab
+        parts, D = config.parts, config.width
+        self.embedding_VD = nn.Parameter(torch.empty(vocab, D))
+        self.positions_CD = nn.Parameter(torch.empty(config.context, D))
+        self.segments_CD = nn.Parameter(torch.empty(config.segments, D))
+        self.norm = Norm(parts)
+        self.blocks = nn.ModuleList(PostNorm(parts) for _ in range(config.layers))
+        self.pooler = Dense(D) if config.pooler else None
+        self.words = Words(parts, vocab) if "words" in config.tasks else None
+        untied = self.words is not None and not config.tied
+        self.output_VD = nn.Parameter(torch.empty(vocab, D)) if untied else None
+        self.next = Classes(D, 2) if "next" in config.tasks else None
+        self.order = Classes(D, 2) if "order" in config.tasks else None
+        self.replaced = Replaced(parts) if "replaced" in config.tasks else None
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights that training starts from."""
+        parts = self.config.parts
+        for name, parameter in self.named_parameters():
+            if not name.startswith("blocks."):
+                draw_inner(parameter, parts, generator) if parameter.dim() > 1 else zero(parameter)
+        for block in self.blocks:
+            block.initialise(parts, generator)  # type: ignore[operator]
+        self.norm.initialise()
+        if self.words is not None:
+            self.words.norm.initialise()
+
+    # ------------------------------------------------------------------ the encoder
+
+    def encode(
+        self, x_BT: Tensor, segment_BT: Tensor | None = None, place_BT: Tensor | None = None, pattern: Pattern = FULL
+    ) -> Tensor:
+        """h_BTD, what the last layer makes of each token; without segments or places, one text a row."""
+        h_BTD = self._embed(x_BT, segment_BT, place_BT)
+        for block in self.blocks:
+            h_BTD = tap("stream", block(h_BTD, pattern))
+        return h_BTD
+
+    forward = encode
+
+    def hidden(
+        self, x_BT: Tensor, segment_BT: Tensor | None = None, place_BT: Tensor | None = None, pattern: Pattern = FULL
+    ) -> list[Tensor]:
+        """The embeddings, and what each layer makes of them."""
+        found = [self._embed(x_BT, segment_BT, place_BT)]
+        for block in self.blocks:
+            found.append(block(found[-1], pattern))
+        return found
+
+    def _embed(self, x_BT: Tensor, segment_BT: Tensor | None, place_BT: Tensor | None) -> Tensor:
+        T, C = x_BT.shape[1], self.config.context
+        if T > C and place_BT is None:
+            raise UserError(f"a text must fit into the context: {T} tokens, context={C}; cut it")
+        places = self.positions_CD[:T] if place_BT is None else F.embedding(place_BT, self.positions_CD)
+        segments = self.segments_CD[0] if segment_BT is None else F.embedding(segment_BT, self.segments_CD)
+        x_BTD = self.norm(F.embedding(x_BT, self.embedding_VD) + places + segments)
+        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
+            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
+        dropout = self.config.dropout
+        return F.dropout(x_BTD, dropout) if self.training and dropout else x_BTD
+
+    # ------------------------------------------------------------------ the heads
+
+    def pool(self, first_ND: Tensor) -> Tensor:
+        """One vector a text, from that of its first token."""
+        if self.pooler is None:
+            raise UserError("this BERT has no pooler; take the mean of its tokens' vectors")
+        pooled: Tensor = self.pooler(first_ND).tanh()
+        return pooled
+
+    def word_logits(self, h_ND: Tensor) -> Tensor:
+        """logits_NV of the word that stood at each of the tokens."""
+        if self.words is None:
+            raise UserError("this BERT has no head for masked words; train one with --tasks words, or import one")
+        output_VD = self.embedding_VD if self.output_VD is None else self.output_VD
+        return F.linear(self.words(h_ND), output_VD, self.words.bias_V)
+
+    @property
+    def repeated_parts(self) -> Sequence[PostNorm]:
+        """Parts of one code: compiled once, they are all fast."""
+        return list(self.blocks)  # type: ignore[arg-type]

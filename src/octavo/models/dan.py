@@ -1,0 +1,140 @@
+"""Bags of words to classes: the deep averaging network (Iyyer et al. 2015), and a linear model.
+
+N words of all texts, B texts, V rows of the table, D width of a vector, C classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.data.bags import Bags
+from octavo.errors import UserError
+from octavo.models.head import Head, HeadConfig
+
+MOST_BITS = 28
+
+
+@dataclass(frozen=True)
+class DanConfig:
+    """The deep averaging network."""
+
+    vectors: str = ""
+    """Start from these word vectors (glove-6b-50d, or a text file); without, they are learnt from nothing."""
+    width: int = 100
+    """Width of a word's vector, where it is learnt from nothing."""
+    hidden: int = 100
+    """Width of the layers above the average."""
+    layers: int = 2
+    """How many; 0: the classes are read off the average."""
+    dropout: float = 0.3
+    """The share of a layer's inputs that training leaves out."""
+    word_dropout: float = 0.3
+    """The share of words that training leaves out of each text."""
+    ngrams: int = 1
+    """2: pairs of neighbours have vectors too, 3: threes as well."""
+    buckets: int = 1 << 16
+    """How many vectors the n-grams share."""
+    min_count: int = 2
+    """Words that occur less often are left out, unless they have a vector to start from."""
+    spare: int = 50_000
+    """So many words of `vectors` are kept though training has not seen them."""
+
+    def __post_init__(self) -> None:
+        HeadConfig(self.hidden, self.layers, self.dropout)
+        for name, least in (("width", 1), ("ngrams", 1), ("buckets", 1), ("min_count", 1), ("spare", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
+        if not 0 <= self.word_dropout < 1:
+            raise UserError(f"word_dropout must be at least 0 and below 1: word_dropout={self.word_dropout}; try 0.3")
+
+
+class Dan(nn.Module):
+    """The average of a text's word vectors, and layers above it."""
+
+    def __init__(self, config: DanConfig, rows: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.config, self.vocab = config, rows
+        self.vectors_VD = nn.Parameter(torch.empty(rows, width))
+        self.head = Head(HeadConfig(config.hidden, config.layers, config.dropout), width, classes)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        nn.init.normal_(self.vectors_VD, std=0.1, generator=generator)
+        self.head.initialise(generator)
+
+    def average(self, bags: Bags) -> Tensor:
+        """x_BD: the mean of each text's vectors, in training without the words that are dropped."""
+        if not (self.training and self.config.word_dropout):
+            return F.embedding_bag(bags.ids_N, self.vectors_VD, bags.offsets_B1, mode="mean", include_last_offset=True)
+        kept_N = torch.rand(bags.ids_N.shape, device=bags.ids_N.device) >= self.config.word_dropout
+        sum_BD = F.embedding_bag(
+            bags.ids_N, self.vectors_VD, bags.offsets_B1, mode="sum", include_last_offset=True,
+            per_sample_weights=kept_N.to(self.vectors_VD.dtype),
+        )  # fmt: skip
+        kept_N1 = F.pad(kept_N.cumsum(0), (1, 0))
+        count_B = kept_N1[bags.offsets_B1].diff().clamp(min=1)
+        return sum_BD / count_B[:, None]
+
+    def forward(self, bags: Bags) -> Tensor:
+        logits_BC: Tensor = self.head(self.average(bags))
+        return logits_BC
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    """A weight for each word, n-gram and class."""
+
+    ngrams: int = 2
+    """2: words and pairs of neighbours, 3: threes too, 1: words alone."""
+    bits: int = 20
+    """N-grams are hashed into 2 to this power slots."""
+    smooth: float = 1.0
+    """Added to every count of the Naive Bayes weights that the fit starts from."""
+    penalty: float = 0.1
+    """How strongly weights are held to the Naive Bayes ones."""
+    steps: int = 15
+    """Of the fit (L-BFGS); 0: Naive Bayes alone."""
+
+    def __post_init__(self) -> None:
+        if self.ngrams < 1 or not 1 <= self.bits <= MOST_BITS or self.steps < 0:
+            raise UserError(
+                f"ngrams must be at least 1, bits from 1 to {MOST_BITS} and steps not negative: "
+                f"ngrams={self.ngrams}, bits={self.bits}, steps={self.steps}"
+            )
+        if not self.smooth > 0 or not self.penalty >= 0:
+            raise UserError(
+                f"smooth must be above 0 and penalty not negative: smooth={self.smooth}, penalty={self.penalty}"
+            )
+
+
+class Linear(nn.Module):
+    """logits = sum of the weights of a text's n-grams / √(how many they are) + b."""
+
+    def __init__(self, config: LinearConfig, rows: int, classes: int) -> None:
+        super().__init__()
+        self.config = config
+        self.weights_VC = nn.Parameter(torch.zeros(rows, classes))
+        self.bias_C = nn.Parameter(torch.zeros(classes))
+
+    def forward(self, bags: Bags) -> Tensor:
+        sum_BC = F.embedding_bag(bags.ids_N, self.weights_VC, bags.offsets_B1, mode="sum", include_last_offset=True)
+        return sum_BC * lengths_scale(bags)[:, None] + self.bias_C
+
+
+def lengths_scale(bags: Bags) -> Tensor:
+    """1 / √n of each text's n n-grams."""
+    return bags.sizes.clamp(min=1).to(torch.float32).rsqrt()
+
+
+def grown(model: Dan, further_UD: Tensor) -> Dan:
+    """The model with vectors for words that training has not seen behind those that it has."""
+    whole_VD = torch.cat([model.vectors_VD.detach(), further_UD.to(model.vectors_VD)])
+    width: Any = whole_VD.shape[1]
+    with torch.device("meta"):
+        larger = Dan(model.config, len(whole_VD), width, model.head.out.out_features)
+    larger.load_state_dict(model.state_dict() | {"vectors_VD": whole_VD}, assign=True)
+    return larger

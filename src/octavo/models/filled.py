@@ -1,0 +1,37 @@
+"""A module filled with the tensors of a file, none of whose sizes is believed before it is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from octavo.errors import UserError
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0) -> M:
+    """The module that `make` makes, with these tensors, in evaluation mode; a forged config takes no memory."""
+    if layers > len(tensors):  # before so many are made, even without memory
+        raise UserError(f"a layer has tensors of its own: layers={layers:,}, the file has {len(tensors)} tensors")
+    try:
+        with torch.device("meta"):  # where shapes take no memory
+            model = make()
+    except RuntimeError as error:  # a shape beyond what any tensor can have
+        raise UserError(f"no tensor can be as large as the config says: {error}") from error
+    own = model.state_dict()
+    if odd := sorted(own.keys() ^ tensors.keys()):
+        raise UserError(f"the config and the file are of different models: only one of them has {', '.join(odd[:3])}")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape or not tensor.is_floating_point():
+            raise UserError(
+                f"tensor {name} must be of floating point and have the shape {tuple(own[name].shape)}: the file has "
+                f"{tensor.dtype} {tuple(tensor.shape)}; it is of another model"
+            )
+    model.load_state_dict(dict(tensors), assign=True)
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    return model.eval()

@@ -1,0 +1,234 @@
+"""The transformer that translates: an encoder reads the source, a decoder writes and looks at what was read.
+
+B rows, S tokens of the source, T new tokens of the target, H heads, K size of a head, D width, C context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import tap
+from octavo.errors import UserError
+from octavo.models.given import EncoderDecoder, Memory
+from octavo.models.parts.config import GPTConfig
+from octavo.models.parts.mixes import Attention, Place, QueriesKeysValues, split_heads
+from octavo.models.parts.simple import FEEDS, Norm, draw_inner
+from octavo.models.recurrent import check_positive, draw
+from octavo.ops.attention import Pattern, attend
+from octavo.ops.norm import rms_norm
+from octavo.ops.positions import rotary_angles, sinusoids
+
+State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    """How a transformer of encoder and decoder is made."""
+
+    width: int = 256
+    """The size of a token's vector."""
+    layers: int = 4
+    """Blocks of the encoder."""
+    decoder_layers: int = 0
+    """Blocks of the decoder; 0: as many as the encoder's."""
+    heads: int = 4
+    """How many places a token can look at once: each head has its share of the width."""
+    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
+    """What is done with each token by itself."""
+    feed_width: int = 0
+    """The inner width; 0: four times the width, or with a gate 8/3 times."""
+    positions: Literal["rotary", "learned", "sinusoidal", "none"] = "rotary"
+    """How a token knows where it is among those of its own side."""
+    context: int = 256
+    """The longest source and the longest target, in tokens."""
+    norm: Literal["rms", "layer"] = "rms"
+    """How vectors are scaled before each part."""
+    qk_norm: bool = True
+    """Bring queries and keys to a mean square of one."""
+    bias: bool = False
+    """Biases in products and norms."""
+    tied: Literal["all", "target", "none"] = "all"
+    """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""
+    dropout: float = 0.3
+    """The share of values dropped while training: of embeddings, and of what each part adds."""
+    init: Literal["zero", "gpt2"] = "zero"
+    """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
+
+    def __post_init__(self) -> None:
+        check_positive("layers", self.layers, 4)
+        if self.decoder_layers < 0:
+            raise UserError(f"decoder_layers must not be negative: {self.decoder_layers}; leave it out")
+        if self.tied not in ("all", "target", "none"):
+            raise UserError(f"tied must be all, target or none: tied={self.tied!r}; try --tied all")
+        _ = self.parts(self.layers), self.parts(self.writers)  # which check the rest
+
+    @property
+    def writers(self) -> int:
+        """Blocks of the decoder."""
+        return self.decoder_layers or self.layers
+
+    def parts(self, layers: int) -> GPTConfig:
+        """The settings of the parts shared with other transformers, in a stack of so many blocks."""
+        return GPTConfig(
+            width=self.width, layers=layers, heads=self.heads, context=self.context, positions=self.positions,
+            norm=self.norm, bias=self.bias, qk_norm=self.qk_norm, feed=self.feed, feed_width=self.feed_width,
+            dropout=self.dropout, init=self.init,
+        )  # fmt: skip
+
+
+class Reader(nn.Module):
+    """A block of the encoder: x + attention(norm(x)) to the whole source, then x + feed(norm(x))."""
+
+    def __init__(self, parts: GPTConfig) -> None:
+        super().__init__()
+        self.norm1, self.mix = Norm(parts), QueriesKeysValues(parts)
+        self.norm2, self.feed = Norm(parts), FEEDS[parts.feed](parts)
+        self.dropout = nn.Dropout(parts.dropout)
+
+    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
+        _initialise((self.norm1, self.norm2), (self.mix, self.feed), parts, generator)
+
+    def forward(self, x_BSD: Tensor, pattern: Pattern, place: Place) -> Tensor:
+        q_BHSK, k_BHSK, v_BHSK = self.mix.project(self.norm1(x_BSD), place)
+        x_BSD = x_BSD + self.dropout(self.mix.out(attend(q_BHSK, k_BHSK, v_BHSK, pattern)))
+        x_BSD = x_BSD + self.dropout(self.feed(self.norm2(x_BSD)))
+        return tap("stream", x_BSD)
+
+
+class Look(QueriesKeysValues):
+    """Cross-attention: queries from the target, keys and values from the source."""
+
+    def keys_values(self, h_BSD: Tensor) -> tuple[Tensor, Tensor]:
+        """k_BHSK and v_BHSK, which are the same for every token of every target."""
+        weight, bias = torch.cat([self.key_ED, self.value_ED]), None
+        if self.key_bias is not None and self.value_bias is not None:
+            bias = torch.cat([self.key_bias, self.value_bias])
+        k_BHSK, v_BHSK = split_heads(F.linear(h_BSD, weight, bias), 2 * self.config.heads).chunk(2, 1)
+        return self._scaled(k_BHSK), v_BHSK
+
+    def forward(self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern) -> Tensor:
+        q_BHTK = self._scaled(split_heads(F.linear(x_BTD, self.query_DD, self.query_bias), self.config.heads))
+        return self.out(attend(q_BHTK, k_BHSK.to(q_BHTK.dtype), v_BHSK.to(q_BHTK.dtype), pattern))
+
+    def _scaled(self, x_BHTK: Tensor) -> Tensor:
+        return rms_norm(x_BHTK, eps=self.config.norm_eps) if self.config.qk_norm else x_BHTK
+
+
+class Writer(nn.Module):
+    """A block of the decoder: it looks at the target so far, then at the source, then works on each token by itself."""
+
+    def __init__(self, parts: GPTConfig) -> None:
+        super().__init__()
+        self.norm1, self.mix = Norm(parts), Attention(parts)
+        self.norm2, self.look = Norm(parts), Look(parts)
+        self.norm3, self.feed = Norm(parts), FEEDS[parts.feed](parts)
+        self.dropout = nn.Dropout(parts.dropout)
+
+    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
+        _initialise((self.norm1, self.norm2, self.norm3), (self.mix, self.look, self.feed), parts, generator)
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place, seen: Any, pattern: Pattern) -> tuple[Tensor, Any]:
+        """`seen` are the keys and values of the source."""
+        y_BTD, state = self.mix.absorb(self.norm1(x_BTD), state, place)
+        x_BTD = x_BTD + self.dropout(y_BTD)
+        x_BTD = x_BTD + self.dropout(self.look(self.norm2(x_BTD), *seen, pattern))
+        x_BTD = x_BTD + self.dropout(self.feed(self.norm3(x_BTD)))
+        return tap("stream", x_BTD), state
+
+
+class Seq2Seq(EncoderDecoder):
+    """A transformer with an encoder and a decoder."""
+
+    config: Seq2SeqConfig
+
+    def __init__(self, config: Seq2SeqConfig, source_vocab: int, target_vocab: int, languages: int = 1) -> None:
+        super().__init__(config, source_vocab, target_vocab, languages)
+        readers, writers, D = config.parts(config.layers), config.parts(config.writers), config.width
+        learned = config.positions == "learned"
+        self.source_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
+        self.target_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
+        self.readers = nn.ModuleList(Reader(readers) for _ in range(config.layers))
+        self.read_norm = Norm(readers)
+        self.writers = nn.ModuleList(Writer(writers) for _ in range(config.writers))
+        self.norm = Norm(writers)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights that training starts from."""
+        config = self.config
+        tables = (self.source_VD, self.target_VD, self.output_VD, self.source_positions_CD, self.target_positions_CD)
+        for table in (one for one in tables if one is not None):
+            if config.init == "gpt2":
+                draw_inner(table, config.parts(config.layers), generator)
+            else:
+                draw(table.data, "normal", generator)
+        for block in self.readers:
+            block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
+        for block in self._writers():
+            block.initialise(config.parts(config.writers), generator)
+        self.read_norm.initialise()
+        self.norm.initialise()
+
+    def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
+        """The keys and values of the source that each block of the decoder looks at."""
+        self._check_room(x_BS.shape[1], "source")
+        bare = Memory(lengths_B, ())
+        place_S = torch.arange(x_BS.shape[1], device=x_BS.device)
+        x_BSD = self._placed(self.embed_source(x_BS), place_S, self.source_positions_CD)
+        place = self._place(place_S, x_BSD.dtype)
+        for block in self.readers:
+            x_BSD = block(x_BSD, bare.pattern, place)
+        h_BSD = self.read_norm(x_BSD)
+        return Memory(lengths_B, tuple(block.look.keys_values(h_BSD) for block in self._writers()))
+
+    def start(self, memory: Memory) -> State:
+        position_B = torch.zeros(len(memory), dtype=torch.long, device=self.target_VD.device)
+        return position_B, tuple(block.mix.start(len(memory)) for block in self._writers())
+
+    def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        position_B, before = state
+        if self.config.positions == "learned" and x_BT.shape[1]:
+            self._check_room(int(position_B[0]) + x_BT.shape[1], "target")
+        place_T = position_B[0] + torch.arange(x_BT.shape[1], device=x_BT.device)
+        x_BTD = self._placed(F.embedding(x_BT, self.target_VD), place_T, self.target_positions_CD)
+        place, pattern, after = self._place(place_T, x_BTD.dtype), memory.pattern, []
+        for block, one, seen in zip(self._writers(), before, memory.parts, strict=True):
+            x_BTD, one = block.absorb(x_BTD, one, place, seen, pattern)
+            after.append(one)
+        return self.norm(x_BTD), (position_B + x_BT.shape[1], tuple(after))
+
+    def _placed(self, x_BTD: Tensor, place_T: Tensor, positions_CD: Tensor | None) -> Tensor:
+        if positions_CD is not None:
+            x_BTD = x_BTD + F.embedding(place_T, positions_CD)
+        elif self.config.positions == "sinusoidal":
+            x_BTD = x_BTD + sinusoids(place_T, self.config.width, dtype=x_BTD.dtype)
+        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
+            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
+        return self.drop(x_BTD)
+
+    def _place(self, place_T: Tensor, dtype: torch.dtype) -> Place:
+        if self.config.positions != "rotary":
+            return Place(None)
+        return Place(rotary_angles(place_T, self.config.width // self.config.heads, dtype=dtype))
+
+    def _check_room(self, length: int, what: str) -> None:
+        if length > self.config.context:
+            raise UserError(
+                f"a {what} must fit into the context: {length} tokens, context={self.config.context}; cut it, or train "
+                f"with a larger --context"
+            )
+
+    def _writers(self) -> Iterator[Writer]:
+        return iter(self.writers)  # type: ignore[arg-type]
+
+
+def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Generator) -> None:
+    for norm in norms:
+        norm.initialise()
+    for part in parts:
+        part.initialise(config, generator)

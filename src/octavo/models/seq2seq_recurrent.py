@@ -1,0 +1,174 @@
+"""The recurrent network that translates: two layers read the source from both ends, one writes and looks at it.
+
+B rows, S tokens of the source, T new tokens of the target, D width, E = 2 D, what both directions say of a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import map_state, tap
+from octavo.errors import UserError
+from octavo.models.given import EncoderDecoder, Memory
+from octavo.models.recurrent import Init, Layer, check_dropout, check_init, check_positive, draw
+from octavo.ops.attention.scores import additives, dots
+from octavo.ops.recurrent import layer
+
+State = tuple[Any, ...]  # for each layer of the decoder h_BD, or (h_BD, c_BD) of an LSTM
+
+
+@dataclass(frozen=True)
+class RecurrentSeq2SeqConfig:
+    """How a recurrent encoder and decoder with attention are made."""
+
+    cell: Literal["gru", "lstm"] = "gru"
+    """The recurrent step."""
+    width: int = 256
+    """Hidden units of each layer and direction, and the size of a token's embedding."""
+    layers: int = 1
+    """Layers of the encoder, each in both directions, and of the decoder."""
+    score: Literal["dot", "additive", "none"] = "additive"
+    """How what is written is matched with the source: s·(W h), or v·tanh(W s + U h); none: no attention at all."""
+    context: int = 256
+    """The longest source and the longest target, in tokens."""
+    tied: Literal["all", "target", "none"] = "all"
+    """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""
+    dropout: float = 0.3
+    """The share of values dropped while training: of embeddings, between layers and before the output."""
+    init: Init = "orthogonal"
+    """How recurrent matrices are drawn, gate by gate."""
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("cell", ("gru", "lstm")),
+            ("score", ("dot", "additive", "none")),
+            ("tied", ("all", "target", "none")),
+        ):
+            if getattr(self, name) not in known:
+                raise UserError(
+                    f"{name} must be one of {', '.join(known)}: {name}={getattr(self, name)!r}; try --{name} {known[0]}"
+                )
+        for name, example in (("width", 256), ("layers", 1), ("context", 256)):
+            check_positive(name, getattr(self, name), example)
+        check_dropout(self.dropout)
+        check_init(self.init)
+
+
+class RecurrentSeq2Seq(EncoderDecoder):
+    """s = the decoder's state; a = the source's places, weighted by their match with s; h = tanh(W [s, a])."""
+
+    config: RecurrentSeq2SeqConfig
+
+    def __init__(
+        self, config: RecurrentSeq2SeqConfig, source_vocab: int, target_vocab: int, languages: int = 1
+    ) -> None:
+        super().__init__(config, source_vocab, target_vocab, languages)
+        D, cell = config.width, config.cell
+        inputs = [D, *[2 * D] * (config.layers - 1)]
+        self.forwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.backwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.writers = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
+        self.bridge_DE = nn.Parameter(torch.empty(D, 2 * D))
+        looks = config.score != "none"
+        self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if looks else None
+        self.mix_DG = nn.Parameter(torch.empty(D, 3 * D)) if looks else None
+        self.query_DD = nn.Parameter(torch.empty(D, D)) if config.score == "additive" else None
+        self.score_D = nn.Parameter(torch.empty(D)) if config.score == "additive" else None
+        self.bias_V = nn.Parameter(torch.empty(target_vocab))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights that training starts from."""
+        for table in (self.source_VD, self.target_VD, self.output_VD):
+            if table is not None:
+                draw(table.data, "normal", generator)
+        for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.writers)):
+            one.initialise(self.config.init, 1.0, generator)
+        for matrix in (self.bridge_DE, self.key_DE, self.mix_DG, self.query_DD):
+            if matrix is not None:
+                draw(matrix.data, "xavier", generator)
+        if self.score_D is not None:
+            draw(self.score_D.data, "normal", generator)
+        self.bias_V.data.zero_()
+
+    def scores(self, h_BTD: Tensor) -> Tensor:
+        return F.linear(h_BTD, self.output_weight, self.bias_V)
+
+    def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
+        """What both directions say of each token, the keys made of it, and the state that writing begins with."""
+        B, S = x_BS.shape
+        lengths = x_BS.new_full((B,), S) if lengths_B is None else lengths_B
+        turned_SB = turned(lengths, S).t()
+        y_SBE = self.drop(self.embed_source(x_BS.t()))
+        starts = []
+        for there, back in zip(self._layers(self.forwards), self._layers(self.backwards), strict=True):
+            begin = self._nothing(B)
+            to_SBD, _ = layer(self.config.cell, y_SBE, begin, there.weights)
+            fro_SBD, _ = layer(self.config.cell, _taken(y_SBE, turned_SB), begin, back.weights)
+            fro_SBD = _taken(fro_SBD, turned_SB)
+            last_BD = to_SBD.gather(0, (lengths - 1)[None, :, None].expand(1, -1, to_SBD.shape[-1]))[0]
+            starts.append(F.linear(torch.cat([last_BD, fro_SBD[0]], -1), self.bridge_DE).tanh())
+            y_SBE = self.drop(torch.cat([to_SBD, fro_SBD], -1))
+        h_BSE = y_SBE.transpose(0, 1)
+        seen = () if self.key_DE is None else (h_BSE, F.linear(h_BSE, self.key_DE))
+        return Memory(lengths_B, (*seen, tuple(starts)))
+
+    def start(self, memory: Memory) -> State:
+        starts = memory.parts[-1]
+        if self.config.cell == "gru":
+            return tuple(starts)
+        return tuple((h_BD, torch.zeros_like(h_BD)) for h_BD in starts)
+
+    def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        y_TBD, after = self.drop(F.embedding(x_BT.t(), self.target_VD)), []
+        for one, before in zip(self._layers(self.writers), state, strict=True):
+            before = map_state(before, partial(_like, y_TBD))
+            y_TBD, last = layer(self.config.cell, y_TBD, before, one.weights)
+            y_TBD = self.drop(y_TBD)
+            after.append(last)
+        s_BTD = y_TBD.transpose(0, 1)
+        if self.key_DE is None or not x_BT.shape[1]:
+            return s_BTD, tuple(after)
+        return self._looked(memory, s_BTD), tuple(after)
+
+    def _looked(self, memory: Memory, s_BTD: Tensor) -> Tensor:
+        h_BSE, k_BSD, _ = memory.parts
+        if self.score_D is not None and self.query_DD is not None:
+            e_BTS = additives(F.linear(s_BTD, self.query_DD), k_BSD, self.score_D)
+        else:
+            e_BTS = dots(s_BTD, k_BSD.to(s_BTD.dtype))
+        if memory.lengths_B is not None:
+            there_B1S = torch.arange(k_BSD.shape[1], device=k_BSD.device) < memory.lengths_B[:, None, None]
+            e_BTS = e_BTS.masked_fill(~there_B1S, -torch.inf)
+        a_BTS = tap("attention", e_BTS.softmax(-1))
+        seen_BTE = a_BTS @ h_BSE.to(a_BTS.dtype)
+        assert self.mix_DG is not None
+        return self.drop(F.linear(torch.cat([s_BTD, seen_BTE], -1), self.mix_DG).tanh())
+
+    def _layers(self, stack: nn.ModuleList) -> list[Layer]:
+        return list(stack)  # type: ignore[arg-type]
+
+    def _nothing(self, batch: int) -> Any:
+        h_BD = self.target_VD.new_zeros(batch, self.config.width)
+        return (h_BD, h_BD) if self.config.cell == "lstm" else h_BD
+
+
+def turned(lengths_B: Tensor, S: int) -> Tensor:
+    """place_BS: where each place's token stands when every row is turned round, what fills it up staying behind."""
+    place_S = torch.arange(S, device=lengths_B.device)
+    back_BS = lengths_B[:, None] - 1 - place_S
+    return torch.where(back_BS >= 0, back_BS, place_S)
+
+
+def _like(y_TBD: Tensor, h_BD: Tensor) -> Tensor:
+    """The state in the inputs' precision, and in memory of its own: kernels do not take one that was only expanded."""
+    return h_BD.to(y_TBD.dtype).contiguous()
+
+
+def _taken(x_SBE: Tensor, place_SB: Tensor) -> Tensor:
+    return x_SBE.gather(0, place_SB[..., None].expand_as(x_SBE))

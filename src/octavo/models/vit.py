@@ -1,0 +1,244 @@
+"""Vision transformers: an image is cut into patches, and patches look at patches (vit), or in every second layer
+channels at channels (davit).
+
+B batch, C channels, N patches in row order, T = N or N + 1 tokens: a token of the class may stand in front. D width,
+V classes, P side of a patch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.errors import UserError
+from octavo.models.gpt import BlockOf
+from octavo.models.parts.config import GPTConfig
+from octavo.models.parts.mixes import Place, QueriesKeysValues
+from octavo.models.parts.simple import Norm
+from octavo.models.recurrent import check_positive, draw
+from octavo.ops import channel
+from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern, grid
+from octavo.ops.patches import check_quarters, embed, rotary_2d, sinusoids_2d
+
+LARGEST = 1 << 14  # pixels along a side, and classes
+PATCHES = 7  # along the longer side, about, where nothing else is asked for
+
+
+@dataclass(frozen=True)
+class VitConfig:
+    """How a vision transformer is made."""
+
+    width: int = 64
+    """The size of a patch's vector."""
+    layers: int = 4
+    """How many blocks: each looks at other patches, then works on every patch by itself."""
+    heads: int = 4
+    """How many places a patch can look at once: each head has its share of the width."""
+    patch: int = 0
+    """The side of a patch in pixels; 0: about a seventh of the image's."""
+    pattern: Literal["full", "local", "global", "axial"] = "full"
+    """Which patches a patch sees: full: all; local: neighbours; global: these and a token that sees all; axial: its
+    row and its column."""
+    radius: int = 1
+    """local, global: how many rows and columns away a neighbour may be; 1: 3 x 3 patches."""
+    positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
+    """How a patch knows its row and column."""
+    pool: Literal["mean", "token"] = "mean"
+    """What the class is read from: the mean of the patches, or a token in front of them."""
+    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gelu"
+    """What is done with each patch by itself."""
+    norm: Literal["rms", "layer"] = "rms"
+    """How vectors are scaled before each part."""
+    qk_norm: bool = True
+    """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are."""
+    bias: bool = False
+    """Biases in products and norms, as the first vision transformers have them."""
+    dropout: float = 0.0
+    """The share of values dropped while training: of embeddings, and of what each part adds."""
+
+    def __post_init__(self) -> None:
+        check_positive("layers", self.layers, 4)
+        for name, hint in get_type_hints(type(self)).items():
+            if (known := get_args(hint)) and getattr(self, name) not in known:
+                wrong = getattr(self, name)
+                raise UserError(f"{name} must be one of {', '.join(known)}: {name}={wrong!r}; try --{name} {known[0]}")
+        for name in ("patch", "radius"):
+            if getattr(self, name) < 0:
+                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
+        if self.pattern == "local" and self.pool == "token":
+            raise UserError("a token that sees all patches makes the pattern global: pool=token; try --pattern global")
+        _ = self.block
+        if self.positions in ("sinusoidal", "rotary"):
+            check_quarters(*((self.width, "width") if self.positions == "sinusoidal" else
+                             (self.width // self.heads, "width / heads")))  # fmt: skip
+
+    @property
+    def block(self) -> GPTConfig:
+        """The settings of its blocks, which are those of every transformer here."""
+        return GPTConfig(
+            width=self.width, layers=self.layers, heads=self.heads, feed=self.feed, norm=self.norm, bias=self.bias,
+            qk_norm=self.qk_norm, dropout=self.dropout, positions="none",
+        )  # fmt: skip
+
+    @property
+    def tokens(self) -> int:
+        """How many stand in front of the patches: one that sees all, where the class or the pattern wants it."""
+        return int(self.pool == "token" or self.pattern == "global")
+
+
+@dataclass(frozen=True)
+class DaVitConfig(VitConfig):
+    """How a dual attention vision transformer is made: layers are patch and channel attention in turn."""
+
+    pattern: Literal["full", "local", "global", "axial"] = "local"
+    """Which patches a patch sees in the layers that look at patches; the others see all of the image."""
+
+
+class Patches(QueriesKeysValues):
+    """Patches look at patches."""
+
+    def __init__(self, config: VitConfig, pattern: Pattern) -> None:
+        super().__init__(config.block)
+        self.pattern = pattern
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        q_BHTK, k_BHTK, v_BHTK = self.project(x_BTD, place)
+        return self.out(grid.attend(q_BHTK, k_BHTK, v_BHTK, self.pattern)), state
+
+
+class Channels(QueriesKeysValues):
+    """Channels look at channels, in as many groups as patches have heads."""
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        q_BGTC, k_BGTC, v_BGTC = self.project(x_BTD, Place(None))  # a channel has no row and no column
+        return self.out(channel.attend(q_BGTC, k_BGTC, v_BGTC)), state
+
+
+class VisionBlock(BlockOf):
+    """A transformer's block that looks at an image: there is no past, so no state."""
+
+    def __init__(self, config: VitConfig, mix: QueriesKeysValues) -> None:
+        super().__init__(config.block)
+        self.mix = mix  # type: ignore[assignment]
+
+    def forward(self, x_BTD: Tensor, angles_TK: Tensor | None = None) -> Tensor:
+        return self.absorb(x_BTD, (), Place(angles_TK))[0]
+
+
+class Vit(nn.Module):
+    """A vision transformer: logits of the classes of images of one size."""
+
+    def __init__(self, config: VitConfig, height: int, width: int, channels: int, classes: int) -> None:
+        super().__init__()
+        self.config = config
+        self.sizes = {"height": height, "width": width, "channels": channels, "classes": classes}
+        for name, value in self.sizes.items():
+            check_positive(name, value, 8)
+            if value > LARGEST:
+                raise UserError(f"{name} must be at most {LARGEST:,}: {name}={value}; make the images smaller")
+        P, D = side_of_patch(config.patch, height, width), config.width
+        self.rows, self.columns = height // P, width // P
+        self.patch_DCPP = nn.Parameter(torch.empty(D, channels, P, P))
+        self.patch_bias_D = nn.Parameter(torch.empty(D))
+        learned = config.positions == "learned"
+        self.positions_CD = nn.Parameter(torch.empty(self.rows * self.columns, D)) if learned else None
+        self.token_D = nn.Parameter(torch.empty(D)) if config.tokens else None
+        self.blocks = nn.ModuleList(VisionBlock(config, self.mix(layer)) for layer in range(config.layers))
+        self.norm = Norm(config.block)
+        self.classes_VD = nn.Parameter(torch.empty(classes, D))
+        self.classes_bias_V = nn.Parameter(torch.empty(classes))
+
+    def mix(self, layer: int) -> QueriesKeysValues:
+        """What looks in each layer."""
+        return Patches(self.config, self.pattern)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Which token may look at which."""
+        config, size = self.config, (self.rows, self.columns)
+        if config.pattern == "axial":
+            return Axial(*size, config.tokens)
+        return FULL if config.pattern == "full" else Neighbourhood(*size, config.radius, config.tokens)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights that training starts from."""
+        draw(self.patch_DCPP.data.flatten(1), "xavier", generator)
+        for table in (self.positions_CD, self.token_D):
+            if table is not None:
+                draw(table.data, "normal", generator)
+        for block in self.blocks:
+            block.initialise(self.config.block, generator)  # type: ignore[operator]
+        self.norm.initialise()
+        for nothing in (self.patch_bias_D, self.classes_VD, self.classes_bias_V):
+            nothing.data.zero_()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """logits_BV of images whose pixels have a mean of about 0 and a deviation of about 1."""
+        h_BD = self.encode(x_BCHW)
+        return F.linear(h_BD, self.classes_VD.to(h_BD.dtype), self.classes_bias_V.to(h_BD.dtype))
+
+    def encode(self, x_BCHW: Tensor) -> Tensor:
+        """h_BD, what is known of each image when its class is read."""
+        h_BTD: Tensor = self.norm(self.read(x_BCHW))
+        return h_BTD[:, 0] if self.config.pool == "token" else h_BTD[:, self.config.tokens :].mean(1)
+
+    def read(self, x_BCHW: Tensor) -> Tensor:
+        """The stream after the last block, x_BTD."""
+        self.check_images(x_BCHW)
+        x_BTD = self._embed(x_BCHW)
+        angles_TK = self._angles(x_BTD)
+        for block in self.blocks:
+            x_BTD = block(x_BTD, angles_TK)
+        return x_BTD
+
+    def check_images(self, x_BCHW: Tensor) -> None:
+        """Refuse images of another size."""
+        sizes = self.sizes
+        wanted = (sizes["channels"], sizes["height"], sizes["width"])
+        if x_BCHW.dim() != 4 or tuple(x_BCHW.shape[1:]) != wanted:
+            raise UserError(f"images must be (batch, channels, height, width) = (B, *{wanted}): {tuple(x_BCHW.shape)}")
+
+    def _embed(self, x_BCHW: Tensor) -> Tensor:
+        config = self.config
+        x_BND = embed(x_BCHW, self.patch_DCPP, self.patch_bias_D)
+        if self.positions_CD is not None:
+            x_BND = x_BND + self.positions_CD.to(x_BND.dtype)
+        elif config.positions == "sinusoidal":
+            x_BND = x_BND + sinusoids_2d(self.rows, self.columns, config.width, x_BND.dtype, x_BND.device)
+        if self.token_D is not None:
+            x_BND = torch.cat([self.token_D.to(x_BND.dtype).expand(len(x_BND), 1, -1), x_BND], 1)
+        return F.dropout(x_BND, config.dropout) if self.training and config.dropout else x_BND
+
+    def _angles(self, x_BTD: Tensor) -> Tensor | None:
+        """How far a patch's queries and keys are turned; a token in front stands where nothing is turned."""
+        config = self.config
+        if config.positions != "rotary":
+            return None
+        size = config.width // config.heads
+        angles_NK = rotary_2d(self.rows, self.columns, size, dtype=x_BTD.dtype, device=x_BTD.device)
+        unturned_K = torch.cat([angles_NK.new_ones(size // 2), angles_NK.new_zeros(size // 2)])
+        return torch.cat([unturned_K.expand(config.tokens, -1), angles_NK])
+
+
+class DaVit(Vit):
+    """Patch attention and channel attention in turn: what is near, then what is anywhere."""
+
+    def mix(self, layer: int) -> QueriesKeysValues:
+        return Channels(self.config.block) if layer % 2 else super().mix(layer)
+
+
+def side_of_patch(asked: int, height: int, width: int) -> int:
+    """P as asked for, or the one above a pixel that cuts the longer side into about seven; it must divide both."""
+    both = [P for P in range(1, min(height, width) + 1) if height % P == width % P == 0]
+    if not asked:
+        return min(both[1:] or both, key=lambda P: abs(max(height, width) / P - PATCHES))
+    if asked not in both:
+        raise UserError(
+            f"patches must cut the image without a rest: patch={asked}, image {height} x {width} pixels; "
+            f"try {' or '.join(f'--patch {P}' for P in both[-3:])}"
+        )
+    return asked
