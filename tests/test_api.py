@@ -31,7 +31,9 @@ def run(text: Path) -> Run:
 
 
 def test_the_public_names_are_these() -> None:
-    assert set(octavo.__all__) == {"UserError", "__version__", "evaluate", "generate", "load", "resume", "train"}
+    assert set(octavo.__all__) == {
+        "UserError", "__version__", "compare", "evaluate", "generate", "load", "resume", "train",
+    }  # fmt: skip
     assert all(getattr(octavo, name) is not None for name in octavo.__all__)
     assert dir(octavo) == sorted(octavo.__all__)
     with pytest.raises(AttributeError, match="no attribute 'trian'"):

@@ -169,11 +169,12 @@ def test_the_parts_of_the_mixture_are_named_and_were_chosen_by_held_out_pieces(
     comparison, _, _ = whole
     assert comparison.folder is not None
 
-    told = {name: octavo.load(comparison.folder / name).record["training"] for name in ("rnn", "gru")}
-    first, second = sorted(told, key=lambda name: told[name]["held_out_bits_per_byte"])
-    assert comparison["mix"].title == f"mixture of kn7, {first}, {second} and gpt"
+    neural = [row.model for row in comparison if row.family in ("recurrent", "attention")]
+    told = {name: octavo.load(comparison.folder / name).record["training"] for name in neural}
+    first, second = sorted(told, key=lambda name: told[name]["held_out_bits_per_byte"])[:2]
+    assert comparison["mix"].title == f"mixture of kn7, {first} and {second}"
     mixed = octavo.load(comparison.folder / "mix").record["mixed"]
-    assert [part["run"] for part in mixed] == ["kn7", first, second, "gpt"]
+    assert [part["run"] for part in mixed] == ["kn7", first, second]
 
 
 def test_what_it_says_to_type_next_works(whole: tuple[Comparison, str, str], corpus: Path) -> None:
@@ -358,7 +359,7 @@ def test_what_fails_becomes_a_row_and_the_rest_goes_on(corpus: Path, tmp_path: P
     comparison = read_comparison(tmp_path / "out")
     assert code == 0
     assert [row.model for row in comparison if row.error is None] == ["bag"]
-    assert "a mixture needs at least two of" in str(comparison["mix"].error)
+    assert "a mixture needs an n-gram and a network" in str(comparison["mix"].error)
     assert "only models that can give every byte back are compared" in str(comparison["lossy"].error)
     assert "is not a run" in str(comparison["no-such-run"].error)
     for name in ("mix", "lossy", "no-such-run"):
@@ -492,12 +493,13 @@ def test_a_total_is_shared_by_the_neural_models() -> None:
     assert CompareConfig(total="10min", models=("gru", "gpt", "kn7")).each == "300s"
     assert CompareConfig(total="12ktokens", models=("gru", "gpt"), seeds=3).each == "2000tokens"
     assert CompareConfig().each == "60s"
-    assert CompareConfig(quick=True).seconds_each == 25
+    assert CompareConfig(quick=True).seconds_each == 26
 
 
-def test_recurrent_networks_spend_a_short_budget_on_smaller_steps() -> None:
-    assert CompareConfig(quick=True).loop(RUNGS["gru"]) == {"budget": "25s", "batch": 32}
-    assert CompareConfig(budget="20s").loop(RUNGS["gpt"]) == {"budget": "20s"}
+def test_a_short_budget_is_spent_on_few_checks_and_small_steps() -> None:
+    assert CompareConfig(quick=True).loop(RUNGS["gru"]) == {"budget": "26s", "checks": 4, "batch": 32, "width": 192}
+    assert CompareConfig(quick=True).loop(RUNGS["rnn"]) == {"budget": "26s", "checks": 4, "batch": 32}
+    assert CompareConfig(budget="20s").loop(RUNGS["gpt"]) == {"budget": "20s", "checks": 4}
     assert CompareConfig().loop(RUNGS["gru"]) == {"budget": "60s"}
     assert CompareConfig(budget="5steps").loop(RUNGS["gru"]) == {"budget": "5steps"}
     assert CompareConfig(quick=True).loop(RUNGS["kn7"]) == {}
@@ -533,7 +535,7 @@ def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, 
 def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -> None:
     rungs = chosen(("kn5", "kn7", "words3", "rnn", "gru", "gpt"))
     tokens = {"kn5": "byte", "kn7": "byte", "words3": "word", "rnn": "byte", "gru": "byte", "gpt": "byte"}
-    assert parts_of_mixture(rungs, tokens, {"rnn": 2.5, "gru": 2.4, "gpt": 2.6}) == ["kn7", "gru", "rnn", "gpt"]
+    assert parts_of_mixture(rungs, tokens, {"rnn": 2.5, "gru": 2.4, "gpt": 2.6}) == ["kn7", "gru", "rnn"]
     assert parts_of_mixture(rungs, tokens, {"rnn": 2.3, "gru": 2.4}) == ["kn7", "rnn", "gru"]
     three = chosen(("lstm", "rnn", "gru"))
     assert parts_of_mixture(three, dict.fromkeys(("lstm", "rnn", "gru"), "byte"), {"lstm": 3, "rnn": 1, "gru": 2}) == [

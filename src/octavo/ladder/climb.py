@@ -139,7 +139,7 @@ class Climb:
         parts = parts_of_mixture(self.config.rungs, tokenizers, figures)
         if len(parts) < 2:
             raise UserError(
-                "a mixture needs at least two of an n-gram, a recurrent network and a transformer, with one tokenizer: "
+                "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
                 f"{', '.join(parts) or 'none'} can be had; add to --models"
             )
         return replace(RUNGS["mix"], title=f"mixture of {', '.join(parts[:-1])} and {parts[-1]}"), parts

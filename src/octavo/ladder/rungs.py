@@ -82,7 +82,7 @@ def _means(name: str, rung: Rung) -> bool:
 
 
 def parts_of_mixture(rungs: Sequence[Rung], tokenizers: Mapping[str, str], held_out: Mapping[str, float]) -> list[str]:
-    """The n-gram of the highest order, the two best recurrent networks and the best transformer, of one tokenizer.
+    """The n-gram of the highest order and the two best networks, of one tokenizer: a third adds next to nothing.
 
     `tokenizers` are the fingerprints of the runs that are there, `held_out` the bits per byte of the pieces that were
     held out of training, where a run has such a figure: the text that is reported chooses nothing. The n-gram needs no
@@ -93,7 +93,6 @@ def parts_of_mixture(rungs: Sequence[Rung], tokenizers: Mapping[str, str], held_
     shared = [tokenizers[rung.name] for rung in (neural or there) if not rung.settings.get("tokenizer")][:1]
     ngrams = [rung for rung in there if rung.model == "ngram" and [tokenizers[rung.name]] == shared]
     parts = [max(ngrams, key=lambda rung: rung.settings["order"]).name] if ngrams else []
-    for family, count in (("recurrent", 2), ("attention", 1)):
-        kin = [rung.name for rung in neural if rung.family == family and [tokenizers[rung.name]] == shared]
-        parts += sorted(kin, key=lambda name: held_out[name])[:count]
+    kin = [rung.name for rung in neural if [tokenizers[rung.name]] == shared]
+    parts += sorted(kin, key=lambda name: held_out[name])[:2]
     return parts
