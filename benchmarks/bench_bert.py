@@ -29,8 +29,9 @@ from octavo.models.bert import Bert, BertConfig
 from octavo.text import open_corpus
 from octavo.text.sources import get_files
 from octavo.text.wordpiece import WordPiece
-from octavo.training.bert import PretrainConfig, compiled, losses, pretrain
+from octavo.training.bert import PretrainConfig, losses, pretrain
 from octavo.training.optim import OptimConfig
+from octavo.training.precision import compiled
 
 ABLATED: tuple[tuple[Any, ...], ...] = (
     ("words",), ("words", "next"), ("words", "order"), ("words", "replaced"), ("words", "next", "order", "replaced"),
@@ -153,7 +154,7 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
         ).loss
         return told
 
-    with compiled(ours.to(device), device):
+    with compiled(ours.to(device).blocks, "forward", device):
         steps = {
             "octavo": stepper(ours, our_loss, device),
             "transformers + compile": stepper(theirs, their_loss, device),

@@ -32,8 +32,9 @@ from octavo.scoring.cost.bert import BertShape, bert_cost
 from octavo.scoring.cost.parts import Shape
 from octavo.text import sources
 from octavo.text.wordpiece import SPECIAL, WordPiece
-from octavo.training.bert import PretrainConfig, compiled, encoded, losses, measure, pretrain, resume_pretraining
+from octavo.training.bert import PretrainConfig, encoded, losses, measure, pretrain, resume_pretraining
 from octavo.training.optim import OptimConfig, parameter_groups
+from octavo.training.precision import compiled
 
 ALL = ("words", "next", "order", "replaced")
 SMALL = BertConfig(width=16, layers=2, heads=4, feed_width=40, context=32, norm_eps=1e-5, tasks=ALL)
@@ -581,7 +582,7 @@ def test_on_a_gpu_compiled_losses_and_gradients_are_those_of_the_cpu(tokenizer: 
     here, there, gpu = random_bert(), random_bert().to("cuda"), torch.device("cuda")
     paid = losses(here, batch)
     torch.stack(list(paid.values())).sum().backward()
-    with compiled(there, gpu):
+    with compiled(there.blocks, "forward", gpu):
         told = losses(there, batch.to(gpu))
         torch.stack(list(told.values())).sum().backward()
     for task in ALL:

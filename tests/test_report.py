@@ -22,7 +22,7 @@ from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.report import opening, run_page, stored, title_of
 from octavo.report.facts import parts_of
-from octavo.report.figures import Point, bars, scatter
+from octavo.report.figures import bars
 from octavo.report.page import shown
 from octavo.report.reproduce import train_command
 from octavo.report.surprise import coloured, level, pieces
@@ -241,22 +241,6 @@ def test_the_opening_stays_in_the_first_document() -> None:
     text = text_in_memory("first second").text
     split = Split(Text(text.file, "two", text.size, np.array([0, 6])), 0, text.size)
     assert opening(split) == b"first "
-
-
-def test_points_lie_where_their_numbers_say() -> None:
-    page = scatter([Point("good", 10, 2), Point("poor", 0.1, 4)], [("peer", 3.0)], "caption", ("x", "y"))
-    (x1, y1), (x2, y2) = [tuple(map(float, at)) for at in re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', page)]
-    peer = float(re.findall(r'class="peer".*?y1="([\d.]+)"', page)[0])
-    assert x1 > x2
-    assert y1 == pytest.approx(2 * peer - y2, abs=0.2)  # 3 is half-way between 2 and 4
-    assert scatter([], [], "", ("x", "y")) == ""
-    Page(page)
-
-
-def test_labels_of_close_lines_do_not_overlap() -> None:
-    page = scatter([Point("a", 1, 1)], [(f"line {i}", 2 + i / 100) for i in range(4)], "", ("x", "y"))
-    heights = sorted(float(y) for y in re.findall(r'class="faint line end" x="\d+" y="([\d.]+)"', page))
-    assert min(np.diff(heights)) >= 12.9
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:

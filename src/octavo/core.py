@@ -272,6 +272,19 @@ def state_from(like: Any, tensors: Iterable[Tensor]) -> Any:
     return map_state(like, lambda _: next(left))
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it, products are computed by one thread: small ones are done before a second has woken, and on a busy
+    machine waiting for it takes most of the time.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 _traced: ContextVar[dict[str, list[Tensor]] | None] = ContextVar("traced", default=None)
 
 

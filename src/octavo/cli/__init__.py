@@ -6,12 +6,10 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from octavo.errors import Stopped, UserError
 from octavo.version import VERSION
-
-Verb = Callable[[list[str]], None]
 
 VERBS: dict[str, str] = {
     "data": "list, fetch and show the named texts",

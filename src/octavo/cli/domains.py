@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 
 from octavo import api
 from octavo.cli.show import note, print_json, print_table
+from octavo.core import one_thread
 from octavo.errors import UserError
 from octavo.files import whole_file
 from octavo.models import CONFIGS
@@ -20,7 +21,6 @@ from octavo.report.domains import COPIED, Measured, domains_page, perplexity
 from octavo.report.facts import number
 from octavo.run import CONFIG, REPORT, STATE, Run, load
 from octavo.scoring.bits import NOT_COMPARABLE, finite
-from octavo.scoring.coder import one_thread
 from octavo.scoring.domains import GROUPS, KNOWN, MARK, Excerpt, Vocabulary, excerpt, first_bytes, gap, read, seen_share
 from octavo.text import open_corpus
 from octavo.text.preprocess import check_steps

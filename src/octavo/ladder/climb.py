@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from octavo.config import from_json
+from octavo.core import one_thread
 from octavo.errors import Stopped, UserError
 from octavo.ladder.drawn import read_curves
 from octavo.ladder.kept import Kept, Measured, row_of
@@ -26,7 +27,6 @@ from octavo.ladder.shown import Watch, watching
 from octavo.ladder.speed import mixing_flops, peak_memory, training_flops
 from octavo.ladder.verdict import advice
 from octavo.run import METRICS, Run, load
-from octavo.scoring.coder import one_thread
 from octavo.scoring.domains import KNOWN, seen_share
 from octavo.scoring.proof import proof_of
 from octavo.text import Split

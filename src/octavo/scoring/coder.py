@@ -19,7 +19,6 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import constriction
@@ -28,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, evaluating, one_thread
 from octavo.errors import UserError
 from octavo.progress import Advance
 from octavo.text.tokenizer import Tokens
@@ -190,17 +189,6 @@ def decode_tokens(
         return torch.empty(0, dtype=torch.long)
     x_LT = torch.nn.utils.rnn.pad_sequence(columns, padding_value=-1)
     return x_LT[x_LT >= 0].long()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A step's tensors are small: on busy cores, waiting for a second thread takes longer than the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def read_header(archive: bytes) -> tuple[Header, bytes]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -32,7 +31,7 @@ from octavo.text.wordpiece import WordPiece
 from octavo.training.batches import Fit, fit
 from octavo.training.fit import pick_device, record_of
 from octavo.training.optim import OptimConfig
-from octavo.training.precision import Quick
+from octavo.training.precision import compiled
 
 CHECKED, MEASURED = 4, 16  # batches of the text held out for choices, and of that which is reported
 
@@ -239,7 +238,7 @@ def _fit(
     model.train()  # one that was loaded drops nothing
     ahead = Ahead(batches(learnt, seed).at)
     try:
-        with compiled(model, device):
+        with compiled(model.blocks, "forward", device):
             done = fit(
                 model, lambda batch: torch.stack(list(losses(model, batch, optim.label_smoothing).values())).sum(),
                 lambda n: ahead(n).to(device), budget=how.budget, optim=optim, seed=seed, device=device,
@@ -258,16 +257,3 @@ def _figure(config: BertConfig) -> str:
     """What of the check says which weights are best."""
     task = config.tasks[0] if "words" not in config.tasks else "words"
     return "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
-
-
-@contextmanager
-def compiled(model: Bert, device: torch.device) -> Iterator[None]:
-    """Within it, the layers are compiled, on a GPU; they have one code, which is compiled once for all."""
-    blocks: list[Any] = list(model.blocks) if device.type == "cuda" else []
-    for block in blocks:
-        block.forward = Quick(block.forward)
-    try:
-        yield
-    finally:
-        for block in blocks:
-            del block.forward

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.config import from_json
+from octavo.core import one_thread
 from octavo.data.bags import HashedReader, KnownReader, blocks_of
 from octavo.errors import UserError
 from octavo.folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
@@ -98,19 +98,6 @@ class Classifier:
     def __repr__(self) -> str:
         where = f" at {self.path}" if self.path else ""
         return f"<octavo classifier{where}: {self.name}, {len(self.classes)} classes>"
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Within it, products are computed by one thread: small ones are done before a second has woken, and on a busy
-    machine waiting for it takes most of the time.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def load_classifier(path: str | Path, base: Base | None = None) -> Classifier:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.config import from_json
-from octavo.core import evaluating, seeded
+from octavo.core import evaluating, one_thread, seeded
 from octavo.data.bags import Bags, HashedReader, KnownReader
 from octavo.data.labelled import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
@@ -32,7 +32,7 @@ from octavo.scoring.classified import Classified, best_temperature, classified
 from octavo.text.vectors import Vectors, read_vectors
 from octavo.training.base import Base, VectorReader, open_base
 from octavo.training.batches import fit
-from octavo.training.classifier import CLASSIFIERS, TASK, Classifier, one_thread
+from octavo.training.classifier import CLASSIFIERS, TASK, Classifier
 from octavo.training.fit import pick_device
 from octavo.training.linear import fit_linear
 from octavo.training.optim import OptimConfig

@@ -6,8 +6,7 @@ N texts or questions, B of a batch, T tokens of a row, C tokens of the longest t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,7 +36,7 @@ from octavo.text.char import Char
 from octavo.text.tokenizer import Tokenizer
 from octavo.training.batches import Fit, fit
 from octavo.training.optim import OptimConfig
-from octavo.training.precision import Quick
+from octavo.training.precision import compiled
 
 Rows = tuple[Tensor, Tensor]  # x_BT, and target_BT of the token behind each; `begin` is not asked for
 USUAL = GPTConfig(width=256, layers=4, heads=8, context=128)
@@ -233,26 +232,13 @@ def _fit(
     device: torch.device, folder: Path | None, quiet: bool,
 ) -> Fit:  # fmt: skip
     model.train()
-    with compiled(model, device):
+    with compiled(model.repeated_parts, "absorb", device):
         told = fit(
             model, lambda rows: answer_loss(model, rows), batch_at, budget=f"{steps}steps", optim=how.optim(rate),
             seed=seed, device=device, precision=how.precision, folder=folder, quiet=quiet,
         )  # fmt: skip
     model.eval()
     return told
-
-
-@contextmanager
-def compiled(model: GPT, device: torch.device) -> Iterator[None]:
-    """Within it the blocks are compiled, on a GPU; they have one code, which is compiled once for all."""
-    blocks: list[Any] = list(model.repeated_parts) if device.type == "cuda" else []
-    for block in blocks:
-        block.absorb = Quick(block.absorb)
-    try:
-        yield
-    finally:
-        for block in blocks:
-            del block.absorb
 
 
 def settings_of(source: str, known: Knowledge, config: GPTConfig, how: FactsConfig, seed: int) -> dict[str, Any]:

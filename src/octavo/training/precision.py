@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
@@ -78,6 +78,19 @@ class Quick:
         except TorchDynamoException:  # no compiler, say
             self.fast = None
             return self.plain(*inputs)
+
+
+@contextmanager
+def compiled(parts: Iterable[Any], method: str, device: torch.device) -> Iterator[None]:
+    """Within it, that method of the parts is compiled, on a GPU; they have one code, which is compiled once for all."""
+    there = list(parts) if device.type == "cuda" else []
+    for part in there:
+        setattr(part, method, Quick(getattr(part, method)))
+    try:
+        yield
+    finally:
+        for part in there:
+            delattr(part, method)
 
 
 class Compiled(nn.Module):
