@@ -1,6 +1,7 @@
 """BERT: what each pretraining task is good for, and how fast pretraining is beside transformers + compile.
 
 python benchmarks/bench_bert.py --ablation           (some minutes on two cores; needs sentence-polarity, scikit-learn)
+python benchmarks/bench_bert.py --ablation --usual --corpus enwiki --steps 20000        (on a GPU: the usual model)
 python benchmarks/bench_bert.py --speed              (on a GPU: BERT-base, rows of 512 tokens, bfloat16)
 python benchmarks/bench_bert.py --speed --tiny       (the same code on any machine, to see that it runs)
 
@@ -14,7 +15,8 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ from octavo.training.precision import compiled
 ABLATED: tuple[tuple[Any, ...], ...] = (
     ("words",), ("words", "next"), ("words", "order"), ("words", "replaced"), ("words", "next", "order", "replaced"),
 )  # fmt: skip
+SMALL = BertConfig(width=64, layers=2, heads=4, context=64), PretrainConfig(size=1024, checks=4), 0.015
+USUAL = BertConfig(), PretrainConfig(size=4096, checks=4), 0.004
 ROUNDS, STEPS = 5, 10
 
 
@@ -45,12 +49,16 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="a small shape, for machines without a GPU")
     parser.add_argument("--steps", type=int, default=500, help="of each model of the ablation")
+    parser.add_argument("--usual", action="store_true", help="ablation: 4 layers of width 128, rows of 128 tokens")
+    parser.add_argument("--tasks", nargs="*", help="ablation: the row of these tasks alone; without any, of none")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--corpus", default="shakespeare")
     parser.add_argument("--rows", type=int, default=64, help="of a step of the speed test")
     args = parser.parse_args()
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
     if args.ablation:
-        ablation(args.corpus, args.steps)
+        rows = ((), *ABLATED) if args.tasks is None else (tuple(args.tasks),)
+        ablation(args.corpus, args.steps, rows, USUAL if args.usual else SMALL, args.seed)
     if args.speed:
         speed(args.corpus, args.tiny, args.rows)
 
@@ -58,21 +66,27 @@ def main() -> None:
 # ---------------------------------------------------------------------- which task is good for what
 
 
-def ablation(corpus: str, steps: int) -> None:
+def ablation(
+    corpus: str,
+    steps: int,
+    rows: Sequence[tuple[Any, ...]],
+    setting: tuple[BertConfig, PretrainConfig, float],
+    seed: int,
+) -> None:
     """The same model, text, steps and seed; only the tasks differ."""
-    print(f"{corpus}, {steps} steps of 32 rows of 64 tokens, 2 layers of width 64, 1,024 tokens known, seed 0")
+    model, plan, rate = setting
+    print(
+        f"{corpus}, {steps} steps of {plan.batch} rows of {model.context} tokens, {model.layers} layers of width "
+        f"{model.width}, {plan.size:,} tokens known, rate {rate}, seed {seed}"
+    )
     print(
         f"{'tasks':<30}{'words':>8}{'perpl.':>9}{'next':>8}{'order':>8}{'repl.':>8}{'polarity':>10}{'order probe':>13}"
     )
-    for tasks in ((), *ABLATED):
-        config = BertConfig(width=64, layers=2, heads=4, context=64, tasks=tasks or ("words",))
-        budget, optim = (
-            (f"{steps}steps", OptimConfig(rate=0.015))
-            if tasks
-            else ("1steps", OptimConfig(rate=1e-9, matrix_rate=1e-9))
-        )
-        how = PretrainConfig(budget=budget, size=1024, checks=4)
-        encoder = pretrain(corpus, config, how, optim, seed=0, quiet=True)
+    for tasks in rows:
+        config = replace(model, tasks=tasks or ("words",))
+        still = OptimConfig(rate=1e-9, matrix_rate=1e-9)
+        how, optim = replace(plan, budget=f"{steps if tasks else 1}steps"), OptimConfig(rate=rate) if tasks else still
+        encoder = pretrain(corpus, config, how, optim, seed=seed, quiet=True)
         told = encoder.record["result"]
         shown = [
             f"{told[key]:.1%}" if key in told else ""

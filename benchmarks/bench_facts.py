@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="the setting for 2 cores")
     parser.add_argument("--source", help="birthplaces, people-N or a folder")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings, for all systems")
@@ -40,7 +40,7 @@ def main() -> None:
     rows = []
     for name in args.systems:
         model, training = SYSTEMS[name]
-        for seed in range(args.seeds):
+        for seed in args.seeds:
             run = train_facts(source, replace(config, **model), replace(how, **training), None, seed, args.device)
             rows.append({"system": name, "seed": seed, "seconds": run.record["train_seconds"], **run.record["result"]})
             tell(rows[-1])

@@ -96,6 +96,13 @@ def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(nam
     assert torch.isfinite(again.probabilities(["", "unheard of"])).all()
 
 
+def test_a_network_of_texts_with_no_break_spaces_comes_back(tmp_path: Path) -> None:
+    plan = Plan.of("dan", DanConfig(width=4), how=ClassifyConfig(epochs=1), device="cpu")
+    made = fit_classifier(plan, Labelled.of(["good\u00a0film", "bad\u2003film"] * 3, ["a", "b"] * 3))
+    made.save(tmp_path / "run")
+    assert load_classifier(tmp_path / "run").reader.words == ["bad", "film", "good"]
+
+
 def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

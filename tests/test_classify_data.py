@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from octavo.data.bags import Bags, HashedReader, KnownReader, ngram_keys, words_of
+from octavo.data.bags import ODD, Bags, HashedReader, KnownReader, ngram_keys, words_of
 from octavo.data.labelled import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
+from octavo.text.pieces import MIX
 
 WANTED = [("good", "a fine, film"), ("bad", 'not "good"'), ("good", "fine")]
 FILES = {
@@ -61,6 +63,17 @@ def test_other_columns_can_be_named(tmp_path: Path) -> None:
     assert read_texts(str(tmp_path / "a.csv"), LabelledConfig(text_field="body")) == ["fine", "poor"]
 
 
+def test_texts_to_predict_lose_their_labels_in_every_format_and_keep_to_the_files_lines(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        how = LabelledConfig(format="tsv" if name == "plain.txt" else "auto")
+        assert read_texts(str(tmp_path / name), how) == [text for _, text in WANTED]
+    (tmp_path / "lines.txt").write_bytes("one\u2028still one\x0c\r\n\ntwo".encode())
+    assert read_texts(str(tmp_path / "lines.txt")) == ["one\u2028still one\x0c", "", "two"]
+    (tmp_path / "bare.tsv").write_text("no label here\nx\tone", encoding="utf-8")
+    assert read_texts(str(tmp_path / "bare.tsv")) == ["no label here", "one"]
+
+
 def test_a_label_that_was_not_learnt_is_refused() -> None:
     with pytest.raises(UserError, match="among those learnt, a, b: got c"):
         Labelled.of(["x"], ["c"], ["a", "b"])
@@ -93,6 +106,62 @@ def test_folds_hold_every_example_once_and_each_class_in_its_share(labels: list[
 def test_words_are_lower_case_without_space_and_keep_to_their_text() -> None:
     found = words_of(["It isn't  a\tgood\nfilm!", "", " x ", "ÉTÉ 3"]).spelt()
     assert found == [["it", "isn", "'", "t", "a", "good", "film", "!"], [], ["x"], ["été", "3"]]
+
+
+def plain_words(text: str) -> list[str]:
+    """Words by a loop over characters: the plain twin of words_of."""
+    found, open_ = list[str](), False
+    for character in text.lower():
+        category = unicodedata.category(character)
+        word = category[0] in "LMN" or character == "_" or character in "\u00ad\u200c\u200d"
+        word |= ord(character) >= 0x20000  # beyond the table all are letters
+        if word and open_:
+            found[-1] += character
+        elif character >= " " and not character.isspace():  # control characters are not visible either
+            found.append(character)
+        open_ = word
+    return found
+
+
+LETTERS = st.one_of(st.characters(), st.sampled_from(" \t\n\r\x85\xa0\u2003\u2028\u3000ΑΣσİẞǅ_.é"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(LETTERS), max_size=6))
+def test_words_of_random_unicode_are_those_of_a_loop_over_characters(texts: list[str]) -> None:
+    assert words_of(texts).spelt() == [plain_words(text) for text in texts]
+
+
+def plain_ngram_keys(keys: list[int], longest: int) -> list[int]:
+    """The n-grams' keys one by one, in whole numbers: the plain twin of ngram_keys."""
+    keep = (1 << 64) - 1
+    stirred = [(key ^ key >> 32) * int(MIX) & keep for key in keys]
+    found = []
+    for n, key in enumerate(stirred):
+        found.append(key)
+        for later in stirred[n + 1 : n + longest]:
+            mixed = key * int(ODD) + later & keep
+            key = (mixed ^ mixed >> 29) * int(MIX) & keep
+            found.append(key)
+    return found
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=5), min_size=1, max_size=5), st.integers(1, 4))
+def test_ngram_keys_of_many_texts_are_those_of_a_loop_over_words(lists: list[list[int]], longest: int) -> None:
+    offsets = np.cumsum([0, *map(len, lists)])
+    keys, ends = ngram_keys(np.array([key for keys in lists for key in keys], np.uint64), offsets, longest)
+    found = [keys[a:b].tolist() for a, b in pairwise(ends.tolist())]
+    assert found == [plain_ngram_keys(keys, longest) for keys in lists]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(), min_size=1, max_size=6))
+def test_a_text_has_the_same_bag_alone_as_among_others(texts: list[str]) -> None:
+    for reader in (HashedReader.learn(texts, 2, 12)[0], KnownReader.learn(texts, 1, 2, 64)):
+        alone = Bags.joined([reader.read([text]) for text in texts])
+        assert torch.equal(reader.read(texts).ids_N, alone.ids_N)
+        assert torch.equal(reader.read(texts).offsets_B1, alone.offsets_B1)
 
 
 def test_ngram_keys_stay_within_a_text_and_heed_the_order() -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import sys
 import time
 from contextlib import suppress
 from fractions import Fraction
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from octavo.cli import main
 from octavo.errors import UserError
+from octavo.exercises import limited
 from octavo.exercises.answers import At, Choice, Formula, Function, Interval, Number, Truth, verdict
 from octavo.exercises.checking import check_all, check_one
 from octavo.exercises.exercise import Exercise, Found, Part
@@ -29,7 +31,7 @@ from octavo.exercises.limited import Limits, Worker, call_function
 from octavo.exercises.registry import chosen, from_folder
 from octavo.exercises.template import template
 from octavo.exercises.values import difference, value
-from octavo.exercises.written import as_mathml, as_text
+from octavo.exercises.written import as_mathml, as_text, prose_as_html, prose_as_text
 
 KINDS = {"d": "whole", "x": "real", "s": "positive"}
 QUICK = Limits(2.0, 1 << 29)
@@ -199,6 +201,15 @@ def test_formulas_are_written_as_people_write_them() -> None:
     assert "<msub>" in as_mathml("x_n")
 
 
+def test_a_long_formula_can_be_broken_between_its_parts() -> None:
+    chain = prose_as_html("`E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`.")
+    assert chain.count("<math ") == 3
+    assert chain.count('<mo form="infix">=</mo>') == 2
+    assert chain.endswith(".</span></p>")
+    assert prose_as_html("`31036*1024 + 2*1024 - 24*(12*1024^2 + 13*1024)`").count("<math ") == 3
+    assert prose_as_html("`a = b + c`").count("<math ") == 1
+
+
 # Answers
 
 
@@ -257,6 +268,7 @@ def test_wrong_answers_are_told_why(tmp_path: Path) -> None:
     assert "forgot the one" in why["formula"]
     assert "for d = " in why["formula"]
     assert "x is positive" in why["truth"]
+    assert why["choice"].endswith("Because.")
     assert "double(1" in why["function"]
     assert student.points == 0.5
 
@@ -285,6 +297,9 @@ HOSTILE = {
     "large": "x = '" + "a" * 300_000 + "'",
     "no-toml": "this is = = no toml",
     "bytes": "\udcff",
+    "sixteen": "\0".join("[made-up]"),
+    "no-text": "\0\1\2" * 1000,
+    "digits": "x = " + "9" * 5000,
 }
 
 
@@ -315,6 +330,11 @@ def test_a_hostile_formula_is_stopped_within_its_limits(tmp_path: Path, text: st
     assert outcomes(student)["number"] == "right"
 
 
+FORGED = """import os
+for stream in range(3, 20):
+    try: os.write(stream, b'{"results": RESULTS}')
+    except OSError: pass
+"""
 FUNCTIONS_GONE_WRONG = {
     "endless": ("def double(x):\n    while True: pass", "stopped"),
     "endless import": ("while True: pass", "stopped"),
@@ -337,6 +357,22 @@ FUNCTIONS_GONE_WRONG = {
     "deep": ("def double(x):\n    a = x\n    for _ in range(100): a = [a]\n    return a", "deep"),
     "lies": ("def double(x):\n    return True", "is right"),
     "not a number": ("def double(x):\n    return float('nan')", "is right"),
+    "forks": ("import os\nif os.fork() == 0:\n    while True: pass", "start programs"),
+    "starts a program": ("import subprocess\nsubprocess.run(['sleep', '60'])", "start programs"),
+    "deletes itself": ("import os\nos.remove(__file__)", "change files"),
+    "kills the grader": ("import os\nos.kill(os.getppid(), 9)", "send signals"),
+    "raises its limits": ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "limits"),
+    "calls home": ("import socket\nsocket.socket()", "network"),
+    "looks it up": ("from octavo.exercises.registry import exercises", "ModuleNotFoundError"),
+    "huge power": ("def double(x):\n    return 9**9**9**9", "stopped"),
+    "prints without end": ("def double(x):\n    while True: print('x' * 10**6)", "stopped"),
+    "formulas that are none": ("raise KeyError('`((`')", "KeyError"),
+    "escapes": ("raise KeyError('\\x1b[31mred')", "[31mred"),
+    "changes the runner": ("import sys\nsys.modules['__main__'].plain = lambda *_: 2.0\ndef double(x): return 0",
+                           "is right"),
+    "exits as if right": ("import atexit, os\natexit.register(lambda: os._exit(0))\nos._exit(0)", "without an answer"),
+    "writes a reply itself": (FORGED.replace("RESULTS", "[0, 0]") + "os._exit(0)", "is right"),
+    "writes a second reply": (FORGED.replace("RESULTS", "[2, 5]") + "def double(x): return 2 * x", "without an answer"),
 }  # fmt: skip
 
 
@@ -349,8 +385,12 @@ def test_a_hostile_function_is_stopped_and_the_rest_still_graded(tmp_path: Path,
     found = outcomes(student)
     assert found.pop("function") in ("refused", "wrong")
     assert set(found.values()) == {"right"}
-    assert why in next(row.why for row in student.rows if row.part == "function")
+    told = next(row.why for row in student.rows if row.part == "function")
+    assert why in told
+    assert told.isprintable()
+    assert prose_as_text(told) == told
     assert not list(tmp_path.rglob("big"))
+    assert (tmp_path / "mine.py").is_file()
 
 
 def test_what_a_function_prints_is_not_its_answer(tmp_path: Path) -> None:
@@ -369,6 +409,46 @@ def test_a_file_outside_the_students_folder_is_not_run(tmp_path: Path, name: str
     written(tmp_path / "other", RIGHT)
     student = one(tmp_path / "me", RIGHT.replace("mine.py", name))
     assert outcomes(student)["function"] == "refused"
+
+
+def test_a_class_shows_who_handed_in_nothing_or_a_link_to_another(tmp_path: Path) -> None:
+    written(tmp_path / "ada", RIGHT)
+    (tmp_path / "bob").mkdir()
+    (tmp_path / "cyd").mkdir()
+    (tmp_path / "cyd" / "answers.toml").symlink_to(tmp_path / "ada" / "answers.toml")
+    (tmp_path / "dan").symlink_to(tmp_path / "ada")
+    (tmp_path / "eve").mkdir()
+    os.mkfifo(tmp_path / "eve" / "answers.toml")
+    (tmp_path / ".git").mkdir()
+    students = {one.name: one for one in grade(tmp_path, [SET], limits=QUICK)}
+    assert {name: (one.points, one.of) for name, one in students.items()} == {
+        "ada": (6, 6), "bob": (0, 6), "cyd": (0, 6), "dan": (0, 6), "eve": (0, 6),
+    }  # fmt: skip
+    assert "is a link" in students["cyd"].problem
+    assert "is a link" in students["dan"].problem
+    assert all("no file answers.toml" in students[name].problem for name in ("bob", "eve"))
+
+
+def test_a_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "")
+    file.write_bytes(b"\xef\xbb\xbf" + RIGHT.encode())
+    [student] = grade(file, [SET], limits=QUICK)
+    assert student.points == 6
+
+
+def test_a_process_is_stopped_when_it_takes_too_much_memory_where_the_system_sets_no_limit() -> None:
+    greedy = "x = bytearray(400 << 20)\nimport time\ntime.sleep(60)"
+    process = limited._started([sys.executable, "-c", greedy], {})
+    try:
+        began = time.monotonic()
+        with pytest.raises(MemoryError):
+            limited._read(process, began + 30, 200 << 20)
+        while limited.resident(process.pid) < 400 << 20:  # it was caught in the act
+            assert time.monotonic() < began + 30
+        assert limited._resident_by_ps(process.pid) == pytest.approx(limited.resident(process.pid), rel=0.05)
+    finally:
+        limited._end(process)
+    assert limited.resident(process.pid) == 0
 
 
 def test_a_worker_that_was_stopped_is_started_again(tmp_path: Path) -> None:

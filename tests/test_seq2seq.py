@@ -18,8 +18,10 @@ from octavo.errors import UserError
 from octavo.models.given import EncoderDecoder, Sizes
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, turned
+from octavo.ops import recurrent
 from octavo.scoring.cost.parts import Part
 from octavo.scoring.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost, seq2seq_parts
+from octavo.scoring.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.training.seq2seq import objective_of
 
 V, END = 23, 22
@@ -276,6 +278,8 @@ def counted(work: Callable[[], Any]) -> int:
     aten = torch.ops.aten
     counter = FlopCounterMode(display=False, custom_mapping={
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
+        aten.addmm_: lambda _, a, b, **__: 2 * a[0] * a[1] * b[1],
+        aten.mv: lambda a, _, **__: 2 * a[0] * a[1],
     })  # fmt: skip
     with torch.no_grad(), counter:
         work()
@@ -354,6 +358,28 @@ def test_the_formulas_count_every_parameter(config: Seq2SeqConfig) -> None:
     sizes = Sizes(V if config.tied == "all" else V + 3, V, 2)
     model = Seq2Seq(config, *sizes)
     assert seq2seq_cost(config, sizes, PairShape()).parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("score", ["dot", "additive", "none"])
+@pytest.mark.parametrize(("cell", "layers"), [("gru", 1), ("gru", 2), ("lstm", 2)])
+def test_a_recurrent_translator_costs_what_its_formulas_say(
+    cell: str, layers: int, score: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The LSTM's kernel shows nothing of itself to PyTorch's counter; our twin of it does."""
+    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
+    config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target")  # type: ignore[arg-type]
+    sizes, shape = Sizes(V + 3, V, 1), PairShape(3, 5, 4)
+    model = RecurrentSeq2Seq(config, *sizes)
+    model.initialise(seeded(0))
+    cost = recurrent_seq2seq_cost(config, sizes, shape)
+    source_BS, before_BT = torch.randint(0, END, (3, 5)), torch.randint(0, END, (3, 4))
+    assert counted(lambda: model(source_BS, None, before_BT)) == cost.total("forward")
+    assert cost.parameters == sum(p.numel() for p in model.parameters())
+    twice = recurrent_seq2seq_cost(config, sizes, PairShape(3, 5, 4, languages=2))
+    once = {part.name: part.forward for part in cost.parts}
+    for part in twice.parts:
+        read_once = part.name in ("encoder, both directions", "first states", "attention, source")
+        assert part.forward == once[part.name] * (1 if read_once else 2)
 
 
 # ---------------------------------------------------------------------- mistakes

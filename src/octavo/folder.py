@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.files import PART, whole_folder
 from octavo.memory import expect_random_access
+from octavo.progress import progress
 from octavo.version import VERSION
 
 CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
@@ -34,6 +36,7 @@ SAFE_NAMES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
     torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
+LARGE = 1 << 28  # bytes of a model from which reading it is worth a word
 FORMAT = 1  # of the folder; a reader refuses what it does not know
 NUMBER: tuple[type, ...] = (int, float)
 PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
@@ -114,11 +117,21 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
         mapped = safetensors.torch.load_file(path / TENSORS)
-        return {key: _copied(tensor) for key, tensor in mapped.items()}
+        large = sum(tensor.nbytes for tensor in mapped.values())
+        found = {}
+        with progress("reading the model", large, "bytes") if large >= LARGE else nullcontext(_nobody) as advance:
+            for key, tensor in mapped.items():
+                found[key] = _copied(tensor)
+                advance(tensor.nbytes)
+        return found
     except FileNotFoundError as error:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
+
+
+def _nobody(amount: float) -> None:
+    """Who is told of reading that takes no time."""
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -5,13 +5,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 Advance = Callable[[float], None]
+Listener = Callable[[float, float], None]  # gets how much is done, and of how much
+LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell a listener, in place of the terminal, how far the work inside has come."""
+    before = LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        LISTENER.reset(before)
 
 
 @contextmanager
 def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
     """Show a bar for `total` units of work; call what it yields with the amount done since the last call."""
+    if listener := LISTENER.get():
+        yield _told(listener, total)
+        return
     if not sys.stderr.isatty():
         yield lambda amount: None
         return
@@ -24,3 +40,14 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
     with bar:
         task = bar.add_task(f"{label} ({total:,.0f} {unit})" if unit else label, total=total)
         yield lambda amount: bar.advance(task, amount)
+
+
+def _told(listener: Listener, total: float) -> Advance:
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done
+        done += amount
+        listener(done, total)
+
+    return advance

@@ -34,6 +34,7 @@ VERBS: dict[str, str] = {
     "vectors": "learn word vectors from a text, and look at them",
     "scale": "how a model gets better with more text, and where it passes an n-gram",
     "domains": "compare models on two domains, and see which words cost more",
+    "studio": "look inside the models of a folder, in the browser",
     "exercises": "the classic questions with checked answers; grade those of students",
 }
 

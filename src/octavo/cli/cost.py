@@ -13,6 +13,7 @@ from octavo.cli.cost_tables import print_cost, print_plan
 from octavo.cli.cost_time import Asked, costs_of, piece_of, predictions
 from octavo.cli.flags import STYLE, RunPath
 from octavo.cli.show import print_json
+from octavo.cli.verbs import task_of
 from octavo.errors import UserError
 from octavo.models import CONFIGS, NEURAL, PRESETS, name_of, preset
 from octavo.run import load
@@ -35,6 +36,7 @@ from octavo.scoring.cost.like import DECODERS, NAMES, context_of
 from octavo.scoring.cost.memory import SIZE
 from octavo.training.rehearsal import Piece
 
+TASKS = ("vit", "davit", "seq2seq", "seq2seq-recurrent")
 ROWS = 8  # of a step, where training does not say
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
@@ -42,7 +44,8 @@ USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octav
        octavo cost --like NAME        {", ".join(NAMES)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
-models: {", ".join([*CONFIGS, *PRESETS])}
+models: {", ".join([*CONFIGS, *PRESETS])};
+        {", ".join(TASKS)} (images, translation)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 
@@ -57,6 +60,11 @@ def run_cost(argv: list[str]) -> None:
 
         run_cost_bert(argv[1:])
         return
+    if argv[0] in TASKS:
+        from octavo.cli.cost_tasks import run_cost_task
+
+        run_cost_task(argv[0], argv[1:])
+        return
     flags = {arg.partition("=")[0] for arg in argv}
     if argv[0].startswith("-"):
         which = next((flag for flag in ("--plan", "--like") if flag in flags), None)
@@ -65,6 +73,10 @@ def run_cost(argv: list[str]) -> None:
         tyro.cli(plan_cost if which == "--plan" else like_cost, prog="octavo cost", args=argv, config=STYLE)
     elif argv[0] in (*CONFIGS, *PRESETS) or not ("/" in argv[0] or Path(argv[0]).exists()):
         tyro.cli(_cost_by_settings(argv[0]), prog=f"octavo cost {argv[0]}", args=argv[1:], config=STYLE)
+    elif task_of(argv[:1]) in ("classify images", "translate"):
+        from octavo.cli.cost_tasks import task_run_cost
+
+        tyro.cli(task_run_cost, prog="octavo cost", args=argv, config=STYLE)
     else:
         tyro.cli(run_folder_cost, prog="octavo cost", args=argv, config=STYLE)
 

@@ -30,6 +30,7 @@ FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "fill": "bert.fill",
     "embed": "bert.embed",
     "list": "look.list_",
+    "studio": "studio.studio",
     "export": "exchange.export",
     "import": "exchange.import_",
     "doctor": "doctor.doctor",

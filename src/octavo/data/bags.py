@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from octavo.text.block import in_order, no_starts
 from octavo.text.lexicon import Lexicon
-from octavo.text.pieces import MIX, Keys, keys_of, listed, pieces_of
+from octavo.text.pieces import MIX, Keys, keys_of, listed, spans_of
 from octavo.text.pieces import Pieces as WordPieces
 from octavo.text.spell import Offsets
 
 AT_ONCE = 4096  # texts: their arrays stay in the processor's cache
 SPACE, NEWLINE = 32, 10
+FIRST_BLANK = 0xC2  # the lowest byte that begins a white-space character beyond ASCII
 ODD = np.uint64(0xD6E8FEB86659FD93)  # another odd number with its bits well spread: "a b" is not "b a"
 UNSEEN = 0  # the row of what was not there in training
 
@@ -75,34 +77,54 @@ class Words(NamedTuple):
 
 def words_of(texts: Sequence[str]) -> Words:
     """The words and other visible characters of each text."""
-    joined = "\n".join(texts)
+    joined = "\n".join([text.lower() for text in texts])  # one by one: ASCII, as most texts are, has a fast way
     if joined.count("\n") >= len(texts):  # some text has lines of its own
-        joined = "\n".join(text.replace("\n", " ") for text in texts)
-    data = joined.lower().encode("utf-8", "replace")
-    pieces = pieces_of(data, "words", no_starts())
-    first_N = pieces.text[pieces.starts]
+        joined = "\n".join([text.lower().replace("\n", " ") for text in texts])
+    text, starts_N, lengths_N = spans_of(joined.encode("utf-8", "replace"), "words", no_starts())
+    first_N = text[starts_N]
+    ends = np.flatnonzero(first_N == NEWLINE)
     spaced_N = first_N == SPACE
-    starts_N, lengths_N = pieces.starts + spaced_N, pieces.lengths - spaced_N
-    kept = np.flatnonzero((lengths_N > 0) & (first_N >= SPACE))  # no white space
-    ends = np.searchsorted(kept, np.flatnonzero(first_N == NEWLINE))
-    starts_N, lengths_N = starts_N[kept], lengths_N[kept]
-    offsets = np.concatenate([[0], ends, [len(kept)]]) if texts else np.zeros(1, np.int64)
-    return Words(WordPieces(pieces.text, starts_N, lengths_N, keys_of(pieces.text, starts_N, lengths_N)), offsets)
+    visible_N = (lengths_N > spaced_N) & (first_N >= SPACE)
+    far = np.flatnonzero(first_N >= FIRST_BLANK)
+    visible_N[far] &= ~np.isin(keys_of(text, starts_N[far], lengths_N[far]), _blanks())
+    kept = np.flatnonzero(visible_N)
+    spaced_N = spaced_N[kept]
+    starts_N, lengths_N = starts_N[kept] + spaced_N, lengths_N[kept] - spaced_N
+    offsets = np.concatenate([[0], np.searchsorted(kept, ends), [len(kept)]]) if texts else np.zeros(1, np.int64)
+    return Words(WordPieces(text, starts_N, lengths_N, keys_of(text, starts_N, lengths_N)), offsets)
+
+
+@cache
+def _blanks() -> Keys:
+    """The keys of white space beyond ASCII, such as the no-break space."""
+    spaces = [chr(point) for point in range(0x80, 0x10000) if chr(point).isspace()]
+    return listed([space.encode() for space in spaces]).keys
 
 
 def ngram_keys(keys_N: Keys, offsets_B1: Offsets, longest: int) -> tuple[Keys, Offsets]:
     """Keys of the n-grams of each text, from single words to `longest` of them; each word's own follow each other."""
+    N, sizes_B = len(keys_N), np.diff(offsets_B1)
     stirred_N = (keys_N ^ (keys_N >> np.uint64(32))) * MIX
-    left_N = np.repeat(offsets_B1[1:], np.diff(offsets_B1)) - np.arange(len(keys_N))  # words from here to the end
-    grams_NL = np.empty((len(keys_N), longest), np.uint64)
-    grams_NL[:, 0] = stirred_N
+    if longest == 1:
+        return stirred_N, offsets_B1
+    grams_NL, there_NL = np.empty((N, longest), np.uint64), np.ones((N, longest), np.bool_)
+    grams_NL[:, 0] = before_N = stirred_N
     for n in range(1, longest):
-        before, last = grams_NL[: len(keys_N) - n, n - 1], stirred_N[n:]
-        mixed = before * ODD + last
-        grams_NL[: len(keys_N) - n, n] = (mixed ^ (mixed >> np.uint64(29))) * MIX
-    there_NL = np.arange(longest) < left_N[:, None]
-    size_N = np.minimum(left_N, longest)
-    return grams_NL[there_NL], np.concatenate([[0], np.cumsum(size_N)])[offsets_B1]
+        room = max(0, N - n)
+        before_N = _stirred(before_N[:room] * ODD + stirred_N[n:])
+        grams_NL[:room, n] = before_N
+        for back in range(1, n + 1):  # so near to a text's end there is none of so many words
+            there_NL[offsets_B1[1:][sizes_B >= back] - back, n] = False
+    missing_B = np.zeros(len(sizes_B), np.int64)
+    for n in range(1, longest):
+        missing_B += np.minimum(sizes_B, n)
+    return grams_NL[there_NL], np.concatenate([[0], np.cumsum(longest * sizes_B - missing_B)])
+
+
+def _stirred(mixed_N: Keys) -> Keys:
+    mixed_N ^= mixed_N >> np.uint64(29)
+    mixed_N *= MIX
+    return mixed_N
 
 
 class HashedReader:

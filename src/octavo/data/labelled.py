@@ -132,10 +132,20 @@ def read_labelled(
 
 
 def read_texts(source: str, how: LabelledConfig = LabelledConfig()) -> list[str]:  # noqa: B008
-    """Texts alone, one a line, or as CSV and JSON lines have them; labels that are there are left out."""
-    if SUFFIXES.get(plain_name(Path(source)).suffix.lower(), "") in ("csv", "jsonl") or source in SOURCES:
-        return [text for text, _ in _examples(source, how, labelled=False)]
-    return _whole(source).splitlines()
+    """Texts alone, one a line, or as the other formats have them; labels that are there are left out."""
+    if source in SOURCES:
+        return [text for text, _ in _examples(source, how)]
+    text = _whole(source)
+    kind = _format(text, source, how)
+    return [text for text, _ in READERS[kind](text, source, how, False)] if kind else lines_of(text)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines as `wc -l` counts them: a form feed or a Unicode line separator stands inside a line."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 FORMATS = "a line is label<TAB>text, or fastText's __label__name text, or a row of CSV, or a JSON object"
@@ -146,17 +156,23 @@ def listed(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _examples(source: str, how: LabelledConfig, labelled: bool = True) -> list[tuple[str, str]]:
+def _examples(source: str, how: LabelledConfig) -> list[tuple[str, str]]:
     if source in SOURCES:
         files = get_files(source)
         if source == "sentence-polarity":
-            return [(line, POLARITY[name]) for name, path in files.items() for line in _whole(str(path)).splitlines()]
+            return [(line, POLARITY[name]) for name, path in files.items() for line in lines_of(_whole(str(path)))]
         if SOURCES[source].kind != "labelled":
             raise UserError(f"{source} has no labels; name sentence-polarity, movie-reviews or a file: {FORMATS}")
-        return [example for path in files.values() for example in _examples(str(path), how, labelled)]
+        return [example for path in files.values() for example in _examples(str(path), how)]
     text = _whole(source)
-    kind = how.format if how.format != "auto" else SUFFIXES.get(plain_name(Path(source)).suffix.lower())
-    return READERS[kind or ("fasttext" if text.startswith(MARK) else "tsv")](text, source, how, labelled)
+    return READERS[_format(text, source, how) or "tsv"](text, source, how, True)
+
+
+def _format(text: str, source: str, how: LabelledConfig) -> Format | None:
+    """What was asked for, or what the file's name or its first line says."""
+    if how.format != "auto":
+        return how.format
+    return SUFFIXES.get(plain_name(Path(source)).suffix.lower()) or ("fasttext" if text.startswith(MARK) else None)
 
 
 def _whole(source: str) -> str:
@@ -173,11 +189,13 @@ def _whole(source: str) -> str:
 
 def _tsv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         label, tab, rest = line.partition("\t")
-        if not tab or not label.strip():
+        if not labelled and not tab:
+            label, rest = "?", line
+        elif not tab or not label.strip():
             raise UserError(f"line {number:,} of {source} must be label<TAB>text: {line[:40]!r}; or give --format")
         found.append((rest, label.strip()))
     return found
@@ -185,10 +203,12 @@ def _tsv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tu
 
 def _fasttext(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         label, _, rest = line.partition(" ")
+        if not labelled and not line.startswith(MARK):
+            label, rest = f"{MARK}?", line
         if not label.startswith(MARK) or len(label) == len(MARK):
             raise UserError(f"line {number:,} of {source} must begin with {MARK}name: {line[:40]!r}")
         if rest.lstrip().startswith(MARK):
@@ -205,7 +225,7 @@ def _csv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tu
 
 def _jsonl(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
     found = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
             continue
         place = f"line {number:,} of {source}"

@@ -17,7 +17,7 @@ from octavo.exercises.limited import Limits, Worker, call_function
 Outcome = Literal["right", "only if", "wrong", "refused", "missing"]
 REASON = "-reason"  # ends the key under which a student explains a true or false
 FILE = "answers.toml"
-LONGEST_NAME = 60
+LONGEST_NAME, LONGEST_WHY = 60, 1000
 RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
 
 
@@ -62,7 +62,8 @@ def grade(
     files = find_answers(answers)
     known = {one.id: one for one in exercises}
     with Worker(limits) as worker:
-        read = [(name, file, *_read(worker, file)) for name, file in files]
+        read = [(_short(name, LONGEST_NAME), file, *_read(worker, file, of_class=_is_class(Path(answers))))
+                for name, file in files]  # fmt: skip
         met = {key for *_, said, _ in read for key, value in said.items() if isinstance(value, dict)}
         asked = [one for one in exercises if one.id in (only or met)]
         students = []
@@ -83,15 +84,24 @@ def find_answers(answers: str | Path) -> list[tuple[str, Path]]:
         return [(path.parent.name if path.name == FILE and path.parent.name else path.stem, path)]
     if (path / FILE).is_file():
         return [(path.resolve().name, path / FILE)]
-    found = [(folder.name, file) for folder in sorted(path.iterdir()) if folder.is_dir()
-             for file in [folder / FILE] if file.is_file()] if path.is_dir() else []  # fmt: skip
-    if not found:
+    found = [(one.name, one / FILE) for one in sorted(path.iterdir()) if one.is_dir() and one.name[0] not in "._"
+             ] if path.is_dir() else []  # fmt: skip
+    if not any(file.is_file() for _, file in found):
         raise UserError(f"answers are a TOML file, or a folder with a folder for each student and {FILE} in it: "
                         f"{answers} is neither; octavo exercises template writes an empty one")  # fmt: skip
     return found
 
 
-def _read(worker: Worker, file: Path) -> tuple[dict[str, Any], str]:
+def _is_class(path: Path) -> bool:
+    return path.is_dir() and not (path / FILE).is_file()
+
+
+def _read(worker: Worker, file: Path, of_class: bool) -> tuple[dict[str, Any], str]:
+    """What a student answered, or why it cannot be read; a link could lead to what somebody else handed in."""
+    if of_class and (file.is_symlink() or file.parent.is_symlink()):
+        return {}, f"{FILE} or its folder is a link; hand in the file itself"
+    if not file.is_file():
+        return {}, f"there is no file {FILE} in the folder"
     try:
         said: dict[str, Any] = worker.ask({"do": "read", "file": str(file)})
         return said, ""
@@ -112,7 +122,7 @@ def _student(
     rows += [
         _stray(key, "", list(known)) for key, value in said.items() if key not in known and isinstance(value, dict)
     ]
-    return Student(_short(name, LONGEST_NAME), tuple(rows))
+    return Student(name, tuple(rows))
 
 
 def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path, worker: Worker) -> Graded:
@@ -122,9 +132,10 @@ def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path, work
     try:
         outcome, why = judged(part, given, file, worker)
     except UserError as error:
-        outcome, why = "refused", str(error)
+        outcome, why = "refused", _unquoted(str(error))
     worth = {"right": part.points, "only if": HALF * part.points}.get(outcome, 0.0)
-    return Graded(one.id, part.id, outcome, why, worth, part.points, _short(str(given), 200), _short(reason, 2000))
+    return Graded(one.id, part.id, outcome, _short(why, LONGEST_WHY), worth, part.points, _short(str(given), 200),
+                  _short(reason, 2000))  # fmt: skip
 
 
 def judged(part: Part, given: Any, file: Path, worker: Worker) -> tuple[Outcome, str]:
@@ -140,10 +151,11 @@ def judged(part: Part, given: Any, file: Path, worker: Worker) -> tuple[Outcome,
     for condition, other in part.only_if.items():
         if compared(part, other, given, worker) is None:
             return "only if", f"right only if {condition}; {refusal}"
+    taught = f". {part.why}" if isinstance(part.answer, Truth | Choice) else ""  # others are shown where they differ
     for mistake, other in part.wrong.items():
         if compared(part, other, given, worker) is None:
-            return "wrong", f"{mistake}: {refusal}"
-    return "wrong", refusal
+            return "wrong", f"{mistake}: {refusal}{taught}"
+    return "wrong", refusal + taught
 
 
 def compared(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
@@ -152,15 +164,21 @@ def compared(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
     if isinstance(kind, Truth | Choice):
         return kind.compare(given, kind.verdict(right) if isinstance(kind, Truth) else right)
     if isinstance(kind, Function):
-        return kind.compare(given, [right(*case) for case in kind.cases] if callable(right) else right)
+        refusal = kind.compare(given, [right(*case) for case in kind.cases] if callable(right) else right)
+        return refusal and _unquoted(refusal)
     if isinstance(kind, Formula):
         asked: dict[str, Any] = {"do": "formula", "as": {"right": right, "symbols": dict(kind.symbols)}}
     else:
         assert isinstance(kind, Number)
         text = right if isinstance(right, int | float | str) else str(right)  # a Fraction is a formula of numbers
         asked = {"do": "number", "as": {"right": text, "rel": kind.rel, "abs": kind.abs}}
-    refusal: str | None = worker.ask({**asked, "given": given})
-    return refusal
+    told: str | None = worker.ask({**asked, "given": given})
+    return told
+
+
+def _unquoted(text: str) -> str:
+    """Foreign text without backticks, between which formulas of ours stand."""
+    return text.replace("`", "'")
 
 
 def _beside(file: Path, name: Any) -> Path:

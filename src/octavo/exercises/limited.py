@@ -14,12 +14,14 @@ import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from octavo.errors import UserError
 
 LONGEST_REPLY = 1 << 22  # bytes
 DEEPEST = 10  # lists within lists of a result
+LOOK = 0.1  # seconds between two looks at how much memory a process has
+PAGE = os.sysconf("SC_PAGE_SIZE")
 LIFETIME = 600  # seconds of computing after which the worker's own limit ends it; it is then started anew
 
 
@@ -58,16 +60,18 @@ class Worker:
     def _reply(self, what: dict[str, Any], seconds: float) -> dict[str, Any]:
         assert self.process is not None
         assert self.process.stdin is not None
-        assert self.process.stdout is not None
         try:
             self.process.stdin.write(json.dumps(what).encode() + b"\n")
             self.process.stdin.flush()
-            line = _read(self.process.stdout, time.monotonic() + seconds, b"\n")
+            line = _read(self.process, time.monotonic() + seconds, self.limits.memory, b"\n")
             reply: dict[str, Any] = json.loads(line)
             return reply
         except TimeoutError:
             self.end()
             raise UserError(f"it took more than {seconds:g} s and was stopped") from None
+        except MemoryError:
+            self.end()
+            raise UserError("it needs more memory than the limit") from None
         except (ValueError, OSError):
             self.end()
             raise UserError("it needed more than the limits allow and was stopped") from None
@@ -82,21 +86,22 @@ class Worker:
 def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list[Any]:
     """The results of a function in a student's file; a UserError says what went wrong."""
     processor = math.ceil(limits.seconds) + 1  # more than the clock allows, so that it is the clock that is told of
-    command = [sys.executable, "-B", str(Path(__file__).with_name("runner.py")),
+    command = [sys.executable, "-B", "-P", str(Path(__file__).with_name("runner.py")),
                str(processor), str(limits.memory)]  # fmt: skip
     quiet = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as empty:
         process = _started(command, quiet, empty)
         assert process.stdin is not None
-        assert process.stdout is not None
         try:
             with contextlib.suppress(BrokenPipeError):
                 asked = {"file": str(file.resolve()), "function": function, "cases": cases}
                 process.stdin.write(json.dumps(asked).encode())
                 process.stdin.close()
-            reply = json.loads(_read(process.stdout, time.monotonic() + limits.seconds))
+            reply = json.loads(_read(process, time.monotonic() + limits.seconds, limits.memory))
         except TimeoutError:
             raise UserError(f"it took more than {limits.seconds:g} s and was stopped") from None
+        except MemoryError:
+            raise UserError("it needs more memory than the limit") from None
         except (ValueError, RecursionError):
             raise UserError("it ended without an answer, or needed more than the limits allow") from None
         finally:
@@ -128,20 +133,44 @@ def _started(command: list[str], environment: dict[str, str], folder: str | None
     )  # fmt: skip
 
 
-def _read(stream: IO[bytes], deadline: float, until: bytes = b"") -> bytes:
-    """What comes until the end or a sign, within a time and a size."""
+def _read(process: subprocess.Popen[bytes], deadline: float, memory: int, until: bytes = b"") -> bytes:
+    """What a process writes until its end or a sign, within a time, a size, and the memory that it may take.
+
+    Where the system limits memory itself, the process notices first; macOS does not, so it is looked at from outside.
+    """
+    assert process.stdout is not None
     said = b""
     while not (until and said.endswith(until)):
         left = deadline - time.monotonic()
-        if left <= 0 or not select.select([stream], [], [], left)[0]:
+        if left <= 0:
             raise TimeoutError
-        piece = os.read(stream.fileno(), 1 << 16)
+        if not select.select([process.stdout], [], [], min(left, LOOK))[0]:
+            if resident(process.pid) > memory:
+                raise MemoryError
+            continue
+        piece = os.read(process.stdout.fileno(), 1 << 16)
         if not piece:
             break
         said += piece
         if len(said) > LONGEST_REPLY:
             raise ValueError("too long a reply")
     return said
+
+
+def resident(pid: int) -> int:
+    """The bytes of memory that a process has now; 0 where it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE
+    except (OSError, IndexError):  # no Linux, or no such process
+        return _resident_by_ps(pid)
+
+
+def _resident_by_ps(pid: int) -> int:
+    try:
+        told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=5, check=False).stdout
+        return int(told or 0) << 10
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return 0
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

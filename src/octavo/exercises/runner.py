@@ -16,6 +16,15 @@ import sys
 from typing import Any
 
 MOST_NUMBERS = 100_000  # in one result
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+REFUSED = {  # what Python tells of before it happens, by how its name begins, and how a student is told
+    "start programs": ("os.fork", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "subprocess.", "pty."),
+    "send signals": ("os.kill",),
+    "change files": ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate",
+                     "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr", "shutil."),
+    "use the network": ("socket.",),
+    "change its limits": ("resource.",),
+}  # fmt: skip
 
 
 def limit(seconds: int, memory: int) -> None:
@@ -29,6 +38,15 @@ def limit(seconds: int, memory: int) -> None:
             resource.setrlimit(getattr(resource, name), (most, most))
         except (AttributeError, ValueError, OSError):  # macOS does not limit the address space
             continue
+
+
+def watch(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse what no answer needs. This stops mistakes and plain malice; it is no wall against an expert."""
+    for what, beginnings in REFUSED.items():
+        if event.startswith(beginnings):
+            raise PermissionError(f"an answer may not {what}")
+    if event == "open" and arguments[0] != os.devnull and isinstance(arguments[2], int) and arguments[2] & WRITING:
+        raise PermissionError("an answer may not change files")
 
 
 def plain(value: Any, room: list[int]) -> Any:
@@ -73,6 +91,8 @@ def main() -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     limit(int(sys.argv[1]), int(sys.argv[2]))
+    sys.modules["octavo.exercises"] = None  # type: ignore[assignment]  # to look the answer up is not to answer
+    sys.addaudithook(watch)
     said = json.dumps(called(asked)).encode()
     while said:
         said = said[os.write(answer, said) :]

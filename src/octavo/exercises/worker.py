@@ -37,13 +37,18 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 def read(file: str) -> dict[str, Any]:
     """A TOML file as plain values."""
-    with open(file, "rb") as opened:
-        data = opened.read(LARGEST_FILE + 1)
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise UserError(f"it cannot be opened: {error.strerror}") from error
     if len(data) > LARGEST_FILE:
         raise UserError(f"a file of answers may have {LARGEST_FILE:,} bytes; write less")
     try:
-        return {key: _plain(value) for key, value in tomllib.loads(data.decode()).items()}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return {key: _plain(value) for key, value in tomllib.loads(data.decode("utf-8-sig")).items()}
+    except UnicodeDecodeError as error:
+        raise UserError(f"it is no text in UTF-8 (byte {error.start}); save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
         raise UserError(f"it is no TOML: {error}"[:300]) from error
 
 

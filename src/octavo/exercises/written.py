@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from octavo.exercises.formula import BINDING, Node, parse_for_show
+from octavo.exercises.formula import BINDING, RELATIONS, Node, parse_for_show
 from octavo.report.page import shown
 
 GREEK = dict(zip(
@@ -18,6 +18,7 @@ SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "�
 QUOTED = re.compile(r"`([^`]*)`")
 LOOSE = ("dot", "sum", "d", "T", "inv")  # calls that are not written as such
 TIGHT = 6  # names, numbers, calls and brackets need none around them
+ON_A_LINE = 24  # letters; browsers do not break a formula, so a longer one comes in pieces
 
 
 def prose_as_text(text: str) -> str:
@@ -39,8 +40,9 @@ def _inline(pieces: list[str]) -> Iterator[str]:
     yield shown(pieces[0])
     for formula, words in zip(pieces[1::2], pieces[2::2], strict=True):
         sign = words[:1] if words[:1] in tuple(".,;:?!)") else ""
-        drawn = as_mathml(formula)
-        yield f'<span style="white-space: nowrap">{drawn}{sign}</span>' if sign else drawn
+        *pieces_before, last = _pieces(parse_for_show(formula))
+        yield "".join(pieces_before)
+        yield f'<span style="white-space: nowrap">{last}{sign}</span>' if sign else last
         yield shown(words[len(sign) :])
 
 
@@ -51,7 +53,32 @@ def as_text(formula: str) -> str:
 
 def as_mathml(formula: str) -> str:
     """A formula as MathML, which browsers draw by themselves."""
-    return f'<math displaystyle="true"><mrow>{_math(parse_for_show(formula))}</mrow></math>'
+    return _drawn(_math(parse_for_show(formula)))
+
+
+def _drawn(inside: str) -> str:
+    return f'<math displaystyle="true"><mrow>{inside}</mrow></math>'
+
+
+def _pieces(node: Node) -> list[str]:
+    """A formula as MathML, a long one in pieces between which a line may end: at = and the like, then at + and -."""
+    pieces: list[str] = []
+    for sign, part in _parted(node, RELATIONS):
+        inner = _parted(part, ("+", "-")) if len(_text(part)) > ON_A_LINE else [("", part)]
+        for n, (plus, one) in enumerate(inner):
+            before = plus if n else sign
+            mark = f'<mo form="infix">{shown(SIGNS.get(before, before))}</mo>' if before else ""
+            pieces.append(_drawn(mark + _math(one)))
+    return [_drawn(_math(node))] if len(_text(node)) <= ON_A_LINE else pieces
+
+
+def _parted(node: Node, signs: Sequence[str]) -> list[tuple[str, Node]]:
+    """a = b = c as its parts, each with the sign before it."""
+    if node.kind not in signs:
+        return [("", node)]
+    left, right = node.inside
+    (_, first), *rest = _parted(right, signs) if node.kind in RELATIONS else [("", right)]
+    return [*_parted(left, signs), (node.kind, first), *rest]
 
 
 def _text(node: Node) -> str:

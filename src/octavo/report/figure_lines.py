@@ -75,7 +75,7 @@ def lines(
     x_axis = Axis.around([x for x, _ in inside], log_x, tight=True)
     y_axis = Axis.around([y for _, y in inside] + [y for _, y in references], log_y)
     key, top = _key([one.label for one in series if not one.quiet])
-    left = 8 + LETTER * max(len(label) for _, label in y_axis.ticks)
+    left = 6 + y_axis.room
     room = 8 + LETTER * max((len(_cut(one.label, MOST_BESIDE)) for one in series if one.quiet), default=0)
     frame = Frame(x_axis, y_axis, left, WIDTH - max(RIGHT, room), top + 22)
     drawn = [*key, *draw_axes(frame, axes)]
@@ -88,7 +88,8 @@ def lines(
         drawn.append(_curve(one, places[one.quiet], runs))
         places[one.quiet] += 1
         if one.quiet and runs:
-            beside.append((one.label, runs[-1][-1][1] + 4))
+            _, height = max(place for run in runs for place in run)  # where it is furthest to the right
+            beside.append((one.label, height + 4))
     for label, at in spread_labels(beside, frame):
         drawn.append(
             f'<text class="faint" x="{frame.right + 4:.1f}" y="{at:.1f}">{shown(_cut(label, MOST_BESIDE))}</text>'

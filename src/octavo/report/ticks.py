@@ -9,6 +9,8 @@ from dataclasses import dataclass
 TICKS = 6  # about as many as are written
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 PLAIN = range(-3, 4)  # powers of ten that are written out
+WIDE = 7.7  # units of a digit, in the widest of the fonts that a browser may choose
+OTHERS = {**dict.fromkeys(",.·", 3.9), **dict.fromkeys("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", 5.0), "-": 4.4, "M": 10.4}
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Axis:
         above = [tick for tick in round_numbers if tick >= high * (1 - 1e-9)]
         room = (high / low) ** 0.05  # where the next round number is far away
         return cls(max(below, default=low / room), min(above, default=high * room), log, step)
+
+    @property
+    def room(self) -> float:
+        """The units that the widest of its labels takes."""
+        return max((sum(OTHERS.get(letter, WIDE) for letter in label) for _, label in self.ticks), default=0.0)
 
     def share(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1."""

@@ -48,12 +48,17 @@ class Pieces(NamedTuple):
 
 def pieces_of(data: bytes, split: Split, breaks: Offsets) -> Pieces:
     """The pieces of a text; `breaks` are the places where one must begin."""
+    text, starts, lengths = spans_of(data, split, breaks)
+    return Pieces(text, starts, lengths, keys_of(text, starts, lengths))
+
+
+def spans_of(data: bytes, split: Split, breaks: Offsets) -> tuple[Pool, Offsets, Offsets]:
+    """The text with room behind it, and where its pieces lie in it."""
     text = padded(np.frombuffer(data, np.uint8))
     begins = _joints(_classes(data, text, split))
     begins[breaks[breaks < len(data)]] = True
     starts = np.flatnonzero(begins)
-    lengths = np.diff(starts, append=len(data))
-    return Pieces(text, starts, lengths, keys_of(text, starts, lengths))
+    return text, starts, np.diff(starts, append=len(data))
 
 
 def listed(spellings: list[bytes]) -> Pieces:

@@ -22,6 +22,7 @@ from octavo.models.ngram.trie import Index
 
 MANY = 1 << 22  # tokens or n-grams: below, memory given back would only have to be asked for again
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
+AT_ONCE = 256  # distributions that are made together: their continuations, listed one by one, take room
 SCORED_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
 
 
@@ -227,6 +228,19 @@ class NGram(LanguageModel[Tensor]):
     def predict(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
         state_BK = self._next(state, x_B)
         return self.distribution(state_BK), state_BK
+
+    def absorb(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """All tokens by one look-up a length; each row of the batch must be worth its logits' room."""
+        if not x_BT.shape[1]:
+            return super().absorb(state, x_BT)
+        contexts, nodes = self.matches(state, x_BT)
+        after = [contexts[0], *nodes[:-1]]
+        if self.newline is not None:
+            ended_BT, begun_K = x_BT == self.newline, self._begun(x_BT.device)
+            after = [torch.where(ended_BT, begun, node_BT) for begun, node_BT in zip(begun_K, after, strict=True)]
+        state_BTK = torch.stack(after, -1)
+        p_RV = torch.cat([self.distribution(some_RK) for some_RK in state_BTK.flatten(0, 1).split(AT_ONCE)])
+        return p_RV.log_().view(*x_BT.shape, -1), state_BTK[:, -1]
 
     def _next(self, state_BK: Tensor, x_B: Tensor) -> Tensor:
         """The state after x_B: each context, one word longer."""

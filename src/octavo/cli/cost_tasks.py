@@ -1,0 +1,215 @@
+"""octavo cost of models for images and for translation: parameters and operations, part by part."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import tyro
+
+from octavo.cli.cost_tables import big, duration
+from octavo.cli.cost_time import here
+from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.show import print_json, print_table, size
+from octavo.errors import UserError
+from octavo.folder import read_record
+from octavo.models.given import Sizes
+from octavo.scoring.cost import Cost, named_gpu
+from octavo.scoring.cost.memory import Optimizer, optimizer_bytes
+from octavo.scoring.cost.seq2seq import PairShape, seq2seq_cost
+from octavo.scoring.cost.seq2seq_recurrent import recurrent_seq2seq_cost
+from octavo.scoring.cost.vision import vision_cost
+from octavo.training.image_run import VISION, load_images
+from octavo.training.translator import KINDS, load_translator
+from octavo.training.watch import matmul_rate
+
+PAIR_COSTS: dict[str, Callable[..., Cost]] = {"seq2seq": seq2seq_cost, "seq2seq-recurrent": recurrent_seq2seq_cost}
+ROWS = {"image": 64, "source": 32}  # of a training step, where nothing else is asked for
+TRIES = 3  # at the machine's peak
+PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
+
+
+@dataclass(frozen=True)
+class AskedOfTask:
+    """What the time is predicted for."""
+
+    gpu: str = "h100"
+    """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
+    optimizer: Optimizer = "muon"
+    """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
+    measure: bool = True
+    """--no-measure leaves this machine out."""
+
+    def __post_init__(self) -> None:
+        named_gpu(self.gpu)
+
+
+def run_cost_task(name: str, argv: list[str]) -> None:
+    """octavo cost vit|davit|seq2seq|seq2seq-recurrent."""
+    made = _cost_of_images if name in VISION else _cost_of_pairs
+    tyro.cli(made(name), prog=f"octavo cost {name}", args=argv, config=STYLE)
+
+
+def _cost_of_images(name: str) -> Callable[..., None]:
+    config_class = VISION[name][1]
+
+    def cost(
+        config: Any = config_class(),  # noqa: B008
+        image: str = "28x28",
+        classes: int = 10,
+        batch: int = ROWS["image"],
+        asked: AskedOfTask = AskedOfTask(),  # noqa: B008
+        json: bool = False,
+    ) -> None:
+        tell(name, vision_cost(name, config, _sizes(image, classes), batch), "image", asked, json)
+
+    cost.__annotations__["config"] = config_class  # the flags come from its fields
+    cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most images a second.
+
+    Example: octavo cost {name} --image 28x28 --pattern local --gpu h200
+
+    Args:
+        config: The model.
+        image: Height x width, or height x width x channels, in pixels.
+        classes: How many classes there are.
+        batch: Images of a training step.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    return cost
+
+
+def _cost_of_pairs(name: str) -> Callable[..., None]:
+    config_class = KINDS[name][1]
+
+    def cost(
+        config: Any = config_class(),  # noqa: B008
+        vocab: int = 8000,
+        source_vocab: int = 0,
+        source: int = 24,
+        target: int = 24,
+        languages: int = 1,
+        batch: int = ROWS["source"],
+        asked: AskedOfTask = AskedOfTask(),  # noqa: B008
+        json: bool = False,
+    ) -> None:
+        sizes = Sizes(source_vocab or vocab, vocab, languages)
+        sizes.check(config.tied)
+        made = PAIR_COSTS[name](config, sizes, PairShape(batch, source, target, languages))
+        tell(name, made, "source", asked, json)
+
+    cost.__annotations__["config"] = config_class  # the flags come from its fields
+    cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most sources a second.
+
+    Example: octavo cost {name} --source 24 --target 24 --languages 2 --gpu h200
+
+    Args:
+        config: The model.
+        vocab: Tokens of the targets' vocabulary.
+        source_vocab: Tokens of the sources'; 0: the same vocabulary.
+        source: Tokens of a source.
+        target: Tokens of a target.
+        languages: Targets of each source: what the encoder does is done once for all.
+        batch: Sources of a training step.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    return cost
+
+
+def task_run_cost(
+    run: RunPath,
+    source: int = 24,
+    target: int = 24,
+    batch: int = 0,
+    asked: AskedOfTask = AskedOfTask(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """What a trained model for images or for translation costs.
+
+    Example: octavo cost runs/vit
+
+    Args:
+        run: A run folder.
+        source: Translation: tokens of a source.
+        target: Translation: tokens of a target.
+        batch: Images or sources of a training step; 0: 64 images or 32 sources.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    if read_record(run).get("model") in VISION:
+        seen = load_images(run)
+        made = vision_cost(seen.name, seen.model.config, seen.model.sizes, batch or ROWS["image"])
+        tell(run, made, "image", asked, json)
+        return
+    loaded = load_translator(run)
+    shape = PairShape(batch or ROWS["source"], source, target, loaded.model.sizes.languages)
+    tell(run, PAIR_COSTS[loaded.name](loaded.model.config, loaded.model.sizes, shape), "source", asked, json)
+
+
+def _sizes(image: str, classes: int) -> dict[str, int]:
+    found = PICTURE.fullmatch(image)
+    if found is None:
+        raise UserError(f"an image is height x width, or height x width x channels: image={image!r}; try --image 28x28")
+    height, width, channels = (int(one or 1) for one in found.groups())
+    return {"height": height, "width": width, "channels": channels, "classes": classes}
+
+
+def tell(title: str, cost: Cost, unit: str, asked: AskedOfTask, json: bool) -> None:
+    """Print it all."""
+    record = task_record(title, cost, unit, asked)
+    if json:
+        print_json(record)
+        return
+    batch = record["batch"]
+    print(f"{title}: {cost.parameters:,} parameters; {_of(record)}")
+    print(f"\nfor each {unit}, in FLOPs of products:\n")
+    rows = [
+        (part["name"], f"{part['parameters']:,}", *(big(part[what] / batch) for what in FLOPS))
+        for part in record["parts"]
+    ]
+    rows.append(("in all", f"{cost.parameters:,}", *(big(record[f"flops_per_{unit}"][what]) for what in FLOPS)))
+    print_table(("part", "parameters", "forward", "of it needed", "backward"), rows)
+    held = record["memory"]
+    print(f"\ntraining holds {size(sum(held.values()))} ({asked.optimizer}): "
+          + ", ".join(f"{what} {size(bytes_)}" for what, bytes_ in held.items())
+          + "; what is kept for the way back comes on top and is not counted")  # fmt: skip
+    print()
+    cells = [(one["machine"], f"{one['at_most']:,.0f}", duration(batch / one["at_most"])) for one in record["at_best"]]
+    print_table(("machine", f"{unit}s/s at most, training", f"a step of {batch:,}"), cells)
+    print("\nat most: products alone at the machine's peak, measured just now (float32), of a GPU by its datasheet (half precision); "
+          "small models stay far below it")  # fmt: skip
+
+
+FLOPS = ("forward", "needed", "backward")
+
+
+def task_record(title: str, cost: Cost, unit: str, asked: AskedOfTask) -> dict[str, Any]:
+    """Everything about a cost, as JSON has it; operations of the parts are of the whole batch."""
+    batch = cost.shape.batch
+    per_one = {what: cost.total(what) / batch for what in FLOPS} | {"training": cost.training_flops / batch}
+    machines = {asked.gpu: named_gpu(asked.gpu).flops}
+    if asked.measure:
+        device = here()
+        peak = max(matmul_rate(device, torch.float32) for _ in range(TRIES))
+        machines = {f"this machine ({device.type})": peak} | machines
+    return {
+        "title": title, "model": cost.model, "parameters": cost.parameters, "batch": batch,
+        f"tokens_per_{unit}": cost.shape.window,
+        "parts": [dataclasses.asdict(part) for part in cost.parts if part.parameters or part.forward],
+        f"flops_per_{unit}": per_one,
+        "memory": {"weights": 4 * cost.parameters, "gradients": 4 * cost.parameters,
+                   "optimizer": optimizer_bytes(cost, asked.optimizer)},
+        "at_best": [{"machine": one, "at_most": peak / per_one["training"]} for one, peak in machines.items()],
+        "assumed": dataclasses.asdict(asked),
+    }  # fmt: skip
+
+
+def _of(record: dict[str, Any]) -> str:
+    if "tokens_per_image" in record:
+        return f"an image is {record['tokens_per_image']:,} tokens"
+    return f"{record['tokens_per_source']:,} tokens are written for each source"

@@ -1,0 +1,31 @@
+"""octavo studio."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from octavo.studio.serving import HOST, serve
+from octavo.studio.shelf import KEPT
+
+
+def studio(
+    runs: Annotated[Positional[str], arg(metavar="RUNS")] = "runs", host: str = HOST, port: int | None = None,
+    name: tuple[str, ...] = (), browser: bool = True, device: str = "auto", kept: int = KEPT, memory: float = 4.0,
+) -> None:  # fmt: skip
+    """Look inside the models of a folder, in the browser. Nothing leaves this machine.
+
+    Example: octavo studio runs
+
+    Args:
+        runs: The folder with the runs; nothing outside it is read.
+        host: The address to listen on. On another than this machine's own, a token is asked for, which is printed.
+        port: The port to listen on; by default 8642, or the next that is free.
+        name: Names, besides its own, that this machine is opened by.
+        browser: Open a browser.
+        device: Where models compute: auto, cpu, cuda.
+        kept: How many models stay in memory.
+        memory: How many GiB of models stay in memory.
+    """
+    serve(runs, host, port, name, browser, device, kept, int(memory * (1 << 30)))
