@@ -27,6 +27,7 @@ from octavo.studio import Shelf, Studio, make_app
 TEXT = "The cat sat on the mat. A dog lay by the door! Did the bird sing? It sang all day long.\n" * 60
 STEPS = "--tokenizer char --budget 12steps --batch 8 --window 32 --checks 1 --device cpu --seed 1"
 SMALL = f"{STEPS} --width 16"
+SIGHT = "--width 16 --layers 2 --heads 2 --patch 4 --budget 6steps --checks 1 --device cpu"
 GPT = f"{SMALL} --layers 2 --heads 2 --context 64"
 FLAGS = ["--no-sandbox", "--disable-gpu"]  # of Chromium, where there is no user of its own
 PEOPLE = "Ada Ash,Bob Elm,Cleo Fir,Dan Oak,Eve Yew,Finn Bay,Gus Fig,Hal Ivy,Ida Nut,Jon Rye,Kim Sap,Leo Tea".split(",")
@@ -46,15 +47,14 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "mixed": "train mix {t}/text.txt --parts {r}/kn {r}/bag",
     "moods": "classify train linear {t}/moods.tsv",
     "averaged": "classify train dan {t}/moods.tsv --epochs 2",
-    "stripes": "train vit {t}/stripes --width 16 --layers 2 --heads 2 --patch 4 --budget 6steps --checks 1 --device cpu",
-    "stripes2": "train davit {t}/stripes --width 16 --layers 2 --heads 2 --patch 4 --budget 6steps --checks 1 "
-                "--device cpu",
+    "stripes": f"train vit {{t}}/stripes {SIGHT}",
+    "stripes2": f"train davit {{t}}/stripes {SIGHT}",
     "reverse": "train seq2seq {t}/words.tsv --width 16 --layers 1 --heads 2 --size 300 --budget 20steps --checks 1 "
                "--device cpu",
     "masked": "train bert {t}/text.txt --width 16 --layers 2 --heads 2 --feed-width 32 --context 32 --budget 6steps "
               "--batch 4 --size 120 --checks 1 --device cpu",
-    "facts": "train facts {t}/people --pretrain-passes 4 --pretrain-batch 12 --passes 4 --batch 8 --width 16 --layers 2 "
-             "--heads 2 --context 96 --device cpu",
+    "facts": "train facts {t}/people --pretrain-passes 4 --pretrain-batch 12 --passes 4 --batch 8 --width 16 "
+             "--layers 2 --heads 2 --context 96 --device cpu",
 }  # fmt: skip
 
 

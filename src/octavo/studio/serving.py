@@ -30,9 +30,7 @@ def serve(
     """Show the runs of a folder until interrupted. On another host than this machine's own, a token is asked for."""
     root = Path(runs)
     if not root.is_dir():
-        raise UserError(
-            f"there is no folder {root}; train a model first: octavo train ngram shakespeare --out runs/kn5"
-        )
+        raise UserError(f"there is no folder {root}; make a run first: octavo train ngram shakespeare --out runs/kn5")
     listening = _listen(host, port)
     token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
     studio = Studio(Shelf(root, kept, memory, device))
