@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -64,10 +64,8 @@ class Studio:
         self.work.close()
 
 
-class Json(Response):
+class Json(JSONResponse):
     """JSON as the standard has it: what is not finite is null."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
