@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -33,9 +35,25 @@ def commands_in(markdown: str) -> list[list[str]]:
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    if command[-1].startswith("octavo studio"):
+        return run_studio(command[-1], folder, environment)
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS_PER_COMMAND, check=False
     )
+
+
+def run_studio(command: str, folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Start it, open the page that it names, and stop it as a user would."""
+    words = [*shlex.split(command), "--no-browser"]
+    with subprocess.Popen(words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as studio:  # fmt: skip
+        assert studio.stdout is not None
+        address = studio.stdout.readline().split()[-1]
+        with urllib.request.urlopen(address, timeout=SECONDS_PER_COMMAND) as page:
+            assert b"octavo studio" in page.read()
+        studio.send_signal(signal.SIGINT)
+        out, errors = studio.communicate(timeout=SECONDS_PER_COMMAND)
+    return subprocess.CompletedProcess(words, studio.returncode, out, errors)
 
 
 def first_failure(commands: list[list[str]], folder: Path, environment: dict[str, str]) -> str | None:

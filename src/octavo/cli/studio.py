@@ -23,7 +23,7 @@ def studio(
         host: The address to listen on. On another than this machine's own, a token is asked for, which is printed.
         port: The port to listen on; by default 8642, or the next that is free.
         name: Names, besides its own, that this machine is opened by.
-        browser: Open a browser.
+        browser: Whether a browser is opened.
         device: Where models compute: auto, cpu, cuda.
         kept: How many models stay in memory.
         memory: How many GiB of models stay in memory.

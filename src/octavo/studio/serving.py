@@ -9,6 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -45,7 +46,8 @@ def serve(
         server_header=False, h11_max_incomplete_event_size=1 << 16,
     )  # fmt: skip
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # which is how one stops it
+            uvicorn.Server(config).run(sockets=[listening])
     finally:
         studio.close()
 
