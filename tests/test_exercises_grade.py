@@ -398,6 +398,14 @@ def test_what_a_function_prints_is_not_its_answer(tmp_path: Path) -> None:
     assert outcomes(one(tmp_path, RIGHT, noisy))["function"] == "right"
 
 
+def test_a_usual_mistake_is_named_even_where_it_ends_in_infinity(tmp_path: Path) -> None:
+    mistake = {"divided by nothing": lambda x: math.inf}
+    endless = part("f", Function("double", doubled, [(1.0,)], "double(x)"), wrong=mistake)
+    file = written(tmp_path, '[e]\nf = "mine.py"', "def double(x):\n    return [float('inf')][0]\n")
+    [student] = grade(file, [Exercise("e", "E", "Q.", "A.", [endless])], limits=QUICK)
+    assert student.rows[0].why == "divided by nothing: double(1) is inf, and 2 is right"
+
+
 def test_arrays_are_results_too(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("import numpy as np\ndef f(x):\n    return np.array([x, 2 * x])\n")
@@ -438,7 +446,7 @@ def test_a_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
 
 def test_a_process_is_stopped_when_it_takes_too_much_memory_where_the_system_sets_no_limit() -> None:
     greedy = "x = bytearray(400 << 20)\nimport time\ntime.sleep(60)"
-    process = limited._started([sys.executable, "-c", greedy], {})
+    process = limited.start_process([sys.executable, "-c", greedy], {})
     try:
         began = time.monotonic()
         with pytest.raises(MemoryError):
@@ -447,7 +455,7 @@ def test_a_process_is_stopped_when_it_takes_too_much_memory_where_the_system_set
             assert time.monotonic() < began + 30
         assert limited._resident_by_ps(process.pid) == pytest.approx(limited.resident(process.pid), rel=0.05)
     finally:
-        limited._end(process)
+        limited.end_process(process)
     assert limited.resident(process.pid) == 0
 
 

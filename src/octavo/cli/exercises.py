@@ -260,6 +260,9 @@ def grade(
         _print_class(students)
     if csv is not None:
         note(f"the table of all parts is in {csv}")
+    if not only:
+        note("what counts are the exercises that anybody answered; --only says which were set")
+    note("the answers with their derivations: octavo exercises show ID --answer")
 
 
 def _print_student(student: Student) -> None:
@@ -297,7 +300,7 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
     checked: list[Checked] = []
     if not quick:
         with progress("checking", len(flat), "exercises") as advance:
-            checked = check_all(flat, folder, False, advance)
+            checked = check_all(flat, folder, False, advance, draw=True)
     command = " ".join(["octavo exercises book", *names, f"--out {out}", *["--quick"] * quick])
     with whole_file(out) as file:
         file.write(book_page(topics, {one.id: one for one in checked}, command).encode("utf-8", "backslashreplace"))

@@ -18,13 +18,16 @@ is one claim of it. It holds
 
 - `wrong`: the usual mistakes, each named by what the mistake is, with the answer that it leads to; whoever gives that
   answer is told the name. `only_if`: conditions, each with the answer that is right only then (half the points).
-  Other verdicts of a `Truth` and other options of a `Choice` are counted among the wrong ones by themselves.
+  Other verdicts of a `Truth` and other options of a `Choice` are counted among the wrong ones by themselves; all but
+  choices need at least one mistake with a name.
 - `full`: the evidence at its real size, for `--full`, where `evidence` trains or draws little.
 
 tests/test_exercises.py runs over every part that is registered: its evidence must agree with its answer, every wrong
 answer must be refused by that same evidence and by the grader, its formulas must be readable. So a part needs no test
 of its own. An exercise takes at most 20 s on one core, all of them together 3 minutes on two; most should take far
 less than a second. Draw random numbers from a generator of your own seed, use float64, and state tolerances.
+
+`playground.PLAYGROUND` holds those whose numbers somebody can turn, for a page that draws sliders and curves.
 
 A topic is an entry of `registry.TOPICS`: its name and its modules, each of which ends with
 `EXERCISES = (ONE, ANOTHER)`. A teacher's own exercise is a Python file in a folder (`--folder`), made the same way.

@@ -42,7 +42,7 @@ class At(NamedTuple):
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} = {x:g}" for name, x in self.values.items())
-        return f"{where}: {self.low:.6g} to {self.high:.6g}"
+        return f"{where}: {self.low:.6g}" + (f" to {self.high:.6g}" if self.high != self.low else "")
 
 
 @dataclass(frozen=True)

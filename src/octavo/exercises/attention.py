@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from octavo.exercises.answers import At, Choice, Formula, Number, Truth, verdict
 from octavo.exercises.exercise import Exercise, Found, Part
+from octavo.exercises.shaded import shaded
 from octavo.ops.attention.heads import Heads, layer_matrix
 from octavo.ops.attention.naive import attend
 from octavo.report.figure_lines import Series, lines
@@ -169,7 +170,9 @@ def which_block() -> Found:
               "map": a_NN[:D, :D]}  # fmt: skip
     [found] = [name for name, shape in shapes.items() if torch.equal(block, shape)]
     return Found(
-        found, f"the matrix of a layer with {N} tokens of width {D}, made by octavo; block (2, 3) was compared"
+        found,
+        f"the matrix of a layer with {N} tokens of width {D}, made by octavo; block (2, 3) was compared",
+        "exactly the same",
     )
 
 
@@ -200,6 +203,17 @@ def still_sparse() -> Found:
     return Found(verdict(filled < matrix.numel()), note)
 
 
+def matrix_figure() -> str:
+    N, D = 4, 3
+    value_DD = torch.randn(D, D, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plain, a_NN = _matrix(N, D)
+    return shaded(
+        [("the map A", a_NN), ("A ⊗ I", plain), ("A ⊗ W_v", _matrix(N, D, value_DD)[0])],
+        f"{N} tokens of width {D}: the map, and the large matrix of Y = A X and of Y = A X W_v. The stronger a cell's "
+        "colour, the larger its number in size; empty cells are zero.",
+    )
+
+
 IN_ND = {"N": "whole", "D": "whole"}
 MATRIX = Exercise(
     id="one-matrix",
@@ -211,6 +225,7 @@ MATRIX = Exercise(
     answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2` entries only `N^2*D` can differ from zero, a "
     "share of `1/D`, and each of the `N^2` weights stands there D times. A value matrix makes every block `a_n_m*W_v`: "
     "no longer sparse, but still one D × D matrix shared by all pairs of tokens.",
+    figure=matrix_figure,
     parts=[
         Part("block", "What is the block from token m to token n?",
              Choice("identity", {"identity": "`a_n_m*I`", "full": "`a_n_m` in every place", "map": "the map A itself"}),
@@ -261,7 +276,7 @@ def which_axis() -> Found:
     rows, columns, both = e_TS.softmax(-1), e_TS.softmax(-2), e_TS.flatten().softmax(-1).view(3, 5)
     sums = {"keys": rows.sum(-1), "queries": columns.sum(-1), "both": both.sum(-1)}
     [found] = [name for name, total in sums.items() if torch.allclose(total, torch.ones(3, dtype=torch.float64))]
-    return Found(found, "only one of the three gives every query weights that add up to one")
+    return Found(found, "only one of the three gives every query weights that add up to one", "to 1e-8")
 
 
 def multiplications() -> Found:
@@ -271,19 +286,30 @@ def multiplications() -> Found:
         with FlopCounterMode(display=False) as counter:
             attend(q, k, v)
         x = counter.get_total_flops() / 2
-        found.append(At({"T": T, "S": S, "K": K, "V": V}, x, x))
+        found.append(At({"T": T, "S": S, "d": K, "v": V}, x, x))
     return Found(found, "torch counts the operations of octavo's attention: a multiplication and an addition are two")
+
+
+def many_figure() -> str:
+    generator = torch.Generator().manual_seed(0)
+    e_TS = 2 * torch.randn(5, 8, generator=generator, dtype=torch.float64)
+    return shaded(
+        [("over the keys", e_TS.softmax(-1)), ("over the queries", e_TS.softmax(-2))],
+        "5 queries (rows) and 8 keys (columns), random scores. On the left every row adds up to one, which is "
+        "attention; on the right every column does.",
+    )
 
 
 MANY = Exercise(
     id="matrix-form",
     title="Many queries at once",
-    question="T queries of size K look at S keys, whose values have size V. Stacked as rows they are the matrices Q, K "
-    "and V.",
-    answer="`Y = softmax(Q*T(K)/sqrt(K))*V`, where the softmax runs along each row, over the keys. Each query's row "
+    question="T queries of size d look at S keys of the same size, whose values have size v. Stacked as rows they are "
+    "the matrices Q, K and V.",
+    answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row "
     "is what it would be alone: queries do not see each other.",
+    figure=many_figure,
     parts=[
-        Part("same", "Row t of `softmax(Q*T(K)/sqrt(K))*V` is what query t alone would get.",
+        Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is what query t alone would get.",
              Truth("true"), "numeric", one_by_one,
              why=(
                  "Row t of the scores holds only query t; softmax works row by row; and row t of a product uses only "
@@ -294,9 +320,9 @@ MANY = Exercise(
                              "both": "over all pairs"}), "numeric", which_axis,
              why="The weights of one query are a distribution over what it can look at."),
         Part("multiplications", "How many multiplications do the two matrix products take?",
-             Formula("T*S*(K+V)", {"T": "whole", "S": "whole", "K": "whole", "V": "whole"}), "counted", multiplications,
-             why="T S scores of K products each, then T V sums over S values each.",
-             wrong={"counted the scores alone": "T*S*K", "took the products one after the other as one": "T*S*K*V"}),
+             Formula("T*S*(d+v)", {"T": "whole", "S": "whole", "d": "whole", "v": "whole"}), "counted", multiplications,
+             why="`T*S` scores of d products each, then `T*v` sums over S values each.",
+             wrong={"counted the scores alone": "T*S*d", "took the products one after the other as one": "T*S*d*v"}),
     ],
 )  # fmt: skip
 

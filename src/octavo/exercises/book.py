@@ -42,9 +42,15 @@ def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, Checked
     body = [_contents(topics)]
     for topic, some in topics.items():
         body.append(f"<section>\n<h2>{shown(topic)}</h2>")
-        body += [_article(one, checked.get(one.id)) for one in some]
+        body += [article(one, checked.get(one.id), _figure(one, checked.get(one.id))) for one in some]
         body.append("</section>")
     return document("Exercises", lead, body, STYLE)
+
+
+def _figure(one: Exercise, checked: Checked | None) -> str:
+    if checked and checked.figure:
+        return checked.figure
+    return one.figure() if one.figure else ""
 
 
 def _contents(topics: Mapping[str, Sequence[Exercise]]) -> str:
@@ -55,14 +61,15 @@ def _contents(topics: Mapping[str, Sequence[Exercise]]) -> str:
     return "<nav>\n" + "\n".join(blocks) + "\n</nav>"
 
 
-def _article(one: Exercise, checked: Checked | None) -> str:
+def article(one: Exercise, checked: Checked | None, figure: str) -> str:
+    """One exercise, its answer folded away with this figure in it."""
     evidence = {name: found for name, _, found in checked.parts} if checked else {}
     asked = "".join(f"<li>{_asked(part)}</li>" for part in one.parts)
     problem = f'<p class="fails">A check stopped: {shown(checked.problem)}</p>' if checked and checked.problem else ""
     return "\n".join([
         f'<article id="{shown(one.id)}">\n<h3>{shown(one.title)}</h3>', prose_as_html(one.question),
         f"<ol>{asked}</ol>", problem,
-        "<details><summary>Answer</summary>", prose_as_html(one.answer), one.figure() if one.figure else "",
+        "<details><summary>Answer</summary>", prose_as_html(one.answer), figure,
         "<ol>", *(f"<li>{_part(part, evidence.get(part.id))}</li>" for part in one.parts), "</ol>", "</details>",
         f'<p class="quiet"><code>octavo exercises show {shown(one.id)}</code></p>', "</article>",
     ])  # fmt: skip

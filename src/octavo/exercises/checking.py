@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import NamedTuple
 
-from octavo.exercises.exercise import Evidence, Exercise
+from octavo.exercises.exercise import Evidence, Exercise, Part
 from octavo.exercises.registry import chosen
 
 MOST_PROCESSES = 8
@@ -22,6 +22,7 @@ class Checked(NamedTuple):
     parts: tuple[tuple[str, str, Evidence], ...]  # the part's id, its kind of evidence, what came of it
     seconds: float
     problem: str = ""
+    figure: str = ""  # where it was asked for
 
     @property
     def holds(self) -> bool:
@@ -32,31 +33,38 @@ def check_one(exercise: Exercise, full: bool = False) -> Checked:
     """Check every part; an exception is a failed check, not the end of the others."""
     began, parts, problem = time.perf_counter(), [], ""
     for part in exercise.parts:
-        try:
-            parts.append((part.id, part.kind, part.check(full)))
-        except Exception as error:
-            problem = f"{part.id}: {type(error).__name__}: {error}"
+        evidence, problem = check_part(part, full)
+        if evidence is None:
             break
+        parts.append((part.id, part.kind, evidence))
     return Checked(exercise.id, tuple(parts), time.perf_counter() - began, problem)
+
+
+def check_part(part: Part, full: bool = False) -> tuple[Evidence | None, str]:
+    """The evidence for one claim; None and what happened where computing it ended in an exception."""
+    try:
+        return part.check(full), ""
+    except Exception as error:
+        return None, f"{part.id}: {type(error).__name__}: {error}"
 
 
 def check_all(
     exercises: Sequence[Exercise], folder: str | None = None, full: bool = False,
-    advance: Callable[[float], None] = lambda _: None, processes: int | None = None,
+    advance: Callable[[float], None] = lambda _: None, processes: int | None = None, draw: bool = False,
 ) -> list[Checked]:  # fmt: skip
-    """Check exercises in parallel; `folder` is where those that are a teacher's own come from."""
+    """Check exercises in parallel, and draw their figures; `folder` is where a teacher's own come from."""
     count = min(processes or os.cpu_count() or 1, len(exercises), MOST_PROCESSES)
     if count <= 1:
         done = []
         for one in exercises:
-            done.append(check_one(one, full))
+            done.append(_drawn(one, check_one(one, full)) if draw else check_one(one, full))
             advance(1)
         return done
     # Forking would copy the threads' locks of torch, so processes are started anew; they are asked by name.
     context = multiprocessing.get_context("spawn")
     results: dict[str, Checked] = {}
     with ProcessPoolExecutor(count, mp_context=context, initializer=_one_thread) as pool:
-        waiting = [pool.submit(_by_name, one.id, folder, full) for one in exercises]
+        waiting = [pool.submit(_by_name, one.id, folder, full, draw) for one in exercises]
         for ready in as_completed(waiting):
             result = ready.result()
             results[result.id] = result
@@ -70,6 +78,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)  # the processes already fill the cores
 
 
-def _by_name(name: str, folder: str | None, full: bool) -> Checked:
+def _by_name(name: str, folder: str | None, full: bool, draw: bool) -> Checked:
     [exercise] = chosen([name], folder)
-    return check_one(exercise, full)
+    checked = check_one(exercise, full)
+    return _drawn(exercise, checked) if draw else checked
+
+
+def _drawn(exercise: Exercise, checked: Checked) -> Checked:
+    """With its figure, drawn where what was trained for the check is still at hand."""
+    return checked._replace(figure=exercise.figure() if exercise.figure else "")

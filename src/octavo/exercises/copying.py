@@ -48,7 +48,7 @@ def least_weight() -> Found:
         others[0] = -m  # the nearest one defines the margin
         worst = min(worst, attention([0.0, *others.tolist()])[0] - 1 / (1 + (n - 1) * math.exp(-m)))
     return Found(verdict(worst >= -NEARLY), f"2,000 random sets of scores: never below the bound by more than "
-                 f"{max(0.0, -worst):.0e}")  # fmt: skip
+                 f"{max(0.0, -worst):.0e}", "to 1e-12")  # fmt: skip
 
 
 def needed_margin() -> Found:
@@ -68,7 +68,7 @@ def ten_is_enough() -> Found:
     least = {n: attention([10.0] + [0.0] * (n - 1))[0] for n in (2, 100, 223, 224, 10_000)}
     note = "; ".join(f"{n:,} keys: {weight:.6f}" for n, weight in least.items())
     holds = [weight >= 0.99 for weight in least.values()]
-    return Found(verdict(all(holds), all(holds[:3])), note)
+    return Found(verdict(all(holds), all(holds[:3])), note, "at least 0.99")
 
 
 def saturated_margin() -> Found:
@@ -93,14 +93,16 @@ COPY = Exercise(
                     "compared with a single other key": "1/(1 + exp(-m))"}),
         Part("bound", "With margin m the weight is at least `1/(1 + (n - 1)*exp(-m))`, wherever the other scores lie.",
              Truth("true"), "numeric", least_weight,
-             why="Lowering another score lowers the denominator, so equal scores at distance m are the worst case."),
+             why="Lowering another score lowers the denominator, so equal scores at distance m are the worst case.",
+             wrong={"thought that scores lower still could take weight away": False}),
         Part("margin", "Which margin leaves the others together a share p, in the worst case?",
              Formula("ln(n - 1) + ln((1 - p)/p)", {"n": "whole", "p": "share"}), "numeric", needed_margin,
              why="Solve `(n - 1)*exp(-m) = p/(1 - p)` for m.",
              wrong={"left out the number of keys": "ln((1 - p)/p)", "took p for the odds": "ln(n - 1) - ln(p)"}),
         Part("ten", "A margin of 10 gives the best key at least 99% of the weight.",
              Truth("nearly", only_if="there are at most 223 keys"), "numeric", ten_is_enough,
-             why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`."),
+             why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
+             wrong={"forgot that many small weights add up": True}),
         Part("most-keys", "Up to how many keys does a margin of 10 guarantee 99% of the weight?",
              Number(223, rel=0), "numeric", most_keys,
              why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
@@ -145,7 +147,7 @@ def equal_weights() -> Found:
     note = (
         f"200 pairs of keys: the weights differ by up to {largest[False]:.2f}; with equal lengths {largest[True]:.0e}"
     )
-    return Found(verdict(largest[False] < 1e-9, largest[True] < 1e-9), note)
+    return Found(verdict(largest[False] < 1e-9, largest[True] < 1e-9), note, "to 1e-9")
 
 
 AVERAGE = Exercise(
@@ -167,7 +169,8 @@ AVERAGE = Exercise(
              wrong={"forgot that two keys share": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
              Truth("nearly", only_if="the two keys are equally long"), "numeric", equal_weights,
-             why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: the mixed product is in both and cancels."),
+             why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: the mixed product is in both and cancels.",
+             wrong={"took keys of one length for granted": True}),
     ],
     figure=lambda: lines(
         [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
@@ -185,7 +188,7 @@ def projector_works() -> Found:
         v_a, v_b = a @ dice.normal(size=3), b @ dice.normal(size=2)
         errors[orthogonal] = float(np.abs(a @ a.T @ (v_a + v_b) - v_a).max())
     note = f"largest error {errors[False]:.2f} for two random subspaces, {errors[True]:.0e} for orthogonal ones"
-    return Found(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note)
+    return Found(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note, "to 1e-9")
 
 
 def two_directions(c: float) -> tuple[np.ndarray, np.ndarray]:
@@ -225,7 +228,7 @@ def some_map_works() -> Found:
     sums_equal = bool((1 * shared + 1 * shared == 2 * shared + 0 * shared).all())
     note = (f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
             "2e + 0 are the same sum of different parts")  # fmt: skip
-    return Found(verdict(not sums_equal, largest < 1e-8), note)
+    return Found(verdict(not sums_equal, largest < 1e-8), note, "to 1e-8")
 
 
 PROJECTOR = Exercise(
@@ -240,7 +243,8 @@ PROJECTOR = Exercise(
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
              Truth("nearly", only_if="the subspaces of A and B are orthogonal"), "numeric", projector_works,
-             why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`."),
+             why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
+             wrong={"took different subspaces for orthogonal ones": True}),
         Part("error", "A and B are single unit vectors with cosine c between 0 and 1, and `v_b` has length L. How long "
              "is the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric", projector_error,
              why="`v_a` comes through unchanged; `v_b` leaves its shadow `c*L` on a.",
@@ -251,7 +255,8 @@ PROJECTOR = Exercise(
              wrong={"thought all projectors have norm 1": "1", "took the cosine for the sine": "1/c"}),
         Part("exists", "Some linear map recovers `v_a` from the sum.",
              Truth("nearly", only_if="the two subspaces have only zero in common"), "numeric", some_map_works,
-             why="The columns of A and B together must be independent; then the coordinates of the sum are unique."),
+             why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
+             wrong={"forgot that subspaces can share a direction": True}),
     ],
     figure=lambda: lines(
         [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),

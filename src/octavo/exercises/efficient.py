@@ -49,7 +49,7 @@ def change_of_earlier(pattern: Pattern) -> tuple[float, float]:
 def earlier_results() -> Found:
     (_, masked), (_, full) = change_of_earlier(CAUSAL), change_of_earlier(FULL)
     note = f"a ninth token changes the first eight by {masked:.0e} with the mask, by {full:.2f} without"
-    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note)
+    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
 
 
 def kept_keys() -> Found:
@@ -57,7 +57,7 @@ def kept_keys() -> Found:
     note = (
         f"the second layer's inputs, from which its keys come, change by {masked:.0e} with the mask, {full:.2f} without"
     )
-    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note)
+    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
 
 
 def what_is_new() -> Found:
@@ -107,10 +107,12 @@ NEW_TOKEN = Exercise(
     parts=[
         Part("changes", "A new token at the end changes no earlier result.",
              Truth("nearly", only_if="attention is masked: no token sees a later one"), "numeric", earlier_results,
-             why="Row t of the weights is over `s <= t`; the new column is hidden from all rows but the last."),
+             why="Row t of the weights is over `s <= t`; the new column is hidden from all rows but the last.",
+             wrong={"took the mask for granted": True}),
         Part("kept", "In a network of several layers, the keys and values of earlier tokens can be kept.",
              Truth("nearly", only_if="every layer is masked"), "numeric", kept_keys,
-             why="The first layer's keys depend on one token only, but the second's on all that its token has seen."),
+             why="The first layer's keys depend on one token only, but the second's on all that its token has seen.",
+             wrong={"took the mask for granted, in every layer": True}),
         Part("which", "Which pairs are new?",
              Choice("new-row", {"new-row": "the new query with all keys", "new-column": "all queries with the new key",
                                 "both": "a row and a column"}), "counted", what_is_new,
@@ -120,7 +122,8 @@ NEW_TOKEN = Exercise(
              why="The token sees N others and itself.", wrong={"forgot that it sees itself": "N",
                                                                "counted the hidden column": "2*N + 1"}),
         Part("unmasked", "How many pairs are new without the mask?", Formula("2*N + 1", N), "counted",
-             lambda: Found(new_pairs(FULL), "the full pattern counts its pairs"), why="`(N + 1)^2 - N^2`.",
+             lambda: Found(new_pairs(FULL), "the full pattern counts its pairs"),
+             why="`(N + 1)^2 - N^2`: a new row and a new column, which share their corner.",
              wrong={"counted the corner twice": "2*N + 2", "only the new row": "N + 1"}),
         Part("operations", "How many operations do its scores and the sum of values take, a multiplication and an "
              "addition counted as two?", Formula("4*(N + 1)*D", {"N": "whole", "D": "whole"}), "counted",
@@ -182,7 +185,8 @@ PATTERNS = Exercise(
     "15, blocks never.",
     parts=[
         Part("full", "How many pairs has full attention?", Number(65_536, rel=0), "counted", pairs_found(FULL),
-             why="`256^2`.", wrong={"counted each pair once": 32_896, "took the side for the number of patches": 256}),
+             why="Each of 256 patches sees all 256: `256^2`.",
+             wrong={"counted each pair once": 32_896, "took the side for the number of patches": 256}),
         Part("local", "Each patch sees itself and up to 4 before and 4 behind it in row order. How many pairs?",
              Number(2284, rel=0), "counted", pairs_found(Local(5)),
              why="`256*9` less 4 + 3 + 2 + 1 missing at either end.",
@@ -199,7 +203,7 @@ PATTERNS = Exercise(
              wrong={"ignored the borders": "n^2*(2*r + 1)^2", "took one end off": "(n*(2*r + 1) - r*(r + 1)/2)^2"}),
         Part("block", "Each row is a block whose patches see each other. How many pairs?", Number(4096, rel=0),
              "counted",
-             pairs_found(Block(SIDE)), why="16 blocks of `16^2`.",
+             pairs_found(Block(SIDE)), why="16 blocks, and in each of them 16 patches see 16: `16*16^2`.",
              wrong={"forgot the number of blocks": 256, "took full attention": 65_536}),
         Part("axial", "Each patch sees its row and its column. How many pairs?", Number(7936, rel=0), "counted",
              pairs_found(Axial(SIDE, SIDE)), why="16 + 16 patches, of which the patch itself is counted twice: "
@@ -300,7 +304,8 @@ CHANNEL = Exercise(
              wrong={"forgot the projections": 2, "took three projections": 1.25}),
         Part("cheaper", "Channel attention is cheaper than attention over patches.",
              Truth("nearly", only_if="there are more patches than channels in a group"), "counted", channel_cheaper,
-             why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`."),
+             why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.",
+             wrong={"thought of large images only": True}),
         Part("groups", "How many operations has channel attention in G groups, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}), "counted", group_formula,
              why="G maps of `(D/G)^2` entries, each entry costing N twice, times two.",

@@ -121,7 +121,7 @@ def by_the_target(pattern: Pattern) -> float:
 def decoder_in_encoder() -> Found:
     apart, mixed = by_the_target(Translator(5)), by_the_target(FULL)
     return Found(verdict(apart == 0), "two layers: the largest derivative of a source token's result by a target "
-                 f"token is {apart}; were all to see all it would be {mixed:.2f}")  # fmt: skip
+                 f"token is {apart}; were all to see all it would be {mixed:.2f}", "exactly 0")  # fmt: skip
 
 
 def no_gradient() -> Found:
@@ -130,14 +130,16 @@ def no_gradient() -> Found:
     loss = naive.attend(y[None, None], memory[None, None], memory[None, None]).square().sum()
     largest = float(torch.autograd.grad(loss, w)[0].abs().max())
     return Found(
-        verdict(largest == 0), f"the largest derivative of the decoder's loss by an encoder's weight is {largest:.1f}"
+        verdict(largest == 0),
+        f"the largest derivative of the decoder's loss by an encoder's weight is {largest:.1f}",
+        "exactly 0",
     )
 
 
 def source_in_front() -> Found:
     masked, mixed = by_the_target(CAUSAL), by_the_target(FULL)
     return Found(verdict(mixed == 0, masked == 0), f"the largest derivative by the target is {mixed:.2f} where all see "
-                 f"all, {masked} under the mask")  # fmt: skip
+                 f"all, {masked} under the mask", "exactly 0")  # fmt: skip
 
 
 NMK = {"N": "whole", "M": "whole", "k": "whole"}
@@ -169,13 +171,15 @@ ENCODER_DECODER = Exercise(
                     "4*N*M*k"}),
         Part("overtakes", "From which N on is `4*N^2*k` more than half of an encoder layer?",
              Formula("6*k", {"k": "whole"}),
-             "counted", pairs_overtake, why="`4*N^2*k = 24*N*k^2`.",
+             "counted", pairs_overtake,
+             why="The pairs are half where they cost as much as the rest, `4*N^2*k = 24*N*k^2`; divide by `4*N*k`.",
              wrong={"compared only the powers": "k", "thought of pairs as always most": "1"},
              only_if={"the layer has no network": "2*k"}),
         Part("square", "Twice as many tokens make an encoder layer four times as dear.",
              Truth("nearly", only_if="N is many times 6k, so that the pairs are nearly all of the cost"), "counted",
              growth,
-             why="The factor is `2*(24*k + 8*N)/(24*k + 4*N)`: 2 for short texts, 3 at N = 6k, 4 only in the limit."),
+             why="The factor is `2*(24*k + 8*N)/(24*k + 4*N)`: 2 for short texts, 3 at N = 6k, 4 only in the limit.",
+             wrong={"thought of the pairs alone": True}),
         Part("second", "N = M = 128, k = 512, one layer each. What share of the first translation's cost does a "
              "translation into a second language with its own decoder add?", Number("34/59", rel=1e-9), "counted",
              second_share,
@@ -187,14 +191,17 @@ ENCODER_DECODER = Exercise(
              wrong={"forgot cross attention": "12*k^2", "counted the encoder too": "28*k^2"},
              only_if={"both languages share one decoder, and a token names the language": "k"}),
         Part("independent", "What the encoder computes does not depend on the target.", Truth("true"), "autograd",
-             decoder_in_encoder, why="Cross attention reads from the encoder, and nothing goes back."),
+             decoder_in_encoder, why="Cross attention reads from the encoder, and nothing goes back.",
+             wrong={"took the arrow of cross attention the wrong way round": False}),
         Part("gradient", "So the decoder's loss has no gradient by the encoder's weights.", Truth("false"), "autograd",
              no_gradient, why="The values flow one way, the gradients the other: the encoder is trained by the "
-             "decoder's loss."),
+             "decoder's loss.",
+             wrong={"took independence of the values for independence of the gradients": True}),
         Part("prefix", "In one network that reads source and target in a row, the source's results do not depend on "
              "the target either.", Truth("nearly", only_if="the source's tokens may not look at the target's, as under "
              "a causal mask"),
-             "numeric", source_in_front, why="A mask makes the source an encoder; without it everything is mixed."),
+             "numeric", source_in_front, why="A mask makes the source an encoder; without it everything is mixed.",
+             wrong={"took reading from left to right for a mask": True}),
     ],
     figure=lambda: lines(
         [Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k)) for n in (2**i for i in range(4,

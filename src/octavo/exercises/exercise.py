@@ -62,9 +62,11 @@ class Part:
     def _tolerance(self, found: Found) -> str:
         if found.tolerance:
             return found.tolerance
-        first = found.value[0] if isinstance(found.value, list) and found.value else found.value
-        measured = isinstance(first, Interval | At)
-        return "inside the interval" if measured else self.answer.tolerance()
+        some = found.value if isinstance(found.value, list) else [found.value]
+        measured = [one for one in some if isinstance(one, Interval | At)]
+        if not measured:
+            return self.answer.tolerance()
+        return "inside the interval" if any(one.low != one.high for one in measured) else "exactly right"
 
     def refused(self) -> dict[str, Any]:
         """Every wrong answer by name, those included that only its kind makes wrong."""

@@ -14,10 +14,11 @@ from octavo.exercises.answers import Choice, Formula, Function, Number, Truth
 from octavo.exercises.exercise import HALF, Exercise, Part
 from octavo.exercises.limited import Limits, Worker, call_function
 
-Outcome = Literal["right", "only if", "wrong", "refused", "missing"]
+Outcome = Literal["right", "only if", "wrong", "refused", "missing", "not run"]
 REASON = "-reason"  # ends the key under which a student explains a true or false
 FILE = "answers.toml"
 LONGEST_NAME, LONGEST_WHY = 60, 1000
+NOT_RUN = "a Python file is not run here; run it yourself: octavo exercises grade answers.toml"
 RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
 
 
@@ -77,6 +78,23 @@ def grade(
     return students
 
 
+def grade_text(
+    text: str, exercises: Sequence[Exercise], limits: Limits = Limits(), wanted: Callable[[], None] = lambda: None,  # noqa: B008
+) -> Student:  # fmt: skip
+    """A file of answers given as its text; no Python file is run, and what asks for one counts neither for nor against.
+
+    `wanted` is called before each part, and may raise to stop.
+    """
+    known = {one.id: one for one in exercises}
+    with Worker(limits) as worker:
+        try:
+            said: dict[str, Any] = worker.ask({"do": "parse", "text": text})
+        except UserError as error:
+            return Student("", (), str(error))
+        asked = [one for one in exercises if isinstance(said.get(one.id), dict)]
+        return _student("", None, said, asked, known, worker, wanted)
+
+
 def find_answers(answers: str | Path) -> list[tuple[str, Path]]:
     """Each student's name and file: a file, a folder with answers.toml in it, or a folder of such folders."""
     path = Path(answers)
@@ -110,13 +128,16 @@ def _read(worker: Worker, file: Path, of_class: bool) -> tuple[dict[str, Any], s
 
 
 def _student(
-    name: str, file: Path, said: dict[str, Any], asked: Sequence[Exercise], known: dict[str, Exercise], worker: Worker
-) -> Student:
+    name: str, file: Path | None, said: dict[str, Any], asked: Sequence[Exercise], known: dict[str, Exercise],
+    worker: Worker, wanted: Callable[[], None] = lambda: None,
+) -> Student:  # fmt: skip
     rows = []
     for one in asked:
         answers = said.get(one.id)
         answers = answers if isinstance(answers, dict) else {}
-        rows += [_graded(one, part, answers, file, worker) for part in one.parts]
+        for part in one.parts:
+            wanted()
+            rows.append(_graded(one, part, answers, file, worker))
         rows += [_stray(one.id, key, [part.id for part in one.parts]) for key in answers
                  if not any(key in (part.id, part.id + REASON) for part in one.parts)]  # fmt: skip
     rows += [
@@ -125,10 +146,12 @@ def _student(
     return Student(name, tuple(rows))
 
 
-def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path, worker: Worker) -> Graded:
+def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path | None, worker: Worker) -> Graded:
     given, reason = answers.get(part.id, ""), str(answers.get(part.id + REASON, ""))
     if given == "":
         return _lost(one, part, "", "missing")
+    if file is None and isinstance(part.answer, Function):
+        return Graded(one.id, part.id, "not run", NOT_RUN, 0.0, 0.0, _short(str(given), 200), "")
     try:
         outcome, why = judged(part, given, file, worker)
     except UserError as error:
@@ -138,24 +161,25 @@ def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path, work
                   _short(reason, 2000))  # fmt: skip
 
 
-def judged(part: Part, given: Any, file: Path, worker: Worker) -> tuple[Outcome, str]:
+def judged(part: Part, given: Any, file: Path | None, worker: Worker) -> tuple[Outcome, str]:
     """How an answer comes out, and why; a UserError where it cannot be read or computed."""
     if isinstance(part.answer, Function):
+        assert file is not None
         given = call_function(_beside(file, given), part.answer.name, part.answer.cases, worker.limits)
     refusal = compared(part, part.answer.right, given, worker)
     if refusal is None:
         return "right", ""
-    if isinstance(part.answer, Truth) and part.answer.right == "nearly":
-        return "only if", f"right only if {part.answer.only_if}" if part.answer.verdict(given) == "true" else (
-            f"as it stands it is not true, but it is if {part.answer.only_if}")  # fmt: skip
     for condition, other in part.only_if.items():
         if compared(part, other, given, worker) is None:
             return "only if", f"right only if {condition}; {refusal}"
+    same = (f"{mistake}: " for mistake, other in part.wrong.items() if compared(part, other, given, worker) is None)
+    mistake = next(same, "")
+    if isinstance(part.answer, Truth) and part.answer.right == "nearly":
+        half = part.answer.verdict(given) == "true"
+        said = "right only if" if half else "as it stands it is not true, but it is if"
+        return "only if", f"{mistake}{said} {part.answer.only_if}. {part.why}"
     taught = f". {part.why}" if isinstance(part.answer, Truth | Choice) else ""  # others are shown where they differ
-    for mistake, other in part.wrong.items():
-        if compared(part, other, given, worker) is None:
-            return "wrong", f"{mistake}: {refusal}{taught}"
-    return "wrong", refusal + taught
+    return "wrong", mistake + refusal + taught
 
 
 def compared(part: Part, right: Any, given: Any, worker: Worker) -> str | None:

@@ -54,7 +54,9 @@ def is_maximum() -> Found:
     others = np.random.default_rng(1).dirichlet(np.ones(4), 20_000)
     most = float((np.log(others) @ counts).max())
     return Found(
-        verdict(most <= best), f"20,000 random distributions: at best {most:.4f} nats, relative frequencies {best:.4f}"
+        verdict(most <= best),
+        f"20,000 random distributions: at best {most:.4f} nats, relative frequencies {best:.4f}",
+        "more or not",
     )
 
 
@@ -62,7 +64,7 @@ def orders_differ() -> Found:
     model, known = bag(SENTENCE)
     sums = {round(sum(float(model.logp_V[known.index(word)]) for word in order), 9)
             for order in (SENTENCE, SENTENCE[::-1], sorted(SENTENCE))}  # fmt: skip
-    return Found(verdict(len(sums) == 1), f"three orders, log-probabilities {sorted(sums)}")
+    return Found(verdict(len(sums) == 1), f"three orders, log-probabilities {sorted(sums)}", "to 1e-9")
 
 
 def orders_counted() -> Found:
@@ -70,7 +72,9 @@ def orders_counted() -> Found:
     plain = 5 * np.log(p) + 3 * np.log(1 - p)
     one, two = (float(p[(plain + extra).argmax()]) for extra in (0.0, math.log(math.comb(8, 5))))
     return Found(
-        verdict(one != two), f"5 of 8 words: the best share is {one:.4f} without and {two:.4f} with the 56 orders"
+        verdict(one != two),
+        f"5 of 8 words: the best share is {one:.4f} without and {two:.4f} with the 56 orders",
+        "steps of 0.001",
     )
 
 
@@ -94,10 +98,13 @@ BAG = Exercise(
     "that does not move the maximum. A word that was not seen gets probability zero.",
     parts=[
         Part("share", "A word occurs a times, all others b times. Which probability does it get?",
-             Formula("a/(a + b)", COUNTS), "symbolic", best_share, why="`a/p = b/(1 - p)`.",
+             Formula("a/(a + b)", COUNTS), "symbolic", best_share,
+             why="The derivative of `a*ln(p) + b*ln(1 - p)` is zero where `a/p = b/(1 - p)`, so `a*(1 - p) = b*p`.",
              wrong={"gave the odds": "a/b", "added one to the counts": "(a + 1)/(a + b + 2)"}),
         Part("to", "Which probability does 'to' get from the text 'to be or not to be'?", Number("1/3"), "exact",
-             counted_share, why="2 of 6 words.", wrong={"divided by the number of different words": 0.5,
+             counted_share,
+             why="It is 2 of the 6 words, and relative frequencies are most likely.",
+             wrong={"divided by the number of different words": 0.5,
                                                         "gave all different words the same": 0.25}),
         Part("bits", "How many bits does that text cost under its own bag?", Number("2*log(3)/log(2)*2 + "
              "2*log(6)/log(2)"),
@@ -106,15 +113,19 @@ BAG = Exercise(
                     "counted in nats": 7.9779676}),
         Part("maximum", "No other distribution gives the text a higher probability.", Truth("true"), "numeric",
              is_maximum,
-             why="The difference is N times the sum of `q*ln(q/p)`, q the frequencies, which is never negative."),
+             why="The difference is N times the sum of `q*ln(q/p)`, q the frequencies, which is never negative.",
+             wrong={"thought that smoothing fits the same text better": False}),
         Part("order", "The bag gives every order of the same words the same probability.", Truth("true"), "numeric",
-             orders_differ, why="Products do not depend on the order of their factors."),
+             orders_differ, why="Products do not depend on the order of their factors.",
+             wrong={"thought of a model with contexts": False}),
         Part("orders", "Counting the possible orders of the words in the likelihood changes the estimate.",
              Truth("false"),
-             "numeric", orders_counted, why="Their number depends on the counts only, not on p: a constant factor."),
+             "numeric", orders_counted, why="Their number depends on the counts only, not on p: a constant factor.",
+             wrong={"took a constant factor to move the maximum": True}),
         Part("unseen", "The fitted model gives every text over the same vocabulary a probability above zero.",
              Truth("nearly", only_if="every word of the vocabulary was seen"), "exact", all_possible,
-             why="A relative frequency of zero is a probability of zero, and one such word is enough."),
+             why="A relative frequency of zero is a probability of zero, and one such word is enough.",
+             wrong={"forgot words that never occurred": True}),
     ],
     figure=lambda: lines(
         [Series("likelihood", [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
@@ -164,7 +175,8 @@ TABLES = Exercise(
              why="Each of the `V^(n - 1)` rows sums to one.",
              wrong={"forgot that rows sum to one": "V^n", "let only the whole table sum to one": "V^n - 1"}),
         Part("trigram", "How many entries for V = 10,000 and n = 3?", Number(10**12, rel=0), "exact",
-             lambda: Found(math.prod([10_000] * 3), "multiplied"), why="`10000^3`.",
+             lambda: Found(math.prod([10_000] * 3), "multiplied"),
+             why="`10000^3`: every one of 10,000 tokens after every pair of them.",
              wrong={"took the bigram table": 10**8, "left the context out": 30_000}),
         Part("seen", "How many different n-grams can a text of T tokens have at most, T >= n?",
              Formula("T - n + 1", {"T": "whole", "n": "whole"}), "exact", fillable,
@@ -248,14 +260,15 @@ CONDITIONALS = Exercise(
     parts=[
         Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
              lambda: Found(float(sums("ababa", 2, False)[("a",)]), "exact fractions"),
-             why="ab occurs twice, a three times.",
+             why="ab occurs twice, a three times: the last a has no successor, but is counted below the line.",
              wrong={"took it for a distribution": 1, "counted the text's pairs": "4/5"}),
         Part("right", "What is p(b | a) for this text?", Number(1), "exact", library_conditional,
              why="Each a that is followed by anything is followed by b.", wrong={"counted the last a too": "2/3",
                                                                                  "took the share of b": "2/5"}),
         Part("sum", "L-gram counts divided by (L - 1)-gram counts are distributions.",
              Truth("nearly", only_if="the last L - 1 tokens are not counted as a context"), "exact", sums_to_one,
-             why="Only then is a context's count the number of L-grams that begin with it."),
+             why="Only then is a context's count the number of L-grams that begin with it.",
+             wrong={"forgot that the text's last context has no successor": True}),
         Part("rows", "How many rows does the mistake spoil?", Number(1, rel=0), "exact", rows_hit,
              why="Only the context that ends the text.", wrong={"thought all are spoilt": 27,
              "thought of L - 1 of them": 3}),
@@ -264,7 +277,8 @@ CONDITIONALS = Exercise(
              "exact", last_row, why="n - 1 of its occurrences have a successor.",
              wrong={"took it for a distribution": "1", "took the text for endless": "n/(n + 1)"}),
         Part("circle", "Reading the text in a circle makes every row sum to one.", Truth("true"), "exact", circle_mends,
-             why="Then every place has a successor, the last one the first token."),
+             why="Then every place has a successor, the last one the first token.",
+             wrong={"thought that n-grams across the end spoil the sums": False}),
     ],
     figure=lambda: lines(
         [Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],

@@ -50,7 +50,7 @@ class Worker:
         if self.process is None or self.process.poll() is not None:
             self.end()
             command = [sys.executable, "-P", "-m", "octavo.exercises.worker", str(LIFETIME), str(self.limits.memory)]
-            self.process = _started(command, dict(os.environ))
+            self.process = start_process(command, dict(os.environ))
             self._reply({"do": "number", "as": {"right": 0}, "given": 0}, 60)  # starting is not the answer's fault
         reply = self._reply(what, self.limits.seconds)
         if "refused" in reply:
@@ -79,7 +79,7 @@ class Worker:
     def end(self) -> None:
         """End the process, if there is one."""
         if self.process is not None:
-            _end(self.process)
+            end_process(self.process)
             self.process = None
 
 
@@ -90,7 +90,7 @@ def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list
                str(processor), str(limits.memory)]  # fmt: skip
     quiet = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as empty:
-        process = _started(command, quiet, empty)
+        process = start_process(command, quiet, empty)
         assert process.stdin is not None
         try:
             with contextlib.suppress(BrokenPipeError):
@@ -105,7 +105,7 @@ def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list
         except (ValueError, RecursionError):
             raise UserError("it ended without an answer, or needed more than the limits allow") from None
         finally:
-            _end(process)
+            end_process(process)
     return _results(reply, len(cases))
 
 
@@ -118,14 +118,23 @@ def _results(reply: Any, count: int) -> list[Any]:
         raise UserError("it ended without an answer")
     if not _shallow(results, DEEPEST):
         raise UserError(f"a result may be a list of lists {DEEPEST} deep; return less")
-    return results
+    return [_with_infinities(one) for one in results]
+
+
+def _with_infinities(value: Any) -> Any:
+    """JSON has no numbers that are not finite, so they came as words."""
+    if isinstance(value, list):
+        return [_with_infinities(one) for one in value]
+    return float(value) if value in ("inf", "-inf", "nan") else value
 
 
 def _shallow(value: Any, depth: int) -> bool:
     return not isinstance(value, list) or (depth > 0 and all(_shallow(one, depth - 1) for one in value))
 
 
-def _started(command: list[str], environment: dict[str, str], folder: str | None = None) -> subprocess.Popen[bytes]:
+def start_process(
+    command: list[str], environment: dict[str, str], folder: str | None = None
+) -> subprocess.Popen[bytes]:
     """A process in a session of its own, so that what it starts can be ended with it."""
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
@@ -173,7 +182,8 @@ def _resident_by_ps(pid: int) -> int:
         return 0
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """End a process and whatever it has started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -33,7 +33,9 @@ def featured() -> tuple[Tensor, Tensor, Tensor]:
 def same_in_both_orders() -> Found:
     q, k, v = featured()
     difference = float((full(q, k, v) - linear.weights(q, k, causal=False) @ v).abs().max())
-    return Found(verdict(difference < CLOSE), f"11 tokens, 2 heads: the two orders differ by {difference:.0e}")
+    return Found(
+        verdict(difference < CLOSE), f"11 tokens, 2 heads: the two orders differ by {difference:.0e}", "to 1e-10"
+    )
 
 
 def same_with_mask() -> Found:
@@ -42,7 +44,9 @@ def same_with_mask() -> Found:
     at_once, by_steps = (full(q, k, v), recurrent(q, k, v, linear.start(q, v))[0])
     wrong, repaired = (float((y - right).abs().max()) for y in (at_once, by_steps))
     return Found(
-        verdict(wrong < CLOSE), f"one sum over all keys is off by {wrong:.2f}; sums carried along by {repaired:.0e}"
+        verdict(wrong < CLOSE),
+        f"one sum over all keys is off by {wrong:.2f}; sums carried along by {repaired:.0e}",
+        "to 1e-10",
     )
 
 
@@ -111,10 +115,12 @@ LINEAR = Exercise(
     parts=[
         Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true"), "numeric",
              same_in_both_orders, why="Matrix products are associative, and the normalising sum is a product with "
-             "ones."),
+             "ones.",
+             wrong={"took matrix products to depend on their brackets": False}),
         Part("mask", "With a causal mask, `Q*(T(K)*V)` still gives the result.", Truth("false"), "numeric",
              same_with_mask,
-             why="`T(K)*V` adds over all keys, the later ones too. The sum must be that of the keys so far: a state."),
+             why="`T(K)*V` adds over all keys, the later ones too. The sum must be that of the keys so far: a state.",
+             wrong={"forgot that the sum over keys holds later ones too": True}),
         Part("pairs", "What does the first order cost, the map of all pairs times the values?",
              Formula("2*N^2*(D + F)", SIZES),
              "counted", lambda: costs(pair_cost), why="`2*N^2*F` for the map, `2*N^2*D` for its product with the "
@@ -129,18 +135,20 @@ LINEAR = Exercise(
         Part("crossover", "From which N on (a real number) is it cheaper than softmax attention with queries and keys "
              "of size D?",
              Formula("F*(1 + 1/(2*D))", {"D": "whole", "F": "whole"}), "counted", crossover,
-             why="`4*N^2*D = 4*N*D*F + 2*N*F`.",
+             why="Both cost the same where `4*N^2*D = 4*N*D*F + 2*N*F`; divide by `4*N*D`.",
              wrong={"compared with the map of features": "2*D*F/(D + F)", "took the width for it": "D",
                     "thought it always is": "1"}),
         Part("cheaper", "Linear attention is cheaper than softmax attention.",
              Truth("nearly", only_if="there are more tokens than features, `N > F*(1 + 1/(2*D))`"), "counted", cheaper,
-             why="It exchanges N squared for N times F."),
+             why="It exchanges N squared for N times F.",
+             wrong={"compared the powers of N and forgot the features": True}),
         Part("softmax", "With sufficiently many features, some fixed number, it equals softmax attention for every "
              "text.",
              Truth("false"), "exact", enough_features,
              why="The map `Phi(Q)*T(Phi(K))` has rank at most F, while `exp(dot(q_i, k_j))` of N distinct "
              "one-dimensional queries and keys has rank N: a Vandermonde matrix. Random features only come near in the "
-             "mean."),
+             "mean.",
+             wrong={"took an approximation for an identity": True}),
     ],
     figure=lambda: lines(
         [Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]),

@@ -49,7 +49,7 @@ def tanh_flow(scale: float, spread: float, steps: int = STEPS) -> list[float]:
 def small_vanish() -> Found:
     norms = [tanh_flow(0.9, spread)[-1] for spread in (0.0, 0.1, 1.0, 10.0)]
     return Found(verdict(max(norms) <= 0.9**STEPS * (1 + 1e-9)), f"four starts: at most {max(norms):.3g} after 100 "
-                 f"steps, and 0.9^100 is {0.9**STEPS:.3g}")  # fmt: skip
+                 f"steps, and 0.9^100 is {0.9**STEPS:.3g}", "at most 0.9^100, to 1e-9 of it")  # fmt: skip
 
 
 def large_explode() -> Found:
@@ -58,7 +58,7 @@ def large_explode() -> Found:
     saturated, linear = tanh_flow(1.1, 1.0)[-1], linear_flow(1.1)
     note = (f"after 100 steps: {gone} for the matrix (0, 1.1; 0, 0), {saturated:.1e} through tanh from a start at 1, "
             f"{linear:.0f} for a linear network whose singular values are all 1.1")  # fmt: skip
-    return Found(verdict(min(gone, saturated, linear) > 1e3, linear > 1e3), note)
+    return Found(verdict(min(gone, saturated, linear) > 1e3, linear > 1e3), note, "above 1000")
 
 
 def states_explode() -> Found:
@@ -69,14 +69,33 @@ def states_explode() -> Found:
     largest = float(h_tanh.abs().max())
     return Found(verdict(largest > 1, float(h_linear.norm()) > 1e3), "after 100 steps: with tanh at most "
                  f"{largest:.2f} an entry, "
-                 f"linear a length of {h_linear.norm():.0f}")  # fmt: skip
+                 f"linear a length of {h_linear.norm():.0f}", "above 1 an entry; 1000 in length")  # fmt: skip
 
 
 def bounded_gradients() -> Found:
     largest = tanh_flow(1.1, 0.0)[-1]
     return Found(
-        verdict(largest < 10), f"octavo's RNN at h = 0, where tanh's slope is 1: norm {largest:.1f} after 100 steps"
+        verdict(largest < 10),
+        f"octavo's RNN at h = 0, where tanh's slope is 1: norm {largest:.1f} after 100 steps",
+        "below 10",
     )
+
+
+def slopes_explode() -> Found:
+    """The largest product of 100 slopes: the nonlinearities with W = I, from many starts, by autograd."""
+    most = {}
+    for name, phi in (("tanh", torch.tanh), ("sigmoid", torch.sigmoid)):
+        start = torch.cat([torch.zeros(1), torch.logspace(-6, 2, 400), -torch.logspace(-6, 2, 400)]).double()
+        h = start.requires_grad_()
+        norms = []
+        for _ in range(STEPS):
+            h = phi(h)
+            norms.append(float(torch.autograd.grad(h.sum(), start, retain_graph=True)[0].abs().max()))
+        most[name] = max(norms)
+    note = "W = I, 801 starts, 100 steps: the largest derivative by the start is " + ", ".join(
+        f"{one:g} with {name}" for name, one in most.items()
+    )
+    return Found(verdict(max(most.values()) > 1), note, "above 1")
 
 
 def least_for_sigmoid() -> Found:
@@ -100,26 +119,36 @@ EXPLODE = Exercise(
         Part("vanish", "Linear, all singular values 0.9: by what is a gradient multiplied in 100 steps?",
              Number("0.9^100"), "numeric",
              lambda: Found(linear_flow(0.9), "100 products with a random orthogonal matrix times 0.9"),
-             why="`0.9^100`.",
+             why="W is 0.9 times a matrix that keeps lengths, so each step back takes a tenth off: `0.9^100`.",
              wrong={"added": 90, "took a tenth a step": "0.1^100"}),
         Part("explode", "And with 1.1?", Number("1.1^100"), "numeric",
              lambda: Found(linear_flow(1.1), "100 products with a random orthogonal matrix times 1.1"),
-             why="`1.1^100`.",
+             why="Each step back adds a tenth of what is there: `1.1^100`. It is not the inverse of `0.9^100`, which "
+             "is 37649.",
              wrong={"added": 110, "took the exponential for it": "exp(10)", "inverted 0.9^100": "0.9^(-100)"}),
         Part("small", "If the largest singular value is below 1, the gradient of a tanh network vanishes.",
              Truth("true"), "numeric",
              small_vanish, why="Each factor is W times slopes of at most 1, so its norm is at most the singular "
-             "value."),
+             "value.",
+             wrong={"thought that tanh could make up for small weights": False}),
         Part("large", "If the largest singular value is above 1, the gradient explodes.",
              Truth("nearly", only_if="the network is linear and all its singular values are above 1"), "numeric",
              large_explode,
-             why="The norm of a product is at most the product of norms, and often far less."),
+             why="The norm of a product is at most the product of norms, and often far less.",
+             wrong={"took a bound for what happens": True}),
         Part("states", "With singular values of 1.1 the states explode.",
              Truth("nearly", only_if="nothing bounds them, as in a linear network"), "numeric", states_explode,
-             why="tanh and the sigmoid are never above 1, whatever they are applied to."),
+             why="tanh and the sigmoid are never above 1, whatever they are applied to.",
+             wrong={"thought of a linear network": True}),
         Part("bounded", "As tanh keeps the states in bounds, it keeps the gradients in bounds.", Truth("false"),
              "numeric",
-             bounded_gradients, why="Near h = 0 the slope is 1, and 100 steps multiply the gradient by W 100 times."),
+             bounded_gradients, why="Near h = 0 the slope is 1, and 100 steps multiply the gradient by W 100 times.",
+             wrong={"took a bounded function for one with a small slope": True}),
+        Part("slopes", "Even with W = I, the nonlinearities alone, tanh or sigmoid, can make a gradient explode.",
+             Truth("false"), "autograd", slopes_explode,
+             why="Their slopes `1 - tanh(z)^2` and `sigma(z)*(1 - sigma(z))` are at most 1 and 1/4, so a product of "
+             "them never grows. What explodes comes from W.",
+             wrong={"thought that steep activations drive the explosion": True}),
         Part("sigmoid", "Above which singular value can the gradient of a sigmoid network explode at all?",
              Number(4, rel=1e-6), "numeric",
              least_for_sigmoid, why="The sigmoid's slope is at most 1/4; the product must be above 1.",
@@ -195,14 +224,14 @@ def repaired_order() -> Found:
         one, two = (model(torch.tensor([[4, 1, 2, last]])) for last in (0, 3))
     change = float((one - two)[:, :3].abs().max())
     return Found(verdict(not found.startswith("a circle") and change == 0), f"an order exists: {found}; in octavo's "
-                 f"model another last token changes earlier results by {change}")  # fmt: skip
+                 f"model another last token changes earlier results by {change}", "exactly 0")  # fmt: skip
 
 
 def bounded_states() -> Found:
     free, scaled = attentive(norm=False), attentive(norm=True)
     return Found(verdict(max(free) < 10, max(scaled) < 10), "200 steps of octavo's model with s = 1: up to "
                  f"{max(free):.0f} without "
-                 f"scaling, {max(scaled):.2f} with")  # fmt: skip
+                 f"scaling, {max(scaled):.2f} with", "below 10")  # fmt: skip
 
 
 CIRCULAR = Exercise(
@@ -218,7 +247,8 @@ CIRCULAR = Exercise(
     "states must be scaled.",
     parts=[
         Part("naive", "The first try can be computed step by step.", Truth("false"), "exact", naive_order,
-             why="`a_t` and `h_t` need each other."),
+             why="`h_t` is made from `a_t`, and `a_t` is made from `h_t`, its query: neither can be first.",
+             wrong={"did not ask what has to be known first": True}),
         Part("two", "One number a state, the state before is 0, scores are products, `s = 0.1`. How many values of "
              "`h_t` satisfy the equation?", Number(2, rel=0), "numeric", lambda: solutions(0.1),
              why="The weight of `h_t` itself is `exp(h^2)/(1 + exp(h^2))`, so `s = h/(1 + exp(h^2))`, which rises and "
@@ -235,14 +265,16 @@ CIRCULAR = Exercise(
         Part("repaired", "The repaired network's states follow one from another, and no later token changes them.",
              Truth("true"),
              "numeric", repaired_order, why="`s_t` needs the state before, `a_t` needs `s_t` and earlier states, `h_t` "
-             "both."),
+             "both.",
+             wrong={"thought that looking back is circular by itself": False}),
         Part("grows", "With tanh in the recurrent step, the repaired network's states stay bounded.",
              Truth("nearly", only_if="each state is scaled, for example to a mean square of one"), "numeric",
              bounded_states,
-             why="If `a_t` is the state before and `s_t = 1`, then `h_t` is one more each time: t after t steps."),
+             why="If `a_t` is the state before and `s_t = 1`, then `h_t` is one more each time: t after t steps.",
+             wrong={"bounded the step, but not the sum": True}),
     ],
     figure=lambda: lines(
-        [Series("h/(1 + exp(h^2))", [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
+        [Series("h/(1 + exp(h²))", [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
         "Where the curve has the height s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"),
         references=[("s = 0.1", 0.1), ("s = 0.35", 0.35)]),
 )  # fmt: skip

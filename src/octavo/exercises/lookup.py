@@ -43,7 +43,11 @@ def what_c2_is() -> Found:
     c2 = attended(x, x, x)[1]
     options = {"u_a": u[0], "u_b": u[1], "mean": x.mean(0), "x_1": x[0]}
     nearest = min(options, key=lambda name: float(np.linalg.norm(options[name] - c2)))
-    return Found(nearest, f"length 5: the distance of c_2 to it is {np.linalg.norm(options[nearest] - c2):.0e}")
+    return Found(
+        nearest,
+        f"length 5: the distance of c_2 to it is {np.linalg.norm(options[nearest] - c2):.0e}",
+        "the nearest one",
+    )
 
 
 def own_weight() -> Found:
@@ -55,13 +59,20 @@ def own_weight() -> Found:
     return Found(points, "the share of u_a in c_2, to 1e-12")
 
 
+def nearest_by_adding(b: float) -> float:
+    """How near c_2 comes to u_b, in lengths, when some multiple of u_c or u_d is added to x_2."""
+    tried = [tokens(b, **{name: times / 20}) for name in ("c_times", "d_times") for times in range(-400, 401)]
+    return min(float(np.linalg.norm(attended(x, x, x)[1] - u[1])) / b for u, x in tried)
+
+
 def adding_helps() -> Found:
-    nearest = {}
-    for b in (1.0, 2.0, 5.0, 10.0):
-        tried = [tokens(b, **{name: times / 20}) for name in ("c_times", "d_times") for times in range(-400, 401)]
-        nearest[b] = min(float(np.linalg.norm(attended(x, x, x)[1] - u[1])) / b for u, x in tried)
+    nearest = {b: nearest_by_adding(b) for b in (1.0, 2.0, 5.0, 10.0)}
     note = "; ".join(f"length {b:g}: at best {distance:.2f} lengths away" for b, distance in nearest.items())
-    return Found(verdict(min(nearest.values()) < 0.1), "multiples from -20 to 20 of u_c and of u_d; " + note)
+    return Found(
+        verdict(min(nearest.values()) < 0.1),
+        "multiples from -20 to 20 of u_c and of u_d; " + note,
+        "within a tenth of the length",
+    )
 
 
 def nearest_mean() -> Found:
@@ -78,7 +89,7 @@ def looks_at_itself() -> Found:
         most = (x @ x.transpose(0, 2, 1)).argmax(-1)
         holds[equal] = float((most == np.arange(6)).mean())
     note = f"3,000 tokens: {holds[False]:.1%} look most at themselves; of equally long ones {holds[True]:.1%}"
-    return Found(verdict(holds[False] == 1, holds[True] == 1), note)
+    return Found(verdict(holds[False] == 1, holds[True] == 1), note, "every token")
 
 
 def with_projections(*u: Sequence[float]) -> list[list[float]]:
@@ -118,6 +129,18 @@ def wanted_outputs() -> Found:
     return Found(wanted, "u_b - u_c and u_b themselves; attention must come within 1e-6")
 
 
+def raw_figure() -> str:
+    b, u = 6.0, 6 * np.eye(4)
+    raw, with_them = (float(np.linalg.norm(np.array(make(*u.tolist())[1]) - u[1])) / b
+                      for make in (without_projections, with_projections))  # fmt: skip
+    return bars(
+        [("raw", raw), ("and adding", nearest_by_adding(b)), ("any mean", nearest_mean().value),
+         ("Q, K, V", with_them)],
+        "How far c_2 stays from u_b, in lengths b = 6: raw dot products, with the best multiple added to x_2, the best "
+        "of all means of the tokens, and with the three matrices.", 2,
+    )  # fmt: skip
+
+
 RAW = Exercise(
     id="raw-dot-products",
     title="What raw dot products cannot do",
@@ -129,11 +152,12 @@ RAW = Exercise(
     "of tokens, of which none is `u_b` alone. Three matrices do it: `Q*u_a = u_d` and `Q*u_d = u_c` say whom to ask "
     "for, `K = I`, and V keeps `u_b` and turns `u_c` round, `V = (u_b*T(u_b) - u_c*T(u_c))/b^2`; then `c_2 = u_b` and "
     "`c_1 = u_b - u_c`, up to a share of order `exp(-b^2)`.",
+    figure=raw_figure,
     parts=[
         Part("c2", "What is `c_2` close to?",
              Choice("u_a", {"u_a": "token 2 copies itself", "u_b": "what the two others have in common",
                             "mean": "the mean of the tokens", "x_1": "the first token"}), "numeric", what_c2_is,
-             why="Its scores are 0, `b^2` and 0."),
+             why="Its scores are 0, `b^2` and 0, so nearly all weight is on itself, and its value is `u_a`."),
         Part("share", "Which weight has token 2 in `c_2`?", Formula("1/(1 + 2*exp(-b^2))", {"b": "positive"}),
              "numeric",
              own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
@@ -142,7 +166,8 @@ RAW = Exercise(
         Part("adding", "Adding a suitable multiple of `u_c` or `u_d` to `x_2` brings `c_2` close to `u_b`.",
              Truth("false"), "numeric", adding_helps,
              why="With `x_2 = u_a + s*u_d` the scores are `s*b^2`, `(1 + s^2)*b^2` and 0. The second is the largest by "
-             "at least `3*b^2/4`, whatever s is."),
+             "at least `3*b^2/4`, whatever s is.",
+             wrong={"saw that it matches another token more, not that it matches itself more still": True}),
         Part("mean", "Take any attention weights at all. How near to `u_b`, in units of b, can a mean of the tokens "
              "come?",
              Number("sqrt(2/5)"), "numeric", nearest_mean,
@@ -153,7 +178,8 @@ RAW = Exercise(
         Part("itself", "With raw dot products every token looks most at itself.",
              Truth("nearly", only_if="all tokens are equally long"), "numeric", looks_at_itself,
              why="`dot(x, y) <= norm(x)*norm(y)` is at most `norm(x)^2` when y is no longer than x; a longer y can "
-             "win."),
+             "win.",
+             wrong={"forgot that a longer token has a larger product": True}),
         Part("projections", "Write a function that builds Q, K and V from the four vectors and returns attention's "
              "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.",
              Function("outputs", with_projections, CASES, "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of "
@@ -180,7 +206,7 @@ def synthesizer_ignores() -> Found:
         keyed.append(float(by_keys.abs().max()))
         synthetic.append(float(by_places.abs().max()))
     note = f"largest derivative by another token: {max(synthetic)} in the synthesizer, {max(keyed):.2f} with keys"
-    return Found(verdict(max(synthetic) > 0), note)
+    return Found(verdict(max(synthetic) > 0), note, "exactly 0")
 
 
 def best_guess() -> Found:
@@ -234,7 +260,7 @@ def beats_guessing(steps: int = 150) -> Found:
     note = (f"{steps} steps, then {TESTED:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
             f"{keyed:.1%}; the best guess is {1 / PAIRS:.1%}, give or take {error:.1%} (4 standard "
             "errors)")  # fmt: skip
-    return Found(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note)
+    return Found(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
 
 
 def head_for_each_key(size: int = 2000) -> float:
@@ -257,7 +283,7 @@ def cannot_look_up() -> Found:
     note = (
         f"built by hand, {PAIRS} heads for {PAIRS} keys answer {built:.1%} right; without keys in the values only 1/n"
     )
-    return Found(verdict(built < 1, guess), note)
+    return Found(verdict(built < 1, guess), note, "every lookup")
 
 
 SYNTHESIZER = Exercise(
@@ -274,20 +300,23 @@ SYNTHESIZER = Exercise(
     parts=[
         Part("changes", "In a synthesizer the attention weights of token t change when another token changes.",
              Truth("false"), "autograd", synthesizer_ignores,
-             why="The logits of row t are a function of `x_t` only, so `d(a_t, x_s) = 0`."),
+             why="The logits of row t are a function of `x_t` only, so `d(a_t, x_s) = 0`.",
+             wrong={"took a synthesizer's weights for products of queries and keys": True}),
         Part("guess", "The values carry nothing of the keys. How often is the best possible answer right?",
              Formula("1/n", {"n": "whole"}), "exact", best_guess,
              why="All n values are seen, each equally likely to be the one under the key.",
              wrong={"thought one place can be ruled out": "1/(n - 1)", "guessed both key and value": "1/n^2"}),
         Part("trained", "Trained on it with 8 pairs, such a synthesizer layer does better than the best guess.",
              Truth("false"), "trained", beats_guessing, full=lambda: beats_guessing(2000),
-             why="Whatever is learnt, the place looked at is independent of where the key stands."),
+             why="Whatever is learnt, the place looked at is independent of where the key stands.",
+             wrong={"thought that training finds what the weights cannot see": True}),
         Part("cannot", "One synthesizer layer cannot look things up.",
              Truth("nearly", only_if="its values carry nothing of the keys, or it has too few heads to give each key "
                    "one"),
              "numeric", cannot_look_up,
              why="Key and value can meet in `W_v*x_s`; then only the choice of the head must depend on the question, "
-             "which a synthesizer can do."),
+             "which a synthesizer can do.",
+             wrong={"forgot that values may carry their keys": True}),
     ],
     figure=lambda: bars(
         [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),

@@ -211,13 +211,19 @@ def alive_term() -> Found:
     measured = cell_flow(1.5, 10)
     same = [name for name, product in products.items() if math.isclose(product, measured, rel_tol=1e-9)]
     note = ", ".join(f"{name} {product:.2e}" for name, product in products.items())
-    return Found(" ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}")
+    return Found(
+        " ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}", "to 1e-9 of it"
+    )
 
 
 def cannot_vanish() -> Found:
     flows = {bias: cell_flow(bias) for bias in (0.0, 1.0, 4.6, 12.0)}
     note = "; ".join(f"f = {1 / (1 + math.exp(-bias)):.5f}: {flow:.2g}" for bias, flow in flows.items())
-    return Found(verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99), f"after 100 steps, {note}")
+    return Found(
+        verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99),
+        f"after 100 steps, {note}",
+        "above 0.1; 0.99 with gates near one",
+    )
 
 
 ALIVE = Exercise(
@@ -234,15 +240,17 @@ ALIVE = Exercise(
                                "tanh": "tanh's slope"}), "autograd", alive_term,
              why="`d(c_t, c_old) = f_t`; the other term does not hold c."),
         Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
-             lambda: Found(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"), why="`0.99^100`.",
+             lambda: Found(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
+             why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`: a third is left.",
              wrong={"added the losses": 0, "took one step": 0.99, "thought nothing is lost": 1}),
         Part("fresh", "And with a forget bias of 1 and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
              lambda: Found(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
-             why="`sigma(1)^100 = 0.7311^100`.",
+             why="The gate is `sigma(1) = 0.7311` at every step, whatever comes in: `0.7311^100`.",
              wrong={"took the bias for the gate": 1, "forgot the bias": "2^(-100)"}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
              Truth("nearly", only_if="the forget gates stay close to one"), "autograd", cannot_vanish,
-             why="The product of numbers below one vanishes too, only with a rate that is learnt."),
+             why="The product of numbers below one vanishes too, only with a rate that is learnt.",
+             wrong={"took forget gates near one for granted": True}),
     ],
     figure=lambda: lines(
         [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],

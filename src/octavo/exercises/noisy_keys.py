@@ -79,7 +79,9 @@ def single_long() -> Found:
 def single_steadier() -> Found:
     variances = [single_variance(float(b)) for b in (1, 2, 5, 10, 30, 100)]
     falls = any(later < earlier for earlier, later in pairwise(variances))
-    return Found(verdict(falls), "b = 1, 2, 5, 10, 30, 100: variance " + ", ".join(f"{v:.4f}" for v in variances))
+    return Found(
+        verdict(falls), "b = 1, 2, 5, 10, 30, 100: variance " + ", ".join(f"{v:.4f}" for v in variances), "less or not"
+    )
 
 
 def single_limit() -> Found:
@@ -129,7 +131,8 @@ ONE_HEAD = Exercise(
              wrong={"thought a sharp softmax removes the noise": 0, "gave the standard deviation": 0.5,
                     "gave the variance of a uniform weight": "1/12"}),
         Part("steadier", "A longer query makes this average steadier.", Truth("false"), "numeric", single_steadier,
-             why="`b*s` multiplies the noise, so the variance only grows."),
+             why="`b*s` multiplies the noise, so the variance only grows.",
+             wrong={"thought that a sharper softmax shuts noise out": True}),
     ],
     figure=lambda: lines(
         [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
@@ -174,7 +177,7 @@ def two_heads_settle() -> Found:
     note = "; ".join(
         f"b = {b:g}: all draws {every:.4f}, length above 0 {kept:.1e}" for b, (every, kept) in table.items()
     )
-    return Found(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note)
+    return Found(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note, "below 1e-4 at b = 1e5")
 
 
 def conditioned_single() -> Found:
@@ -229,7 +232,8 @@ TWO_HEADS = Exercise(
         Part("settles", "The variance of the two heads' result goes to zero as b grows.",
              Truth("nearly", only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo",
              two_heads_settle, why="Given `1 + s*z > 0` every draw tends to the mean of both values. The others, 7.9% "
-             "of all, tend to something else."),
+             "of all, tend to something else.",
+             wrong={"forgot that noise can turn the key round": True}),
         Part("one-head-given", "What is the variance of one head's weight, b without end, given `1 + s*z > 0`?",
              Number(0.2481782724), "monte carlo", conditioned_single,
              why="Its weight is 1 where `z > 0`: given the condition with probability `0.5/0.92135 = 0.54268`, and "

@@ -14,8 +14,9 @@ from torch import Tensor
 from octavo.exercises.answers import Truth, verdict
 from octavo.exercises.exercise import Exercise, Found, Part
 from octavo.exercises.heads import random_heads, random_tokens
+from octavo.exercises.shaded import shaded
 from octavo.ops.attention import CAUSAL, FULL, Pattern
-from octavo.ops.attention.heads import concatenated, queries_and_keys
+from octavo.ops.attention.heads import concatenated, maps, queries_and_keys
 from octavo.ops.positions import added, sinusoids
 
 N, D, H = 4, 6, 2
@@ -104,6 +105,18 @@ def with_mask() -> Found:
     return _told(layer_error(H, CAUSAL), "with a causal mask, outputs")
 
 
+def order_figure() -> str:
+    w, x_1ND = random_heads(D, 1), 2 * random_tokens(N, D)
+    p_NN = orders()[9]
+    before, after = maps(x_1ND, w)[0, 0], maps((p_NN @ x_1ND[0])[None], w)[0, 0]
+    masked = maps((p_NN @ x_1ND[0])[None], w, CAUSAL)[0, 0]
+    return shaded(
+        [("A", before), ("A of P X", after), ("with a mask", masked)],
+        "The map of four tokens, that of the same tokens in another order, and the latter under a causal mask. The "
+        "second is the first with rows and columns reordered; the mask is not.",
+    )
+
+
 PERMUTATION = Exercise(
     id="permutation",
     title="Attention does not know the order",
@@ -112,6 +125,7 @@ PERMUTATION = Exercise(
     answer="`(P*X)*W = P*(X*W)` for queries, keys and values; `P*Q*T(P*K) = P*(Q*T(K))*T(P)`; softmax by rows gives "
     "`P*A*T(P)`; and `P*A*T(P)*P*V = P*(A*V)` because `T(P)*P = I`. This is equivariance, not invariance: the outputs "
     "move with their tokens. Positions or a causal mask break it, and that is what they are for.",
+    figure=order_figure,
     parts=[
         Part("projections", "Step 1. Queries of reordered tokens are the reordered queries: `(P*X)*W = P*(X*W)`.",
              Truth("true"), "numeric", rows_move, why="A product of matrices may be bracketed either way. The same W "
@@ -130,7 +144,8 @@ PERMUTATION = Exercise(
              Truth("true"), "numeric", product_moves, why="The two in the middle, `T(P)*P`, cancel.",
              wrong={"reordered twice": False}),
         Part("layer", "Together: a self-attention layer with one head carries any order over to its output.",
-             Truth("true"), "numeric", one_head_layer, why="Steps 1 to 5.",
+             Truth("true"), "numeric", one_head_layer,
+             why="Steps 1 to 5 in turn: queries, keys and values move, so scores move, so weights move, so sums move.",
              wrong={"mixed up a layer with a layer that has positions": False}),
         Part("multi-head", "A multi-head layer does so too.", Truth("true"), "numeric", multi_head_layer,
              why="Each head does, heads are set side by side row by row, and `W_o` is step 1 again.",

@@ -74,21 +74,25 @@ BASES = Exercise(
     parts=[
         Part("free", "Perplexity does not depend on the base, if the same one is used for logarithm and power.",
              Truth("true"),
-             "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b."),
+             "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
+             wrong={"thought that bits give another perplexity than nats": False}),
         Part("too-good", "The loss is in nats, and 2 is raised to it. What comes out?",
              Formula("P^ln(2)", {"P": "positive"}),
-             "symbolic", lambda: mixed(2), why="`2^ln(P) = exp(ln(2)*ln(P))`.",
+             "symbolic", lambda: mixed(2),
+             why="The loss is `ln(P)`, and `2^ln(P) = exp(ln(2)*ln(P)) = P^ln(2)`, with an exponent below one.",
              wrong={"thought a factor comes out": "P*ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^(1/ln(2))"}),
         Part("too-bad", "The loss is in bits, and e is raised to it. What comes out?",
              Formula("P^(1/ln(2))", {"P": "positive"}),
-             "symbolic", lambda: mixed(math.e), why="`exp(ln(P)/ln(2))`.",
+             "symbolic", lambda: mixed(math.e),
+             why="The loss is `ln(P)/ln(2)`, and `exp(ln(P)/ln(2)) = P^(1/ln(2))`, with an exponent above one.",
              wrong={"thought a factor comes out": "P/ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^ln(2)"}),
         Part("hundred", "A model of perplexity 100 is reported with 2 to the power of nats. Which number is reported?",
              Number("100^ln(2)"), "numeric", lambda: Found(2 ** -float(np.log([0.01] * 9).mean()),
              "nine tokens of probability 0.01"),
-             why="`2^ln(100) = 24.3`.", wrong={"reported e to the power of bits": "100^(1/ln(2))",
+             why="`2^ln(100) = 100^ln(2) = 24.3`: four times too good.",
+             wrong={"reported e to the power of bits": "100^(1/ln(2))",
              "divided by ln 2": "100/ln(2)"}),
     ],
     figure=lambda: lines(
@@ -126,7 +130,7 @@ def lower_is_better() -> Found:
             f"{characters.perplexity:.1f} and "
             f"{characters.bits:.0f} bits, pairs of characters {context.perplexity:.1f} and {context.bits:.0f} "
             "bits")  # fmt: skip
-    return Found(verdict(as_stated, alike), note)
+    return Found(verdict(as_stated, alike), note, "less or more")
 
 
 def one_factor() -> Found:
@@ -148,7 +152,7 @@ def easier_passage() -> Found:
     note = (f"the bag of words pays {one.perplexity:.0f} and {two.perplexity:.0f} a word, that is "
             f"{2 ** (one.bits / len(PLAIN)):.2f} and "
             f"{2 ** (two.bits / len(LEARNED)):.2f} a character")  # fmt: skip
-    return Found(verdict(by_word == by_character), note)
+    return Found(verdict(by_word == by_character), note, "less or more")
 
 
 def passages_figure() -> str:
@@ -179,13 +183,16 @@ COMPARE = Exercise(
         Part("lower", "On the same passage, the model with the lower perplexity needs fewer bits.",
              Truth("nearly", only_if="both predict the same kind of tokens"), "numeric", lower_is_better,
              why="Bits are tokens times log of perplexity, and a passage has several times as many characters as "
-             "words."),
+             "words.",
+             wrong={"compared words with characters": True}),
         Part("factor", "One exponent turns word into character perplexity for all texts.", Truth("false"), "counted",
              one_factor,
-             why="It is words by characters of the passage at hand."),
+             why="It is words by characters of the passage at hand.",
+             wrong={"took the length of a word to be the same everywhere": True}),
         Part("easier", "Of two passages, the one with the lower word perplexity under a model also has the lower "
              "perplexity a character under that model.", Truth("false"), "numeric", easier_passage,
-             why="Long words spread their bits over more characters."),
+             why="Long words spread their bits over more characters.",
+             wrong={"took easy by the word for easy by the character": True}),
     ],
     figure=passages_figure,
 )  # fmt: skip

@@ -175,6 +175,16 @@ def ambiguous() -> Found:
     return Found(verdict(same < 1e-12 and apart > 0.1), note, "to 1e-12")
 
 
+def sine_figure() -> str:
+    w, places = 1 / 100, range(0, 401, 5)
+    return lines(
+        [Series("sine", [(t, math.sin(w * t)) for t in places]),
+         Series("cosine", [(t, math.cos(w * t)) for t in places])],
+        "w = 1/100. The sine is 0.48 at positions 50 and 264 alike; the cosine, 0.88 and -0.88, tells them apart.",
+        ("position", "value"), references=[("0.48", math.sin(w * 50))],
+    )  # fmt: skip
+
+
 SINE = Exercise(
     id="sine-alone",
     title="Sines alone are not enough",
@@ -182,6 +192,7 @@ SINE = Exercise(
     answer="No: at t = 0 all sines are zero, and a linear map keeps zero where it is; but `sin(w*k)` is not zero. The "
     "exception is `w*k` a multiple of `pi` for every frequency: then each sine is only multiplied by 1 or -1. A sine "
     "alone also cannot tell a rising from a falling place; its cosine can.",
+    figure=sine_figure,
     parts=[
         Part("enough", "For sines alone, a shift by k is a linear map of the code, the same for all t.",
              Truth("nearly",

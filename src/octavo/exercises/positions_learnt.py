@@ -67,7 +67,9 @@ def two_maps_learnt() -> Found:
     w_M = torch.linalg.lstsq(concatenated(x_1TD, p_TE)[0], y_TM, driver="gelsd").solution.T
     error = max((w_M[:, :6] - w_MD).abs().max().item(), (w_M[:, 6:] - w_ME).abs().max().item())
     return Found(
-        verdict(error < 1e-8), f"500 examples of the sum: both maps come back from one fit, off by {error:.0e}"
+        verdict(error < 1e-8),
+        f"500 examples of the sum: both maps come back from one fit, off by {error:.0e}",
+        "to 1e-8",
     )
 
 

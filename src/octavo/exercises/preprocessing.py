@@ -73,7 +73,7 @@ def read_by(space: str) -> float:
 def honest_bits() -> Found:
     words, lines = read_by(" "), read_by("_")
     note = f"unknown tokens spelt out: {words:.2f} bits per byte read by words, {lines:.2f} read by lines"
-    return Found(verdict(lines < words), f"octavo's word tokenizer, {note}")
+    return Found(verdict(lines < words), f"octavo's word tokenizer, {note}", "less or more")
 
 
 LOADER = Exercise(
@@ -97,7 +97,8 @@ LOADER = Exercise(
              wrong={"took the number of lines of training": 5, "took the number of all lines": 10}),
         Part("honest", "A lossless tokenizer, which spells unknown tokens out in bytes, makes the mistake look good "
              "too, in bits per byte.",
-             Truth("false"), "numeric", honest_bits, why="Each unknown line is paid for byte by byte."),
+             Truth("false"), "numeric", honest_bits, why="Each unknown line is paid for byte by byte.",
+             wrong={"thought that any loader can cheat any figure": True}),
     ],
     figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
                         "Bits per byte of a new text: the mistake is seen at once.", 2),
@@ -125,6 +126,7 @@ def lower_looks() -> Found:
     return Found(
         verdict(after < before),
         f"perplexity a character {2 ** (before / size):.3f} before, {2 ** (after / size):.3f} after",
+        "less or more",
     )
 
 
@@ -164,7 +166,7 @@ def rule_helps() -> Found:
             f"{plain:.1f} bits as it is, "
             f"{found[True]:.1f} lower-cased with the capitals given by the rule, {found[False]:.1f} without the "
             "rule")  # fmt: skip
-    return Found(verdict(found[True] < plain and found[True] < found[False]), note)
+    return Found(verdict(found[True] < plain and found[True] < found[False]), note, "less or more")
 
 
 PREPROCESSING = Exercise(
@@ -177,7 +179,8 @@ PREPROCESSING = Exercise(
     "knowledge: told where sentences begin, the model pays less for the capitals, and less in all.",
     parts=[
         Part("looks", "Lower-casing lowers the perplexity.", Truth("true"), "numeric", lower_looks,
-             why="Merging symbols never raises the entropy, and the number of tokens stays."),
+             why="Merging symbols never raises the entropy, and the number of tokens stays.",
+             wrong={"looked at the bytes, not at the figure that is reported": False}),
         Part("gain", "The capitals are paid for, letter by letter. How many bits does lower-casing save on the same "
              "bytes?",
              Number(0, abs=1e-6), "numeric", lower_gains,
@@ -186,7 +189,8 @@ PREPROCESSING = Exercise(
              wrong={"forgot to pay for the capitals": 116.83, "thought paying for capitals must cost more": -10}),
         Part("rule", "With a rule for the beginnings of sentences, lower-casing saves bits on the same bytes, measured "
              "on a passage that was not counted.", Truth("true"), "numeric", rule_helps,
-             why="The rule knows what the bag cannot: that capitals stand at beginnings."),
+             why="The rule knows what the bag cannot: that capitals stand at beginnings.",
+             wrong={"took the zero of the chain rule to hold with new knowledge too": False}),
     ],
     figure=lambda: bars(
         [("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]),

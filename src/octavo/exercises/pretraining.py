@@ -47,7 +47,10 @@ def embedding_count() -> Found:
 
 def heads_count() -> Found:
     counts = {heads: count(replace(LARGE, heads=heads)) for heads in (1, 8, 16, 32)}
-    return Found(verdict(len(set(counts.values())) > 1), f"1, 8, 16 and 32 heads: {set(counts.values())}")
+    return Found(
+        verdict(len(set(counts.values())) > 1),
+        f"1, 8, 16 and 32 heads: {', '.join(f'{one:,}' for one in counts.values())}",
+    )
 
 
 def layers_share() -> Found:
@@ -90,7 +93,7 @@ BERT_LARGE = Exercise(
              "`2*D + 2`.",
              wrong={"counted the embeddings again for the output": 367_480_636, "left out the words' biases":
                     336_195_586, "left out the next sentence": 336_224_058}),
-        Part("layer", "How many has one layer of width D, with an inner width of 4*D?",
+        Part("layer", "How many has one layer of width D, with an inner width of `4*D`?",
              Formula("12*D^2 + 13*D", {"D": "whole"}), "counted", layer_count,
              why="Queries, keys, values and the way out: `4*D^2 + 4*D`. The inner layer: `8*D^2 + 5*D`. Two norms: "
              "`4*D`.",
@@ -101,9 +104,11 @@ BERT_LARGE = Exercise(
              wrong={"left out the norm, or the kinds of sentence": 31_780_864,
                     "counted the words alone": 31_254_528}),
         Part("heads", "With 8 heads instead of 16, the number changes.", Truth("false"), "counted", heads_count,
-             why="Heads share the width out among them: half as many are twice as wide."),
+             why="Heads share the width out among them: half as many are twice as wide.",
+             wrong={"thought that every head adds matrices": True}),
         Part("share", "Which share of the parameters do the 24 layers hold?",
-             Number("24*12596224/335141888", rel=1e-4), "counted", layers_share, why="`24*12596224/335141888`.",
+             Number("24*12596224/335141888", rel=1e-4), "counted", layers_share,
+             why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24; most of the rest are embeddings.",
              wrong={"took BERT-Base's": 0.7769, "counted the layers' feed-forward parts alone": 0.6011}),
     ],
 )  # fmt: skip

@@ -42,14 +42,16 @@ def jacobian_size(step: Callable[[Tensor], Tensor], h_BD: Tensor) -> float:
 def copies() -> Found:
     x, h = inputs(2)
     change = float((gru_step(x, h, drawn(3, g1=-SHUT)) - h).abs().max())
-    return Found(verdict(change == 0), f"octavo's GRU with z = 1: the state changes by {change}")
+    return Found(verdict(change == 0), f"octavo's GRU with z = 1: the state changes by {change}", "exactly 0")
 
 
 def candidate_alone() -> Found:
     x, h = inputs(2)
     reach = jacobian_size(lambda h: gru_step(x, h, drawn(3, g0=SHUT, g1=SHUT)), h)  # z = 0 shows the candidate itself
     return Found(
-        verdict(reach == 0), f"octavo's GRU with r = 0 and z = 0: the largest derivative by the state is {reach}"
+        verdict(reach == 0),
+        f"octavo's GRU with r = 0 and z = 0: the largest derivative by the state is {reach}",
+        "exactly 0",
     )
 
 
@@ -61,6 +63,7 @@ def reset_forgets() -> Found:
     return Found(
         verdict(some == 0, none == 0),
         f"r = 0: the largest derivative by the old state is {some:.2f}; with z = 0, {none}",
+        "exactly 0",
     )
 
 
@@ -69,7 +72,9 @@ def is_plain() -> Found:
     w = drawn(3, g0=-SHUT, g1=SHUT)
     difference = float((gru_step(x, h, w) - rnn_step(x, h, Weights(*(one[6:] for one in w)))).abs().max())
     return Found(
-        verdict(difference < 1e-15), f"octavo's GRU and RNN with the candidate's weights differ by {difference:.0e}"
+        verdict(difference < 1e-15),
+        f"octavo's GRU and RNN with the candidate's weights differ by {difference:.0e}",
+        "to 1e-15",
     )
 
 
@@ -82,7 +87,7 @@ def stays_in_bounds() -> Found:
             most = max(most, float(h.abs().max()))
         largest[start] = most
     return Found(verdict(largest[5.0] <= 1, largest[1.0] <= 1), f"300 steps: at most {largest[1.0]:.3f} from a start "
-                 f"at 1, {largest[5.0]:.3f} from a start at 5")  # fmt: skip
+                 f"at 1, {largest[5.0]:.3f} from a start at 5", "at most 1")  # fmt: skip
 
 
 def scalar_gru() -> Found:
@@ -110,18 +115,23 @@ GRU = Exercise(
     "the copy, the gate's own change, and the candidate's.",
     parts=[
         Part("copy", "If every entry of z is 1, the state is copied.", Truth("true"), "numeric", copies,
-             why="`(1 - 1)*n + 1*h = h`."),
+             why="`(1 - 1)*n + 1*h = h`: the candidate has no weight left.",
+             wrong={"exchanged z and 1 - z": False}),
         Part("blind", "If every entry of r is 0, the candidate n does not depend on the state.", Truth("true"),
              "autograd",
-             candidate_alone, why="r multiplies all of `U*h`, and where r is 0 by saturation its derivative is 0 too."),
+             candidate_alone, why="r multiplies all of `U*h`, and where r is 0 by saturation its derivative is 0 too.",
+             wrong={"thought that the candidate sees the state through the update gate": False}),
         Part("forget", "If every entry of r is 0, the new state does not depend on the old one.",
              Truth("nearly", only_if="z is 0 as well"), "autograd", reset_forgets,
-             why="`z*h` is not touched by r, and z depends on h too."),
+             why="`z*h` is not touched by r, and z depends on h too.",
+             wrong={"took the candidate for the new state": True}),
         Part("plain", "With r = 1 and z = 0 the GRU is a plain RNN.", Truth("true"), "numeric", is_plain,
-             why="`h_new = n = tanh(W*x + U*h)`."),
+             why="`h_new = n = tanh(W*x + U*h)`, which is the step of a plain RNN.",
+             wrong={"exchanged z and 1 - z": False}),
         Part("bounds", "Every entry of the state stays between -1 and 1.",
              Truth("nearly", only_if="it begins there"), "numeric", stays_in_bounds,
-             why="It is a weighted mean of tanh and the old state; a start outside is only forgotten step by step."),
+             why="It is a weighted mean of tanh and the old state; a start outside is only forgotten step by step.",
+             wrong={"took a start between -1 and 1 for granted": True}),
         Part("derivative", "One unit, r held at 1, `z = sigma(w*x + v*h)`, `n = tanh(k*x + u*h)`. What is "
              "`d(h_new, h)`?",
              Formula("z + (1 - z)*(1 - n^2)*u + (h - n)*z*(1 - z)*v",
@@ -140,7 +150,9 @@ def zero_input() -> Found:
     h, c = inputs(2)
     x = torch.zeros(1, 3, dtype=torch.float64)
     change = float((lstm_step(x, (h, c), drawn(4))[0] - h).abs().max())
-    return Found(verdict(change < 1e-9), f"octavo's LSTM with random weights: the state changes by up to {change:.2f}")
+    return Found(
+        verdict(change < 1e-9), f"octavo's LSTM with random weights: the state changes by up to {change:.2f}", "to 1e-9"
+    )
 
 
 def flow_without_forget() -> tuple[float, float]:
@@ -153,13 +165,19 @@ def flow_without_forget() -> tuple[float, float]:
 
 def stops_errors() -> Found:
     by_c, by_h = flow_without_forget()
-    return Found(verdict(by_c == by_h == 0), f"octavo's LSTM with f = 0: by the old c {by_c}, by the old h {by_h:.2f}")
+    return Found(
+        verdict(by_c == by_h == 0),
+        f"octavo's LSTM with f = 0: by the old c {by_c}, by the old h {by_h:.2f}",
+        "exactly 0",
+    )
 
 
 def where_it_flows() -> Found:
     by_c, by_h = flow_without_forget()
     found = "nowhere" if by_c == by_h == 0 else "state" if by_c == 0 else "cell"
-    return Found(found, f"the largest derivative of c by the old c is {by_c}, by the old h {by_h:.2f}")
+    return Found(
+        found, f"the largest derivative of c by the old c is {by_c}, by the old h {by_h:.2f}", "exactly 0 or not"
+    )
 
 
 def scalar_lstm() -> Found:
@@ -183,20 +201,20 @@ def gate_values() -> Tensor:
 
 def not_negative() -> Found:
     least = float(gate_values().min())
-    return Found(verdict(least >= 0), f"the least of {gate_values().numel()} gate values is {least}")
+    return Found(verdict(least >= 0), f"the least of {gate_values().numel()} gate values is {least}", "at least 0")
 
 
 def above_zero() -> Found:
     least = float(gate_values().min())
     exact = mpmath.mpf(1) / (1 + mpmath.exp(1000))
     note = f"float64 gives {least} at the least; sigma(-1000) exactly is {mpmath.nstr(exact, 3)}"
-    return Found(verdict(least > 0, exact > 0), note)
+    return Found(verdict(least > 0, exact > 0), note, "exactly 0 or not")
 
 
 def sums_to_one() -> Found:
     sums = [float(row.sum()) for row in gate_values()[:, :3]]
     return Found(verdict(all(abs(one - 1) < 1e-9 for one in sums)), f"3 units: the sums of i lie from {min(sums):.2f} "
-                 f"to {max(sums):.2f}")  # fmt: skip
+                 f"to {max(sums):.2f}", "to 1e-9")  # fmt: skip
 
 
 LSTM = Exercise(
@@ -212,10 +230,12 @@ LSTM = Exercise(
     parts=[
         Part("zero-input", "If the input x is zero, the state h does not change.", Truth("false"), "numeric",
              zero_input,
-             why="The gates still see h and their biases."),
+             why="The gates still see h and their biases.",
+             wrong={"thought that without input nothing happens": True}),
         Part("zero-forget", "If the forget gate is zero, no error flows back to earlier steps.", Truth("false"),
              "autograd",
-             stops_errors, why="`d(c_new, h)` is not zero: i and g are made from h, and so is o, for the new h."),
+             stops_errors, why="`d(c_new, h)` is not zero: i and g are made from h, and so is o, for the new h.",
+             wrong={"thought of the path from cell to cell alone": True}),
         Part("where", "Through what does it flow while f = 0?",
              Choice("state", {"state": "the old h, into the gates and the candidate",
                               "cell": "the old c, into the new c",
@@ -224,19 +244,24 @@ LSTM = Exercise(
         Part("through", "One unit, f = 0, `i = sigma(k*x + u*h)`, `g = tanh(m*x + v*h)`. What is `d(c_new, h)`?",
              Formula("i*(1 - i)*u*g + i*(1 - g^2)*v", {"i": "share", "g": "real", "u": "real", "v": "real"}),
              "autograd",
-             scalar_lstm, why="The product rule on `i*g`.",
+             scalar_lstm,
+             why="The product rule on `i*g`: i changes by `i*(1 - i)*u` while g stays, and g by `(1 - g^2)*v` while i "
+             "stays.",
              wrong={"held the input gate fixed": "i*(1 - g^2)*v", "took the sigmoid's slope for "
                     "tanh's": "i*(1 - i)*u*g + i*g*(1 - g)*v",
                     "thought nothing flows": "0"}),
         Part("negative", "The entries of i, f and o are never negative.", Truth("true"), "numeric", not_negative,
-             why="`1/(1 + exp(-a))` is a quotient of positive numbers."),
+             why="`1/(1 + exp(-a))` is a quotient of positive numbers.",
+             wrong={"took gates for tanh, as the candidate is": False}),
         Part("positive", "The entries of i, f and o are always above zero.",
              Truth("nearly", only_if="they are computed exactly"), "numeric", above_zero,
-             why="In float64 the sigmoid of -1000 is 0: `exp(1000)` overflows. A gate can be shut for good."),
+             why="In float64 the sigmoid of -1000 is 0: `exp(1000)` overflows. A gate can be shut for good.",
+             wrong={"took what holds on paper to hold in floats": True}),
         Part("distribution", "i, f and o are probability distributions over the units.", Truth("false"), "numeric",
              sums_to_one,
              why="Each entry lies between 0 and 1 by itself; a softmax would make them sum to one, a sigmoid does "
-             "not."),
+             "not.",
+             wrong={"took numbers between 0 and 1 for a distribution": True}),
     ],
     figure=lambda: bars(
         [("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],

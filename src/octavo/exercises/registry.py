@@ -12,13 +12,22 @@ from octavo.errors import UserError
 from octavo.exercises.exercise import Exercise
 
 TOPICS: dict[str, tuple[str, ...]] = {
-    "Attention and softmax": ("softmax", "scores", "attention", "heads", "permutation"),
+    "Attention and softmax": ("softmax", "scores", "attention", "heads", "head_width", "permutation"),
     "Copy and average": ("copying", "noisy_keys", "lookup"),
     "Positions": ("positions", "positions_learnt"),
     "Efficient attention": ("efficient", "linear_attention", "encoder_decoder"),
     "Recurrent networks": ("sigmoid", "recurrence", "lstm_gradients", "long_gradients"),
     "Language models": ("language", "greedy", "perplexity", "preprocessing"),
-    "Networks and pretraining": ("networks", "averaging", "pretraining", "self_labels", "facts", "thresholds"),
+    "Networks and pretraining": (
+        "networks",
+        "hidden_layer",
+        "averaging",
+        "pretraining",
+        "self_labels",
+        "facts",
+        "unseen",
+        "thresholds",
+    ),
 }
 OWN = "Your own"
 

@@ -52,6 +52,19 @@ def one_is_enough() -> Found:
     return Found(verdict(worst != 0), note)
 
 
+def square_figure() -> str:
+    sizes, found = [2**power for power in range(11)], []
+    for D in sizes:
+        generator = torch.Generator().manual_seed(D)
+        a, b = torch.randn(2, 2000, D, generator=generator, dtype=torch.float64).unbind()
+        found.append((D, (a * b).sum(-1).square().mean().item()))
+    return lines(
+        [Series("2,000 draws", found), Series("D", [(D, D) for D in sizes]), Series("D²", [(D, D**2) for D in sizes])],
+        "The mean square of the dot product of two random vectors: it grows as D, not as its square.",
+        ("size D", "mean square"), log_x=True, log_y=True,
+    )  # fmt: skip
+
+
 SQUARE = Exercise(
     id="score-square",
     title="How large is a dot product?",
@@ -59,6 +72,7 @@ SQUARE = Exercise(
     "the square of their dot product on average?",
     answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2` terms only the D with i = j are "
     "not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by it.",
+    figure=square_figure,
     parts=[
         Part("mean", "What is `E(dot(a, b)^2)`?", Formula("D", IN_D), "exact", mean_square,
              why="Entries of different places are independent with mean zero, so their products vanish on average.",
@@ -84,7 +98,9 @@ def mean_cosine() -> Found:
         f"entries between 0 and 1: the mean cosine is {lopsided.low:.3f} to {lopsided.high:.3f}; when a gets a random "
         f"sign, {centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    return Found(verdict(lopsided.low <= 0 <= lopsided.high, centred.low <= 0 <= centred.high), note)
+    return Found(
+        verdict(lopsided.low <= 0 <= lopsided.high, centred.low <= 0 <= centred.high), note, "5 standard errors"
+    )
 
 
 def over_the_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mpmath.mpf:

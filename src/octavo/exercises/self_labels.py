@@ -24,6 +24,7 @@ TOPICS = (  # each document keeps to its own words
     "piano chord song voice stage note", "stone wall roof door brick tower", "snow ski slope ice frost sledge",
 )  # fmt: skip
 Examples = list[list[Any]]
+SURE = 4  # standard errors by which chance must be beaten
 
 
 @cache
@@ -121,8 +122,8 @@ def replaced_share() -> Found:
 
 
 @cache
-def overlap_shares() -> dict[str, float]:
-    """How often the number of words in common alone tells which of two pairs is the real one, by task."""
+def overlap_shares() -> dict[str, tuple[float, float]]:
+    """How often the words in common alone tell which of two pairs is the real one, and chance's error, by task."""
     tokenizer, _ = told()
     right = {}
     for task in ("next", "order"):
@@ -133,22 +134,25 @@ def overlap_shares() -> dict[str, float]:
                 one, other = (set(part) for part in _runs(row, {tokenizer.end, tokenizer.first, tokenizer.pad})[:2])
                 overlaps[label].append(len(one & other) / len(one | other))
         pairs = [(real > made) + 0.5 * (real == made) for real in overlaps[0] for made in overlaps[1]]
-        right[task] = sum(pairs) / len(pairs)
+        real, made = map(len, overlaps.values())
+        # Of Mann and Whitney's statistic, if which pair is the real one has nothing to do with the words in common.
+        right[task] = sum(pairs) / len(pairs), SURE * math.sqrt((real + made + 1) / (12 * real * made))
     return right
 
 
 def by_overlap() -> Found:
     right = overlap_shares()
-    solved = [task for task, share in right.items() if share > 0.65]
-    note = f"the pair with more words in common is the real one: next sentence {right['next']:.0%}, order "
-    name = {("next",): "next", ("order",): "order", ("next", "order"): "both", (): "neither"}[tuple(solved)]
-    return Found(name, note + f"{right['order']:.0%} (half are right by chance)", "above 65% is solved")
+    better = [task for task, (share, error) in right.items() if share > 0.5 + error]
+    said = ", ".join(f"{name} {right[task][0]:.1%} (by chance 50%, give or take {right[task][1]:.1%})"
+                     for name, task in (("next sentence", "next"), ("order", "order")))  # fmt: skip
+    name = {("next",): "next", ("order",): "order", ("next", "order"): "both", (): "neither"}[tuple(better)]
+    return Found(name, f"the pair with more words in common is the real one: {said}", f"{SURE} standard errors")
 
 
 def overlap_figure() -> str:
     right = overlap_shares()
     return bars(
-        [("next sentence", 100 * right["next"]), ("sentence order", 100 * right["order"]), ("chance", 50.0)],
+        [("next sentence", 100 * right["next"][0]), ("sentence order", 100 * right["order"][0]), ("chance", 50.0)],
         "In percent, how often the real pair is known by its words in common alone.", 0,
     )  # fmt: skip
 
@@ -258,9 +262,10 @@ SELF_LABELS = Exercise(
              wrong={"took all that are asked": 0.15, "took 80% of all": 0.8, "added the replaced ones": 0.135}),
         Part("restored", "The labels of masked words, put back where they belong, give the text as it was.",
              Truth("true"), "exact", restorable, why="They were taken from it: that is why no annotator is needed, and "
-             "why no label is wrong."),
-        Part("overlap", "A judge only counts the words that two sentences share. Which task can it solve, if documents "
-             "keep to their topics?",
+             "why no label is wrong.",
+             wrong={"took hiding a word for losing it": False}),
+        Part("overlap", "A judge only counts the words that two sentences share. At which task is it better than "
+             "chance, if documents keep to their topics?",
              Choice("next", {"next": "next sentence", "order": "sentence order", "both": "both", "neither": "neither"}),
              "counted", by_overlap, why="What two sentences share does not change when they are swapped, but a "
              "sentence from another document shares less. So next sentence can be learnt without understanding "

@@ -38,7 +38,7 @@ def complement_in_floats() -> Found:
     error = np.abs((1 - sigma) / exact - 1)
     worst, kept = float(error.max()), float(error[x <= 20].max())
     note = f"140,001 points from -700 to 700: off by up to {worst:.0%} of itself; up to x = 20 by {kept:.0e}"
-    return Found(verdict(worst < 1e-6, kept < 1e-6), note)
+    return Found(verdict(worst < 1e-6, kept < 1e-6), note, "to 1e-6 of it")
 
 
 def first_float(holds: Callable[[Any], bool], low: float, high: float, kind: type) -> float:
@@ -91,7 +91,7 @@ def tanh_by_sigmoid() -> Found:
     error = np.abs((2 / (1 + np.exp(-2 * x)) - 1) / np.tanh(x) - 1)
     worst, kept = float(error.max()), float(error[x >= 0.01].max())
     return Found(verdict(worst < 1e-12, kept < 1e-12), f"x from 1e-18 to 10: off by up to {worst:.0%} of itself; from "
-                 f"x = 0.01 on by {kept:.0e}")  # fmt: skip
+                 f"x = 0.01 on by {kept:.0e}", "to 1e-12 of it")  # fmt: skip
 
 
 SIGMOID = Exercise(
@@ -111,7 +111,8 @@ SIGMOID = Exercise(
              wrong={"gave tanh's": "1 - S^2", "forgot one factor": "1 - S"}),
         Part("complement", "In float64, `1 - sigma(x)` is `sigma(-x)` to six digits, for every x from -700 to 700.",
              Truth("nearly", only_if="x is not large: up to about 20"), "numeric", complement_in_floats,
-             why="S near 1 is known to `1.1*10^(-16)`; one minus it inherits that error, however small it is itself."),
+             why="S near 1 is known to `1.1*10^(-16)`; one minus it inherits that error, however small it is itself.",
+             wrong={"took what holds on paper to hold in floats": True}),
         Part("gone", "In float32, from which x on is `1 - 1/(1 + exp(-x))` exactly zero?", Number("24*ln(2)"),
              "numeric",
              complement_gone, why="`exp(-x)` at or below `2^(-24)` leaves `1 + exp(-x)` at 1.",
@@ -131,7 +132,8 @@ SIGMOID = Exercise(
         Part("tanh", "`tanh(x) = 2*sigma(2*x) - 1`, so in float64 the right side gives tanh(x) to 12 digits.",
              Truth("nearly", only_if="x is not close to zero"), "numeric", tanh_by_sigmoid,
              why="The identity is exact; but near zero it subtracts 1 from a number near 1. The error is `10^(-16)` in "
-             "itself, which is enough for a gate, but all of a tiny tanh."),
+             "itself, which is enough for a gate, but all of a tiny tanh.",
+             wrong={"took what holds on paper to hold in floats": True}),
     ],
     figure=lambda: lines(
         [Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]),

@@ -42,7 +42,7 @@ def positive() -> Found:
         f"in float64 a score 1000 below the largest gets {far:g}, one 700 below {near:.1e}; with more digits, all "
         "are above 0"
     )
-    return Found(verdict(exact and far > 0, exact and near > 0), note)
+    return Found(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
 
 
 def first_zero_gap() -> Found:
@@ -67,7 +67,7 @@ def never_one() -> Found:
     computed = torch.tensor([40.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     near = torch.tensor([30.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     note = f"with a margin of 40 float64 gives exactly {computed:g}, with 30 it gives 1 - {1 - near:.1e}"
-    return Found(verdict(exact and computed < 1, exact and near < 1), note)
+    return Found(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
 
 
 def first_one_gap() -> Found:
@@ -105,7 +105,8 @@ RANGE = Exercise(
     figure=range_figure,
     parts=[
         Part("sums-to-one", "The weights add up to one.", Truth("true"), "symbolic", sums_to_one,
-             why="Each weight has the same denominator, and the numerators add up to it."),
+             why="Each weight has the same denominator, and the numerators add up to it.",
+             wrong={"thought of rounding, but that is in the last digit only": False}),
         Part("positive", "Every weight is strictly positive.",
              Truth("nearly",
              "nothing is rounded to zero: in float64 the score must not lie more than about 745 below the largest"),
@@ -126,7 +127,8 @@ RANGE = Exercise(
              wrong={"took the smallest normal number, but there are smaller, subnormal ones": 709,
                     "that is float32's gap": 104, "took the smallest difference from 1 instead of from 0": 37}),
         Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
-             why="What is missing to one, `1 - a_i`, is the sum of the other weights, none of which is negative."),
+             why="What is missing to one, `1 - a_i`, is the sum of the other weights, none of which is negative.",
+             wrong={"took exponentials for weights before they are divided": False}),
         Part("never-one", "With two scores or more, no weight is exactly one.",
              Truth("nearly", "nothing is rounded: in float64 the largest score must lead by less than 37"),
              "numeric", never_one,
@@ -284,7 +286,8 @@ DERIVATIVES = Exercise(
              wrong={"took the square of the smallest weight, but the diagonal is a(1 - a)": "exp(-206)",
                     "it underflows in float32, but it is not zero": 0}),
         Part("sums", "Each row and each column of the 25 adds up to zero.", Truth("true"), "symbolic", rows_sum_to_zero,
-             why="A row: raising all scores together changes nothing. A column: the weights always add up to one."),
+             why="A row: raising all scores together changes nothing. A column: the weights always add up to one.",
+             wrong={"forgot that weights only change places, none is made": False}),
         Part("sensitive",
              "The score of 100 is the one that counts, so the weights are sensitive to it: raising it by 1 changes "
              "some weight by more than a thousandth.", Truth("false"), "numeric", largest_moves_most,

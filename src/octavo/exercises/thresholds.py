@@ -175,24 +175,29 @@ COVERAGE = Exercise(
              wrong={"stopped at the first threshold that fails": 0.9, "took the accuracy for the threshold": 0.7,
                     "took 0.667 for enough": 0.6}),
         Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
-             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out."),
+             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
+             wrong={"thought that a threshold can pass an answer by": False}),
         Part("rises", "A higher threshold never has a lower accuracy.",
              Truth("nearly", "confidence is calibrated and expected accuracy is meant, not that of a few answers"),
              "exact", accuracy_rises,
              why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
-             "With 0.9 wrong and 0.1 right it falls from 1/2 to 0."),
+             "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
+             wrong={"took what is expected for what happens": True}),
         Part("uniform", "Confidences are even between 0 and 1, and calibrated. What is the expected accuracy at "
              "threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
-             why="The mean of c between t and 1.",
+             why="Of answers above t, the confidences are even from t to 1, and calibrated ones are right that often: "
+             "the mean of both ends.",
              wrong={"took the threshold for the accuracy, but it is that of the worst answer": "t",
                     "divided by all questions": "(1 - t^2)/2", "that is coverage": "1 - t"}),
         Part("boasting", "A model whose confidences are all doubled has another curve of accuracy over coverage.",
              Truth("false"), "numeric", boasting,
              why="The same answers are given in the same order; only the thresholds at which it happens change. "
-             "Calibration is lost, and this curve does not show it."),
+             "Calibration is lost, and this curve does not show it.",
+             wrong={"took the size of confidences to count, not their order": True}),
         Part("useless", "If confidence is drawn by lot, a higher threshold still has a higher expected accuracy.",
              Truth("false"), "exact", useless_confidence,
-             why="Any answer is as likely to be among those given; the curve is flat at the accuracy of all."),
+             why="Any answer is as likely to be among those given; the curve is flat at the accuracy of all.",
+             wrong={"took a higher threshold for better answers as such": True}),
     ],
 )  # fmt: skip
 

@@ -23,6 +23,8 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         if asked["do"] == "read":
             return {"ok": read(asked["file"])}
+        if asked["do"] == "parse":
+            return {"ok": parse(asked["text"])}
         kinds: dict[str, Any] = {"number": Number, "formula": Formula}
         return {"ok": kinds[asked["do"]](**asked["as"]).compare(asked["given"])}
     except UserError as error:
@@ -45,9 +47,15 @@ def read(file: str) -> dict[str, Any]:
     if len(data) > LARGEST_FILE:
         raise UserError(f"a file of answers may have {LARGEST_FILE:,} bytes; write less")
     try:
-        return {key: _plain(value) for key, value in tomllib.loads(data.decode("utf-8-sig")).items()}
+        return parse(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UserError(f"it is no text in UTF-8 (byte {error.start}); save it as UTF-8") from error
+
+
+def parse(text: str) -> dict[str, Any]:
+    """TOML as plain values."""
+    try:
+        return {key: _plain(value) for key, value in tomllib.loads(text).items()}
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"it is no TOML: {error}"[:300]) from error
 

@@ -120,7 +120,7 @@ def _frame(marks: Sequence[Mark], lines: Sequence[tuple[str, float]], top: float
     room = max((tight.high / tight.low) ** MARGIN, 1.05)
     x_axis = Axis(tight.low / room, tight.high * room, True, tight.step)
     y_axis = Proportional.for_values([one.y for one in marks] + [y for _, y in lines])
-    left = 8 + LETTER * max(len(label) for _, label in y_axis.ticks)
+    left = 6 + y_axis.room
     return Frame(x_axis, y_axis, left, WIDTH - RIGHT, top, HEIGHT)
 
 

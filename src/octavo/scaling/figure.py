@@ -57,7 +57,7 @@ def law_figure(
     laws = [y for one in drawn if one.fit for y in (one.fit.law(x_L[0]), one.fit.law(x_L[-1]))]
     bottom, top = min([least, *laws]) / 1.06, max([y for _, y in seen] + laws) * 1.03
     y_axis = FineAxis(bottom, top, True, Axis.around([bottom, top]).step)
-    left = 8 + LETTER * max(len(label) for _, label in y_axis.ticks)
+    left = 6 + y_axis.room
     x_axis = Axis.around([low / EDGE, high * further], True, tight=True)
     frame = Frame(x_axis, y_axis, left, WIDTH - 12, KEY * len(drawn) + 24)
     lines, labels = draw_references(references, frame)
