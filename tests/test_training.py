@@ -685,6 +685,7 @@ def recorded_and_plain(device: str, **settings: Any) -> list[list[Tensor]]:
             nats, state = objective(state, x_BT)
             nats.backward()
             paid += [nats.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+            del nats  # the graph goes before the next shape is recorded, as in the loop
         results.append([*paid, *tensors_of(state)])
     return results
 

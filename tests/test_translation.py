@@ -285,6 +285,28 @@ def test_a_stopped_run_goes_on_to_the_same_weights(home: Path, reversed_run: Tra
     assert longer.record["training"]["steps"] == 30
 
 
+def test_training_leaves_cudnn_out_which_plans_for_every_new_shape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, plain = list[bool](), training.objective_of
+
+    def watched(*inputs: Any) -> torch.Tensor:
+        asked.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return plain(*inputs)
+
+    monkeypatch.setattr(training, "objective_of", watched)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    translation.train("seq2seq", write_pairs(tmp_path / "words.tsv", 200), budget="2steps", **REVERSE)
+    assert asked == [False, False]
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before  # of anything else it stays as it was
+
+
+def test_a_text_that_is_too_long_is_named_before_any_is_translated(reversed_run: Translator) -> None:
+    context = reversed_run.model.config.context
+    with pytest.raises(UserError, match=rf"text 2 has {context + 2} tokens, context={context}; cut it"):
+        reversed_run.translate(["abc", "a" * (context + 1), "abcd"])
+
+
 def test_pairs_that_changed_are_not_gone_on_with(tmp_path: Path) -> None:
     pairs = write_pairs(tmp_path / "w.tsv", 600)
     translation.train("seq2seq", pairs, out=tmp_path / "run", budget="2steps", **REVERSE)
@@ -336,6 +358,7 @@ def test_the_report_shows_figures_and_translations_beside_references(reversed_ru
     assert figures["target 2"]["signature"] in page
     assert all(f"<td>{source}</td>" in page for source in lines.sources[:5])
     assert "<svg" in page
+    assert f"octavo train seq2seq {home / 'words.tsv'} --width" in page
 
 
 def _config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from octavo.config import from_json
 from octavo.core import seeded
@@ -40,6 +41,8 @@ from octavo.training.translator import KINDS, Translator, load_translator
 
 Page = Callable[[Translator, Lines, list[dict[str, Any]]], str]
 Kind = Literal["bpe", "word", "char", "byte"]
+# Without cuDNN: it makes plans for every new shape, nearly every batch has one, and a step took 12 times as long.
+ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 OPTIM = OptimConfig(label_smoothing=0.1, ema=0.99)  # where nothing else is asked for
 
 
@@ -223,12 +226,13 @@ def _go_on(run: Translator, recipe: TranslationRecipe, pairs: Pairs, quiet: bool
 
     run.model.train()
     try:
-        told = fit(
-            run.model, lambda batch: objective_of(run.model, recipe.optim.label_smoothing, batch), train,
-            budget=loop.budget, optim=recipe.optim, seed=recipe.seed, device=device, precision=loop.precision,
-            check=check, checks=loop.checks, keep_best=None if loop.keep == "last" else loop.keep, folder=run.path,
-            quiet=quiet,
-        )  # fmt: skip
+        with sdpa_kernel(ANY_SHAPE):
+            told = fit(
+                run.model, lambda batch: objective_of(run.model, recipe.optim.label_smoothing, batch), train,
+                budget=loop.budget, optim=recipe.optim, seed=recipe.seed, device=device, precision=loop.precision,
+                check=check, checks=loop.checks, keep_best=None if loop.keep == "last" else loop.keep, folder=run.path,
+                quiet=quiet,
+            )  # fmt: skip
     except Stopped as stop:
         where = f"go on with: octavo resume {run.path}" if run.path else "nothing is saved"
         raise Stopped(f"{str(stop).partition(';')[0].partition(',')[0]}; {where}", stop.code - 128) from stop
