@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import torch.nn.functional as F
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+import octavo
 from octavo.cli import main
 from octavo.config import from_json
 from octavo.core import seeded
@@ -117,12 +120,21 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
         return seeded(seed)
 
     monkeypatch.setattr("octavo.training.classify.seeded", stop_at_epoch_3)
-    with pytest.raises(Stopped, match="the same command goes on"):
+    with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
         train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
     monkeypatch.undo()
     with pytest.raises(UserError, match="of other settings"):
         train_classifier(PLANS["dan with n-grams"], [str(data)], out=tmp_path / "parted")
+    with pytest.raises(UserError, match="not finished; go on with: octavo resume"):
+        load_classifier(tmp_path / "parted")
+    shutil.copytree(tmp_path / "parted", tmp_path / "resumed")
     parted = train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
+    resumed: Any = octavo.resume(tmp_path / "resumed")
+    assert torch.equal(parted.logits(one.texts), resumed.logits(one.texts))
+    page = (tmp_path / "resumed" / "report.html").read_text(encoding="utf-8")
+    assert f"octavo classify train dan {data} --width 16 --hidden 16 --epochs 20 --batch 16 --out" in page
+    with pytest.raises(UserError, match="is finished"):
+        octavo.resume(tmp_path / "resumed")
     assert torch.equal(whole.logits(one.texts), parted.logits(one.texts))
     assert not (tmp_path / "parted" / "state").exists()
 

@@ -25,6 +25,8 @@ FILES = {
     "comma.csv": 'id,label,text\n1,good,"a fine, film"\n2,bad,"not ""good"""\n3,good,fine\n',
     "lines.jsonl": '{"text": "a fine, film", "label": "good"}\n{"text": "not \\"good\\"", "label": "bad"}\n'
                    '{"label": "good", "text": "fine"}\n',
+    "named.tsv": "label\ttext\tid\ngood\ta fine, film\t1\nbad\tnot \"good\"\t2\n\ngood\tfine\t3\n",
+    "turned.tsv": "text\tlabel\na fine, film\tgood\nnot \"good\"\tbad\nfine\t good \n",
     "fast.txt": '__label__good a fine, film\n__label__bad not "good"\n__label__good fine\n',
 }  # fmt: skip
 
@@ -47,13 +49,33 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, name: str) -> None
         ("a.jsonl", "[1]", "must be a JSON object"),
         ("a.csv", "text,class\none,x\n", "label.*it has text, class.*--label-field"),
         ("a.tsv", "x\tone\nx\ttwo", "at least two classes"),
-        ("a.tsv", "", "no examples"),
+        ("a.tsv", "", r"no examples in \S*a.tsv; a line is"),
+        ("a.csv", "text,label\none,\n", "row 1 of .*must have a label: 'label' is empty"),
+        ("a.tsv", "text\tlabel\none\n", "line 2 of .*label.*--label-field"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, name: str, text: str, says: str) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=says):
         read_labelled(tmp_path / name)
+
+
+def test_a_file_that_is_not_utf8_says_how_to_make_it_so(tmp_path: Path) -> None:
+    for kind in ("utf-16", "latin1"):
+        (tmp_path / "a.tsv").write_bytes("a\tthé\n".encode(kind))
+        with pytest.raises(UserError, match=f"must be UTF-8.*iconv -f {kind} -t utf-8"):
+            read_labelled(tmp_path / "a.tsv")
+
+
+def test_white_space_in_a_label_is_one_space(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text,label\none,"x\ty"\ntwo,"x y "\nthree,z\n', encoding="utf-8")
+    assert read_labelled(tmp_path / "a.csv").classes == ["x y", "z"]
+
+
+def test_texts_for_classes_are_told_from_labels() -> None:
+    data = Labelled.of(["x"] * 30, [f"a whole sentence {n}" for n in range(30)])
+    with pytest.raises(UserError, match=r"30 in 30 classes.*the label comes first"):
+        data.last_tenth()
 
 
 def test_other_columns_can_be_named(tmp_path: Path) -> None:
@@ -111,7 +133,7 @@ def test_words_are_lower_case_without_space_and_keep_to_their_text() -> None:
 def plain_words(text: str) -> list[str]:
     """Words by a loop over characters: the plain twin of words_of."""
     found, open_ = list[str](), False
-    for character in text.lower():
+    for character in text.lower().encode("utf-8", "replace").decode():  # half a surrogate pair is a question mark
         category = unicodedata.category(character)
         word = category[0] in "LMN" or character == "_" or character in "\u00ad\u200c\u200d"
         word |= ord(character) >= 0x20000  # beyond the table all are letters

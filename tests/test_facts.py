@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import octavo
 from octavo.answering import Facts, Rules, open_file_of_facts, pairs_in, replies_to
 from octavo.cli import main
 from octavo.data.corruption import MARK, SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
@@ -439,7 +440,7 @@ def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pyt
     assert main(["generate", str(trained), "--prompt", f"Where was Ada Ash born?{MARK}", "--max-tokens", "5"]) == 0
     assert capsys.readouterr().out.startswith("Where was Ada Ash born?")
     assert main(["resume", str(trained)]) == 2
-    assert "nothing to go on with" in capsys.readouterr().err
+    assert "is finished; to teach it more: octavo answer" in capsys.readouterr().err
 
 
 def test_training_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,7 +460,9 @@ def test_training_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path, mo
         monkeypatch.undo()
         with pytest.raises(UserError, match="not trained to its end"):
             load_oracle(tmp_path / "run")
-    resumed = train_facts(source, TINY, how, tmp_path / "run", quiet=True)
+    with pytest.raises(UserError, match="so many passes, not for a budget"):
+        octavo.resume(tmp_path / "run", budget="10s")
+    resumed = octavo.resume(tmp_path / "run")
     assert not (tmp_path / "run" / "state").exists()
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])

@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "octavo"
 ORDER = (
     "version", "errors", "config", "files", "memory", "progress", "core", "text", "data", "ops", "models", "loss",
-    "decode", "scoring", "exchange", "folder", "run", "encoder", "training", "lens", "report", "api",
-    "sklearn", "images", "translation", "answering", "ladder", "scaling", "exercises", "studio", "cli",
+    "decode", "scoring", "exchange", "folder", "run", "encoder", "training", "lens", "report",
+    "sklearn", "images", "translation", "tasks", "api", "answering", "ladder", "scaling", "exercises", "studio", "cli",
 )  # fmt: skip
 FACADE = "__init__"  # octavo itself: may import any part, but only when asked for it
 LONGEST_FILE = 350

@@ -274,14 +274,14 @@ def test_languages_differ_by_their_first_token_alone(model: EncoderDecoder) -> N
 # ---------------------------------------------------------------------- what it costs
 
 
-def counted(work: Callable[[], Any]) -> int:
+def counted(work: Callable[[], Any], grad: bool = False) -> int:
     aten = torch.ops.aten
     counter = FlopCounterMode(display=False, custom_mapping={
         aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
         aten.addmm_: lambda _, a, b, **__: 2 * a[0] * a[1] * b[1],
         aten.mv: lambda a, _, **__: 2 * a[0] * a[1],
     })  # fmt: skip
-    with torch.no_grad(), counter:
+    with torch.set_grad_enabled(grad), counter:
         work()
     return counter.get_total_flops()
 
@@ -367,13 +367,15 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
 ) -> None:
     """The LSTM's kernel shows nothing of itself to PyTorch's counter; our twin of it does."""
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
-    config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target")  # type: ignore[arg-type]
+    config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target", dropout=0.0)  # type: ignore[arg-type]
     sizes, shape = Sizes(V + 3, V, 1), PairShape(3, 5, 4)
     model = RecurrentSeq2Seq(config, *sizes)
     model.initialise(seeded(0))
     cost = recurrent_seq2seq_cost(config, sizes, shape)
     source_BS, before_BT = torch.randint(0, END, (3, 5)), torch.randint(0, END, (3, 4))
     assert counted(lambda: model(source_BS, None, before_BT)) == cost.total("forward")
+    logits = model(source_BS, None, before_BT)[..., :V]
+    assert counted(logits.sum().backward, grad=True) == cost.total("backward")
     assert cost.parameters == sum(p.numel() for p in model.parameters())
     twice = recurrent_seq2seq_cost(config, sizes, PairShape(3, 5, 4, languages=2))
     once = {part.name: part.forward for part in cost.parts}

@@ -123,3 +123,12 @@ def test_few_examples_are_enough_where_nothing_can_be_held_out() -> None:
 def test_the_deep_averaging_network_is_one_too() -> None:
     made = TextClassifier("dan", epochs=15).fit(TEXTS, LABELS)
     assert made.score(TEXTS, LABELS) == 1.0
+
+
+@pytest.mark.parametrize("seed", [None, np.random.RandomState(3), np.int64(5)])
+def test_random_state_is_what_scikit_learn_takes(seed: object, tmp_path: Path) -> None:
+    made = TextClassifier("dan", epochs=1, random_state=seed).fit(TEXTS, LABELS)
+    made.save(tmp_path / "run")
+    again = TextClassifier.load(tmp_path / "run")
+    assert again.random_state == (5 if isinstance(seed, np.int64) else None)
+    assert np.array_equal(again.predict_proba(TEXTS), made.predict_proba(TEXTS))

@@ -270,10 +270,13 @@ def test_the_cost_by_formula_is_what_pytorch_counts(
     model = kind(made, side, side, 1, 3)
     model.initialise(seeded(0))
     with counter() as counted:
-        model.eval()(torch.randn(2, 1, side, side, generator=seeded(0)))
+        logits = model.eval()(torch.randn(2, 1, side, side, generator=seeded(0)))
+    with counter() as back:
+        logits.sum().backward()
     cost = vision_cost("davit" if kind is DaVit else "vit", made, model.sizes, batch=2)
     assert cost.parameters == sum(p.numel() for p in model.parameters())
     assert cost.total("forward") == counted.get_total_flops()
+    assert cost.total("backward") == back.get_total_flops()
     assert cost.total("needed") <= cost.total("forward")
 
 
@@ -366,6 +369,21 @@ def test_idx_files_are_read_plain_or_compressed_and_fashion_is_such_a_folder(
     assert torch.equal(images.test_NCHW[:, 0], torch.from_numpy(stripes()[0][1::2]))
     assert images.test_N.tolist() == stripes()[1][1::2].tolist()
     assert images.split == "the 20 images of its own test files"
+
+
+def test_an_idx_folder_that_is_not_complete_says_what_is_missing(tmp_path: Path) -> None:
+    folder = idx_folder(tmp_path / "some")
+    (folder / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(UserError, match=r"all four IDX files: t10k-labels-idx1-ubyte \(or .gz\) is not there"):
+        open_images(folder)
+
+
+def test_a_folder_called_fashion_has_its_classes_by_name_wherever_it_lies(tmp_path: Path) -> None:
+    folder = idx_folder(tmp_path / "elsewhere" / "fashion")
+    for part in ("train", "t10k"):
+        (folder / f"{part}-labels-idx1-ubyte.gz").unlink(missing_ok=True)
+        write_idx(folder / f"{part}-labels-idx1-ubyte", np.arange(20) % 10)
+    assert open_images(folder).labels[-1] == "ankle boot"
 
 
 def test_fashion_that_is_not_there_says_which_files_go_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

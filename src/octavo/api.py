@@ -16,6 +16,7 @@ from octavo.models import CONFIGS, NEURAL, preset
 from octavo.report import page_maker
 from octavo.run import Run, load, read_record
 from octavo.scoring.bits import NOT_COMPARABLE, Score, score_text, total
+from octavo.tasks import OTHERS, refuse_others, resume_task, train_task
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
 from octavo.text.store import fingerprint
@@ -41,7 +42,12 @@ def train(
 ) -> Run:
     """Train a model (bag, ngram, gru, gpt, ..., mix) on a file, a folder or a named source; keyword settings are the
     model's, the text's and, of a neural model, the training's: order=7, tokenizer="word", width=256, budget="3min", ...
+
+    vit, davit, seq2seq, seq2seq-recurrent, bert and facts are trained too, and give what their own modules give.
     """
+    if model in OTHERS:
+        refuse_others(model, parts, measure)
+        return train_task(model, corpus, out, seed, device, settings)  # type: ignore[no-any-return]
     model, usual = preset(model)
     config, text, *how = _configs(model, usual, settings)
     return train_with_page(model, corpus, text, config, out, parts, seed, device, measure, tuple(how))
@@ -93,6 +99,8 @@ def resume(path: str | Path, *, budget: str | None = None, measure: bool = True)
     """Go on with the training of a run that was stopped or killed, as if it had not been; or, with a larger budget, of
     any neural run.
     """
+    if (other := resume_task(path, budget)) is not None:
+        return other  # type: ignore[no-any-return]
     record = read_record(path)
     recipe = Recipe.of(record)
     loop = dataclasses.replace(recipe.loop, budget=budget) if budget else recipe.loop

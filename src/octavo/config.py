@@ -27,6 +27,18 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
     return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
 
 
+def configs_from(
+    owner: str, usual: Sequence[Any], settings: Mapping[str, Any], others: Sequence[str] = ()
+) -> list[Any]:  # fmt: skip
+    """The usual configs with these settings in them; one that none of them has is refused, `others` being known too."""
+    names = [[field.name for field in dataclasses.fields(one)] for one in usual]
+    for key in settings:
+        if not any(key in known for known in names):
+            raise no_such_setting(owner, key, [*(name for some in names for name in some), *others])
+    given = [{key: value for key, value in settings.items() if key in known} for known in names]
+    return [from_json(type(one), dataclasses.asdict(one) | own) for one, own in zip(usual, given, strict=True)]
+
+
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
     """The refusal of a setting, with the nearest one that exists."""
     near = difflib.get_close_matches(key, known, 1)

@@ -9,12 +9,13 @@ images.classify(run, "seven.png")
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from octavo.config import from_json, no_such_setting
+from octavo.config import configs_from
 from octavo.data.idx import has_idx
 from octavo.data.images import NAMED, open_images
 from octavo.errors import UserError
@@ -44,15 +45,8 @@ def train(
     """
     if model not in VISION:
         raise UserError(f"models for images are {', '.join(VISION)}: there is no {model!r}")
-    classes: list[type] = [VISION[model][1], ImageLoopConfig, OptimConfig]
-    names = [[field.name for field in dataclasses.fields(one)] for one in classes]
-    for key in settings:
-        if not any(key in known for known in names):
-            raise no_such_setting(model, key, [*(name for some in names for name in some), "out", "seed", "device"])
-    config, loop, optim = (  # type: ignore[var-annotated]
-        from_json(one, {key: value for key, value in settings.items() if key in known})
-        for one, known in zip(classes, names, strict=True)
-    )
+    usual = VISION[model][1](), ImageLoopConfig(), OptimConfig()
+    config, loop, optim = configs_from(model, usual, settings, ("out", "seed", "device"))
     return train_with_page(ImageRecipe(model, config, loop, optim, seed, device), source, out)
 
 
@@ -90,10 +84,14 @@ def evaluate_images(run: ImageRun, source: str | Path | None = None) -> Measured
     images = held_out_images(run) if source is None else open_images(source, _side(run, source))
     if images.labels != run.labels or images.sizes != run.model.sizes:
         raise UserError(
-            f"the images must be like those the run was trained on: {run.model.sizes}, {', '.join(run.labels)}; "
-            f"{source} has {images.sizes}, {', '.join(images.labels)}"
+            f"the images must be like those the run was trained on: {_told(run.model.sizes, run.labels)}; "
+            f"{source} has {_told(images.sizes, images.labels)}"
         )
     return measure(run, images.test_NCHW, images.test_N)
+
+
+def _told(sizes: Mapping[str, int], labels: Sequence[str]) -> str:
+    return f"{sizes['height']} x {sizes['width']} x {sizes['channels']} pixels, classes {', '.join(labels)}"
 
 
 def classify(run: ImageRun, image: str | Path | Tensor) -> dict[str, float]:

@@ -58,6 +58,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+OF_TASK = {  # what opens a run that is no language model in Python, and what serves it on the command line
+    "classify images": ("octavo.images.load", "octavo eval, inspect"),
+    "translate": ("octavo.translation.load", "octavo translate, eval, inspect"),
+    "classify text": ("octavo.training.classifier.load_classifier", "octavo classify predict, eval, explain"),
+    "fill in masked words": ("octavo.encoder.load_encoder", "octavo fill, embed, export"),
+}
+
+
 @dataclass
 class Run:
     """A trained model with everything needed to use it and to say where it came from."""
@@ -152,9 +160,9 @@ def load(path: str | Path) -> Run:
         return Run(*read_foreign(path), path)
     told = read_record(path)
     if "task" in told:
-        raise UserError(
-            f"{path} does not predict next tokens: it was trained to {told['task']}; see octavo {told['task']}"
-        )
+        opened, verbs = OF_TASK.get(told["task"], ("", "another octavo"))
+        python = f"; in Python, {opened}({str(path)!r})" if opened else ""
+        raise UserError(f"{path} does not predict next tokens: it was trained to {told['task']}{python}; see {verbs}")
     tokenizer, tensors = read_tokenizer(path), read_tensors(path)
     _check_agreement(told, tokenizer, path)
     try:

@@ -19,6 +19,7 @@ from octavo.training.classify import ClassifyConfig, Plan, fit_classifier
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 except ImportError as error:
@@ -33,7 +34,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self, model: str = "linear", *, ngrams: int | None = None, penalty: float = 0.1, vectors: str = "",
-        layers: int = 2, epochs: int = 10, balance: bool = False, calibrate: bool = True, random_state: int = 0,
+        layers: int = 2, epochs: int = 10, balance: bool = False, calibrate: bool = True, random_state: Any = 0,
     ) -> None:  # fmt: skip
         self.model = model
         self.ngrams = ngrams
@@ -61,9 +62,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"Classifier needs at least two classes: y has {len(self.classes_)} class")
         names = [str(value) for value in self.classes_.tolist()]
         how = ClassifyConfig(epochs=self.epochs, balance=self.balance, calibrate=self.calibrate)
-        plan = Plan.of(self.model, self._config(), how=how, seed=int(self.random_state))
+        plan = Plan.of(self.model, self._config(), how=how, seed=self._seed())
         self.classifier_ = fit_classifier(plan, Labelled(texts, y_N.astype(np.int64), names))
         return self
+
+    def _seed(self) -> int:
+        """As scikit-learn has it: None is by chance, and a generator gives its next number."""
+        fixed = isinstance(self.random_state, int | np.integer)
+        return int(self.random_state if fixed else check_random_state(self.random_state).randint(2**31 - 1))
 
     def _config(self) -> DanConfig | LinearConfig | None:
         given = {} if self.ngrams is None else {"ngrams": self.ngrams}
@@ -86,7 +92,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier as a folder, which octavo classify reads too."""
         check_is_fitted(self)
-        self.classifier_.record["sklearn"] = {"params": self.get_params(), "classes": self.classes_.tolist()}
+        seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else None
+        params = self.get_params() | {"random_state": seed}  # a generator is no JSON
+        self.classifier_.record["sklearn"] = {"params": params, "classes": self.classes_.tolist()}
         self.classifier_.save(path)
 
     @classmethod

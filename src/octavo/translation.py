@@ -8,18 +8,16 @@ translation.evaluate(run)["de"].bleu
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.config import from_json, no_such_setting
+from octavo.config import configs_from
 from octavo.data.pairs import open_pairs, read_lines
 from octavo.errors import UserError
 from octavo.lens.alignment import Alignment, align
 from octavo.report.translation_page import translation_page
 from octavo.scoring.translated import Translated
-from octavo.training.optim import OptimConfig
 from octavo.training.seq2seq import (
     OPTIM,
     PairLoopConfig,
@@ -50,14 +48,8 @@ def train(
     """
     if model not in KINDS:
         raise UserError(f"there is no model {model!r} that translates; there are {', '.join(KINDS)}")
-    classes: list[type[Any]] = [KINDS[model][1], PairsConfig, PairLoopConfig, OptimConfig]
-    names = [[field.name for field in dataclasses.fields(one)] for one in classes]
-    for key in settings:
-        if not any(key in known for known in names):
-            raise no_such_setting(model, key, [*(name for some in names for name in some), "out", "seed", "device"])
-    told = [{key: value for key, value in settings.items() if key in known} for known in names]
-    config, pairs, loop = (from_json(one, some) for one, some in zip(classes[:3], told[:3], strict=True))
-    optim = from_json(OptimConfig, dataclasses.asdict(OPTIM) | told[3])
+    usual = KINDS[model][1](), PairsConfig(), PairLoopConfig(), OPTIM
+    config, pairs, loop, optim = configs_from(model, usual, settings, ("out", "seed", "device", "quiet"))
     sources = [str(source)] if isinstance(source, str | Path) else [str(one) for one in source]
     return train_translator(
         TranslationRecipe(model, config, pairs, loop, optim, seed, device), sources, out, quiet, translation_page

@@ -76,6 +76,14 @@ def _reply(question: str, name: str, said: Answer, rules: Rules) -> Reply:
     return Reply(question, told, "user", **about, stored=rules.facts is not None)
 
 
+def other_answers(oracle: Oracle, reply: Reply, most: int) -> list[tuple[str, float]]:
+    """What else a beam finds to answer, with the probability of each."""
+    question = oracle.frame.question(oracle.frame.name_in(reply.question))
+    [found] = oracle.answer([question], most + 1)
+    every = {text: p for text, p in ((found.text, found.confidence), *found.others) if text and text != reply.guess}
+    return list(every.items())[:most]
+
+
 def pairs_in(oracle: Oracle, facts: Facts) -> list[Pair]:
     """The stored pairs as questions with answers."""
     return [Pair(oracle.frame.question(name), answer) for name, answer in facts.pairs()]

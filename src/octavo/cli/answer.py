@@ -11,6 +11,7 @@ import tyro
 from tyro.conf import Positional, arg
 
 from octavo.answering import Facts, Reply, Rules, open_file_of_facts, pairs_in, replies_to
+from octavo.api import resume
 from octavo.cli.flags import STYLE, RunPath
 from octavo.cli.show import note, print_json, print_table
 from octavo.data.questions import Frame, read_questions
@@ -50,7 +51,7 @@ def train(
 
     The controls: --no-pretraining, and --mix dense (a synthesizer in place of attention).
 
-    Stopped (Ctrl-C) or killed, it goes on when the same command is given again.
+    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/facts
 
     Args:
         source: birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv.
@@ -62,7 +63,22 @@ def train(
         json: Print JSON.
     """
     page = answers_page_maker(source, config, how, out, seed)
-    run = train_facts(source, config, how, out, seed, device, page)
+    _tell_trained(train_facts(source, config, how, out, seed, device, page), json)
+
+
+def resume_facts(run: RunPath, json: bool = False) -> None:
+    """Go on with training that was stopped or killed, as if it had not been.
+
+    Example: octavo resume runs/facts
+
+    Args:
+        run: A run folder.
+        json: Print JSON.
+    """
+    _tell_trained(resume(run), json)
+
+
+def _tell_trained(run: Run, json: bool) -> None:
     if json:
         print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **run.record["result"]})
         return

@@ -53,7 +53,7 @@ def train_bert(
 
     Example: octavo train bert shakespeare --budget 5min --tasks words order --out runs/bert
 
-    Stopped (Ctrl-C) or killed, it goes on when the same command is given again.
+    Stopped (Ctrl-C) or killed, it goes on with octavo resume, or when the same command is given again.
 
     Args:
         corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.

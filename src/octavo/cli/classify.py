@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, arg
 
+from octavo.api import resume
 from octavo.cli.flags import STYLE, RunPath
 from octavo.cli.show import note, print_json, print_table
 from octavo.data.labelled import Labelled, LabelledConfig, read_labelled, read_texts
@@ -18,7 +19,8 @@ from octavo.errors import UserError
 from octavo.files import whole_file
 from octavo.lens.contributions import Explained, explain, surest_errors
 from octavo.models import ENCODER_CONFIGS
-from octavo.report.classify_page import classify_page, explain_page, short
+from octavo.report.classify_page import classify_page_maker, explain_page, short
+from octavo.report.reproduce import flags_of
 from octavo.training.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.training.classify import (
     OPTIM,
@@ -93,11 +95,7 @@ def _train(model: str) -> Callable[..., None]:
         json: bool = False,
     ) -> None:
         plan = Plan.of(model, config, base, how=how, optim=optim, seed=seed, device=device)
-
-        def page(made: Classifier, learnt: Labelled, test: Labelled) -> str:
-            command = shlex.join(["octavo", "classify", "train", *sys.argv[3:]])
-            return classify_page(made, test, learnt, Path(out).name, command)
-
+        page = classify_page_maker(plan, data, reading, out)
         _tell(train_classifier(plan, data, reading, out, folds, page=page), json)
 
     train.__annotations__["config"] = config_class  # the flags come from its fields
@@ -120,6 +118,19 @@ def _train(model: str) -> Callable[..., None]:
         json: Print JSON.
     """
     return train
+
+
+def resume_classifier_(run: RunPath, json: bool = False) -> None:
+    """Go on with training that was stopped or killed, as if it had not been.
+
+    Example: octavo resume runs/dan
+
+    Args:
+        run: A classifier's folder.
+        json: Print JSON.
+    """
+    made: Any = resume(run)
+    _tell(made, json)
 
 
 def _tell(made: Classifier, json: bool) -> None:
@@ -245,7 +256,10 @@ def explain_(
         found = explain(made, [test.texts[n] for n in rows], truths, learnt, seed)
     if out is not None:
         with whole_file(out) as file:
-            page = explain_page(found, Path(run).name, shlex.join(["octavo", "classify", "explain", *sys.argv[3:]]))
+            words = ["octavo", "classify", "explain", run, *data, *flags_of(reading)]
+            words += ["--text", text] if text is not None else ["--count", str(count)]
+            words += ["--seed", str(seed), "--out", out]
+            page = explain_page(found, Path(run).name, shlex.join(words))
             file.write(page.encode("utf-8", "backslashreplace"))
         note(f"the page is {out}")
     if json:
@@ -270,6 +284,9 @@ def _print_explained(one: Explained) -> None:
     truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
     print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {short(one.text)}")
     ranked = sorted(zip(one.contributions, one.words, strict=True), key=lambda pair: -abs(pair[0]))
+    if not one.words:
+        print("there is no word in it: the answer is that to an empty text")
+        return
     print_table(("word", f"for {one.answer}"), [(word, f"{value:+.3f}") for value, word in ranked])
     if one.verdict():
         print(one.verdict())

@@ -181,8 +181,8 @@ def tell(title: str, cost: Cost, unit: str, asked: AskedOfTask, json: bool) -> N
     print()
     cells = [(one["machine"], f"{one['at_most']:,.0f}", duration(batch / one["at_most"])) for one in record["at_best"]]
     print_table(("machine", f"{unit}s/s at most, training", f"a step of {batch:,}"), cells)
-    print("\nat most: products alone at the machine's peak, measured just now (float32), of a GPU by its datasheet (half precision); "
-          "small models stay far below it")  # fmt: skip
+    print("\nat most: products alone at the machine's peak, measured just now (float32), or a GPU's by its datasheet "
+          "(half precision); small models stay far below it")  # fmt: skip
 
 
 FLOPS = ("forward", "needed", "backward")

@@ -1,26 +1,22 @@
-"""octavo inspect and list."""
+"""octavo inspect."""
 
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
 from octavo.cli.lens import as_json, check_several, lens, print_lens
-from octavo.cli.show import note, print_json, print_table, size
-from octavo.errors import UserError
-from octavo.exchange import is_foreign
+from octavo.cli.show import note, print_json, print_table
 from octavo.lens.gradients import SHORTEST, has_gradient
 from octavo.lens.look import look
 from octavo.lens.surprisal import surprises
 from octavo.models import GPT, NGram, describe
-from octavo.run import SAMPLES, TENSORS, Run, find_runs, load, read_record
+from octavo.run import SAMPLES, Run, load
 from octavo.scoring.bits import finite
 from octavo.text.preprocess import apply
 
-RUNS = "runs"
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 
 
@@ -102,45 +98,3 @@ def _print_run(run: Run, json: bool) -> None:
             print(f"  {part:<15}{corpus[part]['bytes']:,} bytes, sha256 {corpus[part]['sha256'][:16]}")
     if run.path is not None and (run.path / SAMPLES).is_file():
         print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8", errors="replace")[:400])
-
-
-def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json: bool = False) -> None:
-    """The runs in a folder, best first.
-
-    Example: octavo list runs
-
-    Args:
-        folder: Where the runs are.
-        json: Print JSON.
-    """
-    if folder != RUNS and not Path(folder).is_dir():
-        raise UserError(f"there is no folder {folder}; name one that holds runs")
-    told, foreign = [], []
-    for path in find_runs(folder):
-        if is_foreign(path):
-            foreign.append(str(path))
-            continue
-        try:
-            told.append((path, read_record(path)))
-        except UserError as error:
-            note(f"left out: {error}")
-    if foreign:
-        note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
-    told.sort(key=lambda one: (one[1].get("result", {}).get("bits_per_byte") or 1e9, str(one[0])))
-    if json:
-        print_json([{"run": str(path), **record} for path, record in told])
-        return
-    if not told:
-        note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
-        return
-    rows = []
-    for path, record in told:
-        result = record.get("result", {})
-        figure = "" if result.get("bits_per_byte") is None else f"{result['bits_per_byte']:.4f}"
-        tensors = path / TENSORS
-        corpus, seconds = record.get("corpus", {}).get("name", ""), record.get("train_seconds", 0)
-        told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
-        unfinished = not record.get("training", {}).get("finished", True)
-        label, model = "not finished" if unfinished else result.get("label", ""), record.get("model", "")
-        rows.append((str(path), model, corpus, figure, label, f"{seconds:.2f}", told_size))
-    print_table(("run", "model", "corpus", "bits/byte", "", "train s", "size"), rows, left=(0, 1, 2, 4))

@@ -14,21 +14,12 @@ from octavo.cli.flags import STYLE, Corpora, RunPath
 from octavo.cli.show import note, print_json
 from octavo.models import CONFIGS, NEURAL, preset
 from octavo.models.mix import MixConfig
+from octavo.models.told import TOLD
 from octavo.run import Run
 from octavo.training import LoopConfig, OptimConfig, TextConfig
 
 MODELS = {
-    "bag": "how often each token occurs, whatever came before",
-    "ngram": "counts of n tokens in a row, smoothed (Kneser-Ney)",
-    "bigram": "a small network that sees the last token",
-    "rnn": "a plain recurrent network",
-    "gru": "a recurrent network with two gates",
-    "lstm": "a recurrent network with gates and a cell",
-    "rnn-attention": "a recurrent network that looks back at its states",
-    "gpt": "a transformer",
-    "local": "gpt --mix local: each layer sees the last few tokens",
-    "linear": "gpt --mix linear: attention with a state of constant size",
-    "synthesizer": "gpt --mix dense: looks are learnt without comparing tokens",
+    **TOLD,
     "mix": "a vote of trained runs",
     "vit": "a vision transformer: classifies images, such as digits or a folder of pictures",
     "davit": "a vision transformer that looks at patches and at channels in turn",

@@ -16,6 +16,7 @@ import tyro
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
 from octavo.folder import CONFIG, read_record
+from octavo.tasks import task_of as task_of_run
 
 FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "compare": "compare.compare",
@@ -29,7 +30,7 @@ FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "answer": "answer.answer",
     "fill": "bert.fill",
     "embed": "bert.embed",
-    "list": "look.list_",
+    "list": "runs.list_",
     "studio": "studio.studio",
     "export": "exchange.export",
     "import": "exchange.import_",
@@ -52,6 +53,10 @@ OF_TASK: dict[str, dict[str, str]] = {  # as FUNCTIONS, for runs that are no lan
         "eval": "translate.eval_translator", "inspect": "translate.inspect_translator",
         "resume": "translate.resume_translation",
     },
+    "classify text": {
+        "eval": "classify.eval_classifier", "inspect": "classify.explain_", "resume": "classify.resume_classifier_",
+    },
+    "answer questions": {"resume": "answer.resume_facts"},
     "fill in masked words": {"resume": "bert.resume_bert", "export": "bert.export_bert"},
 }  # fmt: skip
 
@@ -77,6 +82,6 @@ def task_of(argv: list[str]) -> str:
     for word in argv:
         if not word.startswith("-") and (Path(word) / CONFIG).is_file():
             with suppress(UserError):  # what is wrong with it is told when it is read
-                return str(read_record(word).get("task", ""))
+                return task_of_run(read_record(word))
             return ""
     return ""

@@ -82,14 +82,14 @@ def words_of(texts: Sequence[str]) -> Words:
         joined = "\n".join([text.lower().replace("\n", " ") for text in texts])
     text, starts_N, lengths_N = spans_of(joined.encode("utf-8", "replace"), "words", no_starts())
     first_N = text[starts_N]
-    ends = np.flatnonzero(first_N == NEWLINE)
-    spaced_N = first_N == SPACE
-    visible_N = (lengths_N > spaced_N) & (first_N >= SPACE)
+    ends, spaced_N = np.flatnonzero(first_N == NEWLINE), first_N == SPACE
+    starts_N, lengths_N = starts_N + spaced_N, lengths_N - spaced_N
+    first_N = text[starts_N]
+    visible_N = (lengths_N > 0) & (first_N >= SPACE)
     far = np.flatnonzero(first_N >= FIRST_BLANK)
     visible_N[far] &= ~np.isin(keys_of(text, starts_N[far], lengths_N[far]), _blanks())
     kept = np.flatnonzero(visible_N)
-    spaced_N = spaced_N[kept]
-    starts_N, lengths_N = starts_N[kept] + spaced_N, lengths_N[kept] - spaced_N
+    starts_N, lengths_N = starts_N[kept], lengths_N[kept]
     offsets = np.concatenate([[0], np.searchsorted(kept, ends), [len(kept)]]) if texts else np.zeros(1, np.int64)
     return Words(WordPieces(text, starts_N, lengths_N, keys_of(text, starts_N, lengths_N)), offsets)
 

@@ -24,6 +24,12 @@ def has_idx(folder: Path) -> bool:
     return all(_find(folder, name) is not None for name in IDX_NAMES)
 
 
+def missing_idx(folder: Path) -> list[str]:
+    """Which of the four files are not there, where some are."""
+    missing = [name for name in IDX_NAMES if _find(folder, name) is None]
+    return missing if len(missing) < len(IDX_NAMES) else []
+
+
 def read_idx_folder(folder: Path) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
     """Images and labels to learn from, and those of the test."""
     paths = [_find(folder, name) for name in IDX_NAMES]

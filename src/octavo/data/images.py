@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.data.idx import IDX_NAMES, has_idx, read_idx_folder
+from octavo.data.idx import IDX_NAMES, has_idx, missing_idx, read_idx_folder
 from octavo.data.pictures import read_pictures
 from octavo.errors import UserError
 from octavo.text import sources
@@ -84,7 +84,9 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
         train_NHW, train_N, test_NHW, test_N = read_idx_folder(path)
         told = f"the {len(test_N):,} images of its own test files"
         parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
-        return Images(path.name, *parts[0], *parts[1], _idx_labels(name, train_N, test_N), told)
+        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), told)
+    if missing := missing_idx(path):
+        raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
     return _from_folder(path, side, split)
 
 
@@ -111,7 +113,7 @@ def _fashion_folder() -> Path:
     if found is None:
         raise UserError(
             f"fashion is not here: no package index has it; get {', '.join(IDX_NAMES)} (each may end in .gz) from the "
-            f"repository zalandoresearch/fashion-mnist, and put them into {folders[0]}"
+            f"repository zalandoresearch/fashion-mnist, put them into {folders[0]}, or name their folder"
         )
     return found
 

@@ -26,6 +26,7 @@ Indices = NDArray[np.int64]
 Format = Literal["auto", "tsv", "csv", "jsonl", "fasttext"]
 MARK = "__label__"  # in front of fastText's labels
 TENTH = 10
+GIVEN = "the examples"  # what a text that is no file is called
 POLARITY = {"rt-polarity.pos": "positive", "rt-polarity.neg": "negative"}
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv"}
 
@@ -35,11 +36,12 @@ class LabelledConfig:
     """Where labels and texts are."""
 
     format: Format = "auto"
-    """auto: by the file's name, and a file whose lines begin with __label__ is fastText's."""
+    """auto: by the file's name, and a file whose lines begin with __label__ is fastText's. A first line of tsv with
+    the columns' names is taken for that."""
     text_field: str = "text"
-    """CSV, JSON lines: the column or field that holds the text."""
+    """CSV, JSON lines, tsv with names: the column or field that holds the text."""
     label_field: str = "label"
-    """CSV, JSON lines: the column or field that holds the label."""
+    """CSV, JSON lines, tsv with names: the column or field that holds the label."""
     test: tuple[str, ...] = ()
     """Examples to measure on; without them, the last tenth of each class."""
 
@@ -92,6 +94,7 @@ class Labelled:
             raise UserError(
                 f"a tenth of each class is held out, so one must have at least {TENTH} examples: "
                 f"there are {len(self)} in {len(self.classes)} classes; give more, or name others with --test"
+                + ("; in a line the label comes first" if 2 * len(self.classes) > len(self) > TENTH else "")
             )
         return self.take(np.flatnonzero(~held_N)), self.take(np.flatnonzero(held_N))
 
@@ -119,16 +122,29 @@ def read_labelled(
     """The examples of files or named sources, one after the other."""
     texts: list[str] = []
     labels: list[str] = []
-    for source in [sources] if isinstance(sources, str | Path) else sources:
-        for text, label in _examples(str(source), how):
+    named = [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+    for source in named:
+        for text, label in _examples(source, how):
             texts.append(text)
             labels.append(label)
     if not texts:
-        raise UserError(f"there are no examples in {sources}; {FORMATS}")
+        raise UserError(f"there are no examples in {listed(named)}; {FORMATS}")
     found = Labelled.of(texts, labels, classes)
     if len(found.classes) < 2:
         raise UserError(f"there must be at least two classes: every label is {found.classes[0]!r}")
     return found
+
+
+def labelled_in(text: str, classes: Sequence[str], most: int) -> Labelled:
+    """The examples of a text, not more than `most`, with the classes of a model: label<TAB>text or fastText's lines."""
+    text, lines = text.removeprefix("\ufeff"), text.count("\n")
+    if lines > most:
+        raise UserError(f"at most {most:,} examples at once: there are {lines:,} lines; give fewer")
+    kind: Format = "fasttext" if text.startswith(MARK) else "tsv"
+    found = READERS[kind](text, GIVEN, LabelledConfig(), True)
+    if not found:
+        raise UserError("there are no examples; a line is label<TAB>text")
+    return Labelled.of([one for one, _ in found], [label for _, label in found], classes)
 
 
 def read_texts(source: str, how: LabelledConfig = LabelledConfig()) -> list[str]:  # noqa: B008
@@ -180,23 +196,32 @@ def _whole(source: str) -> str:
     if source != "-" and not Path(source).exists():
         known = ", ".join(name for name, one in SOURCES.items() if one.kind == "labelled")
         raise UserError(f"there is no file {source}; name a file, or one of {known}")
+    data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
     try:
-        data = sys.stdin.buffer.read() if source == "-" else b"".join(stream(Path(source)))
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{source} must be UTF-8: byte {error.start:,} is not; convert it (iconv -t utf-8)") from error
+        kind = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
+        remedy = f"if it is {kind}, convert it: iconv -f {kind} -t utf-8 {source}"
+        raise UserError(f"{source} must be UTF-8: byte {error.start:,} is not; {remedy}") from error
 
 
 def _tsv(text: str, source: str, how: LabelledConfig, labelled: bool) -> list[tuple[str, str]]:
-    found = []
-    for number, line in enumerate(lines_of(text), 1):
+    lines, found = lines_of(text), []
+    wanted = {how.text_field, how.label_field} if labelled else {how.text_field}
+    names = lines[0].split("\t") if lines else []
+    if len(names) > 1 and wanted <= set(names):  # a first line with the columns' names
+        rows = [(n, line.split("\t")) for n, line in enumerate(lines[1:], 2) if line.strip()]
+        table = [(f"line {n:,} of {source}", dict(zip(names, row, strict=False))) for n, row in rows]
+        return [_fields(row, place, how, labelled) for place, row in table]
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         label, tab, rest = line.partition("\t")
         if not labelled and not tab:
             label, rest = "?", line
         elif not tab or not label.strip():
-            raise UserError(f"line {number:,} of {source} must be label<TAB>text: {line[:40]!r}; or give --format")
+            remedy = "" if source == GIVEN else "; or give --format"
+            raise UserError(f"line {number:,} of {source} must be label<TAB>text: {line[:40]!r}{remedy}")
         found.append((rest, label.strip()))
     return found
 
@@ -245,7 +270,10 @@ def _fields(record: dict[str, Any], place: str, how: LabelledConfig, labelled: b
         if record.get(name) is None or not isinstance(record[name], str | int | float):
             has = listed([str(key) for key in record])
             raise UserError(f"{place} has no text or number called {name!r}: it has {has}; name it with {flag}")
-    return str(record[how.text_field]), str(record[how.label_field]) if labelled else ""
+    label = " ".join(str(record[how.label_field]).split()) if labelled else ""  # a tab would break a table
+    if labelled and not label:
+        raise UserError(f"{place} must have a label: {how.label_field!r} is empty; fill it in, or drop the example")
+    return str(record[how.text_field]), label
 
 
 READERS: dict[str, Callable[[str, str, LabelledConfig, bool], list[tuple[str, str]]]] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from octavo.progress import Advance, progress
 Part = tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...]]
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "PPM", "TIFF")
+SENT = ("PNG", "JPEG")  # that somebody may send
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
 GREY = ("1", "L", "LA", "I", "I;16", "F")
 SIDE = 32  # pixels, where pictures are of different sizes and none was asked for
@@ -46,15 +48,25 @@ def read_pictures(folders: Sequence[Path], side: int = 0) -> list[Part]:
 def read_picture(path: str | Path, mode: str, size: tuple[int, int]) -> NDArray[np.uint8]:
     """x_CHW of one file, made grey (L) or coloured (RGB) and of that width and height."""
     with _opened(Path(path)) as picture:
-        try:
-            # What is transparent is on white, as a page shows it.
-            flat = picture.convert("RGBA") if "A" in picture.getbands() or "transparency" in picture.info else picture
-            if flat.mode == "RGBA":
-                flat = Image.alpha_composite(Image.new("RGBA", flat.size, "white"), flat)
-            whole = flat.convert(mode)
-            whole = whole if whole.size == size else whole.resize(size, Image.Resampling.BOX)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise UserError(f"{path} is damaged: {error}; leave it out or get it again") from error
+        return _pixels(picture, str(path), mode, size)
+
+
+def picture_from(data: bytes, mode: str, size: tuple[int, int], most_pixels: int) -> NDArray[np.uint8]:
+    """The same of a PNG or JPEG file that somebody sent."""
+    with _opened(BytesIO(data), SENT, most_pixels) as picture:
+        return _pixels(picture, "the picture", mode, size)
+
+
+def _pixels(picture: Image.Image, name: str, mode: str, size: tuple[int, int]) -> NDArray[np.uint8]:
+    try:
+        # What is transparent is on white, as a page shows it.
+        flat = picture.convert("RGBA") if "A" in picture.getbands() or "transparency" in picture.info else picture
+        if flat.mode == "RGBA":
+            flat = Image.alpha_composite(Image.new("RGBA", flat.size, "white"), flat)
+        whole = flat.convert(mode)
+        whole = whole if whole.size == size else whole.resize(size, Image.Resampling.BOX)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise UserError(f"{name} is damaged: {error}; leave it out or get it again") from error
     x_HWC = np.array(whole, np.uint8).reshape(size[1], size[0], -1)
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
 
@@ -74,7 +86,8 @@ def _labels(folders: Sequence[Path]) -> tuple[str, ...]:
     found = [[one.name for one in sorted(folder.iterdir()) if one.is_dir() and any(_inside(one))] for folder in folders]
     if len(found[0]) < 2:
         raise UserError(
-            f"{folders[0]} must hold a folder of pictures for each of at least two classes: it has {found[0]}"
+            f"{folders[0]} must hold a folder of pictures for each of at least two classes: it has "
+            f"{', '.join(found[0]) or 'none'}; put each picture into a folder named after its class"
         )
     for folder, names in zip(folders, found, strict=True):
         if foreign := sorted(set(names) - set(found[0])):
@@ -92,17 +105,19 @@ def _look(path: Path) -> tuple[str, tuple[int, int]]:
         return picture.mode, picture.size
 
 
-def _opened(path: Path) -> Image.Image:
+def _opened(path: Path | BytesIO, formats: tuple[str, ...] = FORMATS, most_pixels: int = MOST_PIXELS) -> Image.Image:
     """The file, its pixels not yet unpacked."""
+    name = path if isinstance(path, Path) else "what was sent"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow's, about odd headers and about what is refused here anyway
-            picture = Image.open(path, formats=FORMATS)
+            picture = Image.open(path, formats=formats)
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise UserError(f"{path} is no picture that can be read: {error}; leave it out or get it again") from error
-    if picture.width * picture.height > MOST_PIXELS:
+        told = error if isinstance(path, Path) else f"it must be one of {', '.join(formats)}"
+        raise UserError(f"{name} is no picture that can be read: {told}; leave it out or get it again") from error
+    if picture.width * picture.height > most_pixels:
         picture.close()
         raise UserError(
-            f"{path} has {picture.width:,} x {picture.height:,} pixels: make it smaller, {MOST_PIXELS:,} at most"
+            f"{name} has {picture.width:,} x {picture.height:,} pixels: make it smaller, {most_pixels:,} at most"
         )
     return picture

@@ -5,7 +5,8 @@ B prompts, W hypotheses of each, N = B * W rows of the model's batch, T time, V 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ def beam_search(
     found: dict[int, list[Hypothesis]] = {}
     with evaluating(model):
         for group in absorb_prompts(model, prompts):
-            hypotheses = _search(model, group, max_tokens, method, stop)
+            hypotheses = deque(_search(model, group, max_tokens, method, stop), 1).pop()
             for b, row in enumerate(group.rows_B.tolist()):
                 found[row] = _ranked(hypotheses, b, method.length_penalty)[:best]
                 if not found[row]:
@@ -80,21 +81,34 @@ def beam_search(
     return [found[row] for row in range(len(prompts))]
 
 
-def _search(model: LanguageModel[Any], group: Group, max_tokens: int, method: Beam, stop: Sequence[int]) -> _Hypotheses:
+def stream_beam(
+    model: LanguageModel[Any], logits_1V: Tensor, state: Any, max_tokens: int, method: Beam, stop: Sequence[int] = ()
+) -> Iterator[list[Hypothesis]]:
+    """The hypotheses after each token, best first, from where a prompt has been absorbed; the last are the result."""
+    group = Group(torch.zeros(1, dtype=torch.long, device=logits_1V.device), logits_1V, state)
+    for kept in _search(model, group, max_tokens, method, stop):
+        yield _ranked(kept, 0, method.length_penalty)
+
+
+def _search(
+    model: LanguageModel[Any], group: Group, max_tokens: int, method: Beam, stop: Sequence[int]
+) -> Iterator[_Hypotheses]:
+    """What is kept after each token, first after none."""
     B, device = len(group.rows_B), group.rows_B.device
     stop_S = torch.tensor(list(stop), dtype=torch.long, device=device)
     zero_BW = torch.zeros(B, 1, dtype=torch.long, device=device)
     kept = _Hypotheses(zero_BW.new_empty(B, 1, 0), zero_BW.double(), zero_BW, zero_BW.bool())
     logits_NV, state = group.logits_BV, group.state
+    yield kept
     for left in reversed(range(max_tokens)):
         logp_NV = without_begin(logits_NV.double().log_softmax(-1), model.begin)
         W = kept.logp_BW.shape[1]
         kept, parent_BW = _extend(kept, logp_NV.view(B, W, -1), model.begin, stop_S, method)
+        yield kept
         if not left or bool(kept.done_BW.all()):
             break
         rows_N = (torch.arange(B, device=device)[:, None] * W + parent_BW).flatten()
         logits_NV, state = model.step(select(state, rows_N), kept.x_BWT[:, :, -1].flatten())
-    return kept
 
 
 def _extend(

@@ -34,6 +34,14 @@ class Apart:
         self._process: subprocess.Popen[bytes] | None = None
         self._at_end: Callable[[], object] = lambda: None
 
+    def warm(self) -> None:
+        """Start the process, where it does not run: soon it will be wanted."""
+        if self._one.acquire(blocking=False):
+            try:
+                self._started()
+            finally:
+                self._one.release()
+
     def check(self, exercise: str, part: str, wanted: Callable[[], None]) -> dict[str, Any]:
         """The evidence for one claim; `wanted` is called while waiting, and may raise to stop it."""
         return self._ask({"do": "check", "exercise": exercise, "part": part}, wanted)
@@ -113,6 +121,7 @@ def main() -> None:
     os.nice(POLITE)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what an exercise might print is no reply
+    chosen(())  # while nothing is asked yet
     while select.select([sys.stdin], [], [], IDLE)[0]:
         line = sys.stdin.readline()
         if not line:

@@ -5,6 +5,7 @@ L layers, H heads, T tokens of the target, S of the source.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +13,14 @@ import torch
 from torch import Tensor
 
 from octavo.core import evaluating, trace
+from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.lens.surprisal import shown
+from octavo.lens.turns import Turn
+from octavo.models.given import Given
 from octavo.models.seq2seq import Seq2Seq
 from octavo.text.tokenizer import Tokenizer
-from octavo.training.translator import BEAM, Method, Translator
+from octavo.training.translator import BEAM, SPARE, Method, Translator
 
 END = "<end>"
 LONGEST = 100  # tokens of a side
@@ -53,24 +57,59 @@ class Alignment:
 
 @torch.no_grad()
 def align(
-    run: Translator, text: str, translation: str | None = None, language: str = "", method: Method = BEAM
-) -> Alignment:
+    run: Translator, text: str, translation: str | None = None, language: str = "", method: Method = BEAM,
+    turn: Turn = nullcontext,
+) -> Alignment:  # fmt: skip
     """The looks of a translation: of one that is given, or of the model's own."""
     language = language or run.languages[1]
     number = run.number_of(language)
+    source = _ended(run.source_tokenizer, text)
+    _check_length(source, "source")
     if translation is None:
-        translation = run.translate([text], language, method)[0]
-    sides = (run.source_tokenizer, text), (run.target_tokenizer, translation)
-    source, target = ([*one.encode(told.encode("utf-8", "surrogateescape")).tolist(), one.begin] for one, told in sides)
-    if len(source) < 2 or max(len(source), len(target)) > LONGEST:
-        raise UserError(
-            f"a text to look at has from 1 to {LONGEST - 1} tokens: the source has {len(source) - 1}, the translation "
-            f"{len(target) - 1}; give a sentence"
-        )
-    a_LHTS = _looks(run, source, [run.model.language(number), *target[:-1]])
+        translation = _translated(run, text, source, number, method, turn)
+    target = _ended(run.target_tokenizer, translation)
+    _check_length(target, "translation")
+    with turn():
+        a_LHTS = _looks(run, source, [run.model.language(number), *target[:-1]])
     return Alignment(
         text, translation, language, spelt(run.source_tokenizer, source), spelt(run.target_tokenizer, target), a_LHTS
     )
+
+
+def _ended(tokenizer: Tokenizer, text: str) -> list[int]:
+    return [*tokenizer.encode(text.encode("utf-8", "surrogateescape")).tolist(), tokenizer.begin]
+
+
+def _check_length(tokens: list[int], what: str) -> None:
+    fewest = 1 if what == "source" else 0
+    if not fewest < len(tokens) <= LONGEST:
+        raise UserError(
+            f"a text to look at has from {fewest} to {LONGEST - 1} tokens: the {what} has {len(tokens) - 1}; "
+            "give a sentence"
+        )
+
+
+class _InTurns(Given):
+    """Decoding that takes a turn for each of its steps."""
+
+    turn: Turn = nullcontext
+
+    def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
+        with self.turn():
+            return super().absorb(state, x_BT)
+
+
+def _translated(run: Translator, text: str, source: list[int], number: int, method: Method, turn: Turn) -> str:
+    """What `run.translate` says, a step a turn."""
+    if not text.strip():
+        return ""
+    with evaluating(run.model):
+        with turn():
+            given = _InTurns(run.model, run.model.encode(*run.model.together(source)), number)
+        given.turn = turn
+        most = min(2 * len(source) + SPARE, run.model.config.context)
+        (found,) = generate(given, [()], most, method, stop=(run.model.end,))
+    return run.spelt(found.tolist())
 
 
 def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,6 +23,7 @@ from octavo.core import LanguageModel, evaluating
 from octavo.errors import UserError
 from octavo.lens.gates import Gates, gates_over
 from octavo.lens.reading import PIECE, pieces
+from octavo.lens.turns import Turn, in_turns
 from octavo.models import GPT, Attentive
 from octavo.models.parts.config import SYNTHESIZERS
 from octavo.models.parts.mixes import pattern_of
@@ -118,27 +120,29 @@ class Maps:
         )  # fmt: skip
 
 
-def attention_over(of: Run | LanguageModel[Any], x_T: Sequence[int], piece: int = PIECE) -> Maps:
+def attention_over(
+    of: Run | LanguageModel[Any], x_T: Sequence[int], piece: int = PIECE, turn: Turn = nullcontext
+) -> Maps:
     """Read begin and then the tokens, `piece` of them at once, and note what each looks at.
 
     The maps are the same however many are read at once: 1 is decoding with a cache.
     """
     model = of.model if isinstance(of, Run) else of
     if isinstance(model, Attentive):
-        return from_rows(gates_over(model, x_T), model.config.memory)
+        return from_rows(gates_over(model, x_T, turn), model.config.memory)
     if not isinstance(model, GPT):
         raise UserError(f"{type(model).__name__} has no attention to look at; the models that have are gpt and "
                         "rnn-attention")  # fmt: skip
     with torch.no_grad(), evaluating(model):
-        return (_linear_maps if model.config.mix == "linear" else _maps)(model, [model.begin, *x_T], piece)
+        return (_linear_maps if model.config.mix == "linear" else _maps)(model, [model.begin, *x_T], piece, turn)
 
 
-def _maps(model: GPT, x_T: Sequence[int], piece: int) -> Maps:
+def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
     """The rows as the layers show them, laid out over all tokens: what is looked at ends with the newest token."""
     T, layers = len(x_T), model.config.layers
     found: list[Tensor] = []
     visible = []
-    for one in pieces(model, x_T, piece):
+    for one in in_turns(pieces(model, x_T, piece), turn):
         rows = [a_1HTS[0] for a_1HTS in one.shown["attention"]]
         wide, S = torch.promote_types(rows[0].dtype, torch.float32), rows[0].shape[-1]
         found = found or [torch.zeros(model.config.heads, T, T, dtype=wide) for _ in range(layers)]
@@ -148,16 +152,17 @@ def _maps(model: GPT, x_T: Sequence[int], piece: int) -> Maps:
     return Maps(tuple(found), torch.cat(visible))
 
 
-def _linear_maps(model: GPT, x_T: Sequence[int], piece: int) -> Maps:
+def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
     """The maps that linear attention has in effect: each query's match with every key so far, as a share of all.
 
     The state holds the sum of what was read, not the keys one by one, so queries and keys are kept here.
     """
-    read = [(one.shown["queries"], one.shown["keys"]) for one in pieces(model, x_T, piece)]
+    read = [(one.shown["queries"], one.shown["keys"]) for one in in_turns(pieces(model, x_T, piece), turn)]
     maps = []
     for layer in range(model.config.layers):
-        q_1HTK, k_1HTK = (torch.cat([one[which][layer] for one in read], 2) for which in (0, 1))
-        maps.append(linear_weights(q_1HTK, k_1HTK)[0].cpu())
+        with turn():
+            q_1HTK, k_1HTK = (torch.cat([one[which][layer] for one in read], 2) for which in (0, 1))
+            maps.append(linear_weights(q_1HTK, k_1HTK)[0].cpu())
     return Maps(tuple(maps), torch.arange(1, len(x_T) + 1))
 
 

@@ -6,6 +6,7 @@ L words of a text, N training examples, C classes, D width.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,12 +17,14 @@ from torch import Tensor
 
 from octavo.data.bags import Bags, words_of
 from octavo.data.labelled import Labelled
+from octavo.lens.turns import Turn
 from octavo.models.dan import Dan, Linear
 from octavo.training.classifier import Classifier
 
 SHUFFLES = 5
 SAME = 1e-4  # probabilities no further apart than this are the same: sums in another order round otherwise
 NEAREST = 3
+PIECE = 32  # texts that are answered at once
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,31 @@ class Explained:
 
 
 def explain(
-    made: Classifier, texts: Sequence[str], truths: Sequence[str | None], learnt: Labelled | None = None, seed: int = 0
-) -> list[Explained]:
+    made: Classifier, texts: Sequence[str], truths: Sequence[str | None], learnt: Labelled | None = None,
+    seed: int = 0, turn: Turn = nullcontext,
+) -> list[Explained]:  # fmt: skip
     """Take the answers to some texts apart; with the training examples, find those that are alike too."""
     alike = nearest(made, texts, learnt) if learnt is not None else [[] for _ in texts]
-    return [_explain(made, text, truth, near, seed) for text, truth, near in zip(texts, truths, alike, strict=True)]
+    return [
+        _explain(made, text, truth, near, seed, turn) for text, truth, near in zip(texts, truths, alike, strict=True)
+    ]
 
 
-def _explain(made: Classifier, text: str, truth: str | None, near: list[Near], seed: int) -> Explained:
+def logits_in_turns(made: Classifier, texts: Sequence[str], turn: Turn) -> Tensor:
+    """logits_NC of the texts, a piece at a time."""
+    found = []
+    for start in range(0, len(texts), PIECE):
+        with turn():
+            found.append(made.logits(texts[start : start + PIECE]))
+    return torch.cat(found)
+
+
+def _explain(made: Classifier, text: str, truth: str | None, near: list[Near], seed: int, turn: Turn) -> Explained:
     (words,) = words_of([text]).spelt()
     random = np.random.default_rng(seed)
     orders = [random.permutation(len(words)) for _ in range(SHUFFLES)] if len(words) > 1 else []
     shuffled = [" ".join(words[i] for i in order) for order in orders]
-    logits = made.logits([text, *left_out(words), *shuffled]).double()
+    logits = logits_in_turns(made, [text, *left_out(words), *shuffled], turn).double()
     answer = int(logits[0].argmax())
     others = torch.cat([logits[:, :answer], logits[:, answer + 1 :]], 1)
     odds = logits[:, answer] - others.logsumexp(1)  # unlike log p, it does not level off where the answer is sure

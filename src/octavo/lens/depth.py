@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from octavo.core import evaluating
 from octavo.lens.reading import pieces
+from octavo.lens.turns import Turn, in_turns
 from octavo.models import GPT
 
 
@@ -41,16 +43,16 @@ class Depth:
 
 
 @torch.no_grad()
-def depths_over(model: GPT, x_N: Sequence[int]) -> tuple[Depth, ...]:
+def depths_over(model: GPT, x_N: Sequence[int], turn: Turn = nullcontext) -> tuple[Depth, ...]:
     """Read begin and the tokens; at each depth, what comes next according to norm and output weights alone.
 
     At the last depth that is the model's own prediction.
     """
     found = []
     with evaluating(model):
-        for one in pieces(model, [model.begin, *x_N[:-1]], watched=False):
-            after_T = torch.tensor(x_N[one.start : one.end])
-            found.append([_read_out(model, depth, stream_TD, after_T) for depth, stream_TD in enumerate(one.streams)])
+        for one in in_turns(pieces(model, [model.begin, *x_N[:-1]], watched=False), turn):
+            after_T, read = torch.tensor(x_N[one.start : one.end]), enumerate(one.streams)
+            found.append(list(in_turns((_read_out(model, depth, h_TD, after_T) for depth, h_TD in read), turn)))
     return tuple(map(_joined, zip(*found, strict=True)))
 
 

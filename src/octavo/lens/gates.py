@@ -6,6 +6,7 @@ T the tokens read, begin first; D hidden units; M remembered states.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating, trace
+from octavo.lens.turns import Turn
 from octavo.models import GPT, Mix
 
 DOORS = ("reset", "update", "input", "forget", "output")  # between 0, shut, and 1, open; the others have a sign
 ATTENTION = "attention"
 SHUT, OPEN = 0.1, 0.9  # below and above, a unit counts as saturated
+STEPS = 32  # of a turn
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Gates:
 
 
 @torch.no_grad()
-def gates_over(model: LanguageModel[Any], x_T: Sequence[int]) -> Gates:
+def gates_over(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn = nullcontext) -> Gates:
     """Read begin and then the tokens, one `step` each, and note the gates.
 
     A step passes its layers from the bottom up, so the n-th value it shows under a name is the n-th layer's. A mixture
@@ -85,16 +88,17 @@ def gates_over(model: LanguageModel[Any], x_T: Sequence[int]) -> Gates:
         return Gates()
     found: dict[tuple[str, int], list[Tensor]] = {}
     attention: list[tuple[float, ...]] = []
-    with evaluating(model):
-        state = model.start(1)
-        for t, token in enumerate([model.begin, *x_T]):
-            with trace() as shown:
-                _, state = model.step(state, torch.tensor([token], device=device_of(model)))
-            for weights_1M in shown.pop(ATTENTION, []):
-                attention.append(_over_all(weights_1M[0].tolist(), t))
-            for name, values in shown.items():
-                for layer, value_1D in enumerate(values, 1):
-                    found.setdefault((name, layer), []).append(value_1D[0].double().cpu())
+    state, read = model.start(1), list(enumerate([model.begin, *x_T]))
+    for first in range(0, len(read), STEPS):
+        with turn(), evaluating(model):
+            for t, token in read[first : first + STEPS]:
+                with trace() as shown:
+                    _, state = model.step(state, torch.tensor([token], device=device_of(model)))
+                for weights_1M in shown.pop(ATTENTION, []):
+                    attention.append(_over_all(weights_1M[0].tolist(), t))
+                for name, values in shown.items():
+                    for layer, value_1D in enumerate(values, 1):
+                        found.setdefault((name, layer), []).append(value_1D[0].double().cpu())
     gates = [Gate(name, layer, torch.stack(values)) for (name, layer), values in found.items()]
     return Gates(tuple(sorted(gates, key=lambda gate: gate.layer)), tuple(attention))
 

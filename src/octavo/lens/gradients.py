@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -24,10 +25,12 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
 from octavo.lens.reading import Piece, pieces
+from octavo.lens.turns import Turn, in_turns
 from octavo.models import GPT, Attentive
 from octavo.models.recurrent import Recurrent
 
 ENDS = 32  # losses that are averaged
+STEPS = 32  # of a turn
 REACH = 40  # steps that the gradient is followed back where nobody says how many
 SHORTEST = 2  # tokens: one step back from the second
 SAME = 0.005  # a change a step that is too small to speak of
@@ -52,7 +55,9 @@ class Flow:
         return len(self.norms) - 1
 
 
-def gradient_flow(model: LanguageModel[Any], x_T: Sequence[int], back: int, ends: int = ENDS) -> Flow:
+def gradient_flow(
+    model: LanguageModel[Any], x_T: Sequence[int], back: int, ends: int = ENDS, turn: Turn = nullcontext
+) -> Flow:
     """Follow the gradient `back` steps from up to `ends` places spread over the text, in double precision.
 
     Every place has `back` steps before it, so each average is over the same losses and the averages can be compared.
@@ -62,12 +67,13 @@ def gradient_flow(model: LanguageModel[Any], x_T: Sequence[int], back: int, ends
         raise stateless(model)
     chosen = sorted(set(np.linspace(back, len(x_T) - 1, min(ends, len(x_T) - back)).round().astype(int).tolist()))
     if isinstance(model, GPT):
-        return _through_layers(model, x_T, back, chosen)
-    losses, probes = _unrolled(model, x_T)
+        return _through_layers(model, x_T, back, chosen, turn)
+    losses, probes = _unrolled(model, x_T, turn)
     found: list[list[dict[str, float]]] = []
     for T in chosen:
         if losses[T].isfinite():  # a token that is impossible has no gradient
-            found.append(_norms_back(model, losses[T], [probes[T - t] for t in range(back + 1)]))
+            with turn():
+                found.append(_norms_back(model, losses[T], [probes[T - t] for t in range(back + 1)]))
     if not found:
         raise UserError("every token of the text is impossible for the model, so that no loss has a gradient")
     means = {
@@ -111,17 +117,18 @@ def stateless(model: LanguageModel[Any]) -> UserError:
     )
 
 
-def _unrolled(model: LanguageModel[Any], x_T: Sequence[int]) -> tuple[list[Tensor], list[list[Tensor]]]:
+def _unrolled(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn) -> tuple[list[Tensor], list[list[Tensor]]]:
     """The loss of each step, and the zeros that were added to the state before it: their gradient is the state's."""
     twin = copy.deepcopy(model).double().eval().requires_grad_(False)
     losses: list[Tensor] = []
     probes: list[list[Tensor]] = []
-    state = twin.start(1)
-    with torch.enable_grad():
-        for here, after in pairwise([twin.begin, *x_T]):
-            probes.append([])
-            logits_1V, state = twin.step(_probed(state, probes[-1]), torch.tensor([here], device=device_of(twin)))
-            losses.append(-logits_1V[0].log_softmax(-1)[after])
+    state, read = twin.start(1), list(pairwise([twin.begin, *x_T]))
+    for first in range(0, len(read), STEPS):
+        with turn(), torch.enable_grad():
+            for here, after in read[first : first + STEPS]:
+                probes.append([])
+                logits_1V, state = twin.step(_probed(state, probes[-1]), torch.tensor([here], device=device_of(twin)))
+                losses.append(-logits_1V[0].log_softmax(-1)[after])
     return losses, probes
 
 
@@ -168,7 +175,7 @@ def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Ten
     return named
 
 
-def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int]) -> Flow:
+def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int], turn: Turn) -> Flow:
     """The same for a transformer, by depth. What a token more than `back` tokens ago holds does not depend on those
     that are followed, so each loss starts from the state before them, and only they are read for it."""
     twin = copy.deepcopy(model).double().eval().requires_grad_(False)
@@ -176,10 +183,11 @@ def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[
     found = []
     for T in chosen:
         with torch.no_grad():
-            for one in pieces(twin, read[at : T - back], state=state, watched=False):
+            for one in in_turns(pieces(twin, read[at : T - back], state=state, watched=False), turn):
                 state = one.state
         at = T - back
-        found.append(_norms_by_depth(twin, read[at : T + 2], state))
+        with turn():
+            found.append(_norms_by_depth(twin, read[at : T + 2], state))
     norms_ELT = torch.stack(found)
     # Plain means: a pattern may keep some losses from a token altogether, and one zero makes a geometric mean zero.
     by_depth: list[Norms] = [tuple(norms_T) for norms_T in norms_ELT.mean(0).tolist()]

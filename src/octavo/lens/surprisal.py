@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, evaluating, one_thread
 from octavo.models import NGram
 from octavo.text.tokenizer import Tokenizer
 
 CANDIDATES = 3
-PIECE = 256  # tokens that are read at once
+PIECE = 256  # tokens that are read at once: their distributions take room
+ROOM = 1 << 20  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
 BEGIN = "▷"  # how the begin token, which stands for no text, is shown
 
 
@@ -52,19 +53,35 @@ def read(
     turn: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Reading:  # fmt: skip
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
-    device, count = device_of(model), min(candidates, model.vocab)
-    x_1N = torch.tensor([list(x_N)], dtype=torch.long, device=device)
+    count, counts = min(candidates, model.vocab), isinstance(model, NGram)
+    x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
     before_1N = model.after_begin(x_1N)[:, :-1]
-    found: list[tuple[Tensor, ...]] = []
-    state, piece = model.start(1), max(1, min(PIECE, model.window))
-    for start in range(0, len(x_N), piece):
-        with turn(), evaluating(model):
-            logits_1TV, state = model.absorb(state, before_1N[:, start : start + piece])
-            found.append(_told(logits_1TV[0], x_1N[0, start : start + piece], count))
-    none = (torch.zeros(0), torch.zeros(0, dtype=torch.long), torch.zeros(0, count, dtype=torch.long),
-            torch.zeros(0, count))  # fmt: skip
-    bits_N, rank_N, top_NK, p_NK = map(torch.cat, zip(*found, strict=True)) if found else none
-    return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, _matched(model, x_1N))
+    found: list[tuple[Tensor, ...]] = [(
+        torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long),
+        torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
+    )]  # fmt: skip
+    state = model.start(1)
+    longest = max(PIECE, ROOM // model.vocab) if counts else min(PIECE, model.window)
+    for start in range(0, len(x_N), longest):
+        x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
+        with turn(), evaluating(model), one_thread() if counts else nullcontext():
+            if isinstance(model, NGram):
+                logits_TV, context_T, state = _looked_up(model, state, before_1T, x_1T)
+            else:
+                logits_1TV, state = model.absorb(state, before_1T)
+                logits_TV, context_T = logits_1TV[0], torch.zeros(0)
+            found.append((*_told(logits_TV, x_1T[0], count), context_T))
+    bits_N, rank_N, top_NK, p_NK, context_N = map(torch.cat, zip(*found, strict=True))
+    return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
+
+
+def _looked_up(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`absorb` of the tokens before, and how much context each token's longest n-gram has: one look-up gives both."""
+    begun = model.predict(state, before_1T[:, 0])[1]
+    contexts, nodes = model.matches(begun, x_1T)
+    context_TK = torch.stack(contexts, -1)[0]
+    p_TV = torch.cat([model.distribution(some_RK) for some_RK in context_TK.split(PIECE)])
+    return p_TV.log_(), (torch.stack(nodes, -1)[0] != model.none).sum(-1).cpu() - 1, context_TK[-1:]
 
 
 def _told(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -93,12 +110,3 @@ def shown(tokenizer: Tokenizer, token: int) -> str:
     """A token as text on one line: what a terminal would act on, a carriage return for instance, is spelt out."""
     text = tokenizer.spelling(token).decode("utf-8", "backslashreplace").replace("\n", "⏎").replace(" ", "␣")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _matched(model: LanguageModel[Any], x_1N: Tensor) -> Tensor | None:
-    """How many tokens of context the longest n-gram that ends with each token has."""
-    if not isinstance(model, NGram) or not x_1N.shape[1]:
-        return None
-    begun_1K = model.absorb(model.start(1), x_1N.new_full((1, 1), model.begin))[1]
-    _, nodes = model.matches(begun_1K, x_1N)
-    return (torch.stack(nodes, -1)[0] != model.none).sum(-1).cpu() - 1

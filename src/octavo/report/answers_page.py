@@ -11,7 +11,7 @@ from octavo.data.questions import Frame
 from octavo.models.parts.config import GPTConfig
 from octavo.report.figure_lines import Series, lines
 from octavo.report.page import document, paragraph, section, shown, table, verbatim
-from octavo.report.reproduce import _flags
+from octavo.report.reproduce import flags_of
 from octavo.run import Run
 from octavo.training.facts import USUAL, FactsConfig
 
@@ -22,20 +22,10 @@ def answers_page_maker(
     source: str, config: GPTConfig, how: FactsConfig, out: str | Path, seed: int
 ) -> Callable[[Run], str]:
     """What training calls with the run to get the page."""
-    words = ["octavo", "train", "facts", source, *_flags(how)]
-    words += _flags_unlike(config, USUAL)
+    words = ["octavo", "train", "facts", source, *flags_of(how)]
+    words += flags_of(config, usual=USUAL)  # larger than any GPT's default
     words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
     return lambda run: answers_page(run, shlex.join(words))
-
-
-def _flags_unlike(config: GPTConfig, usual: GPTConfig) -> list[str]:
-    """The flags of what is not as usual here: the model of facts is larger than any GPT's default."""
-    told = [name for name in vars(config) if getattr(config, name) != getattr(usual, name)]
-    words: list[str] = []
-    for name in told:
-        value, flag = getattr(config, name), name.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return words
 
 
 def answers_page(run: Run, command: str) -> str:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from octavo.data.labelled import Labelled
+from octavo.data.labelled import Labelled, LabelledConfig
 from octavo.lens.contributions import Explained, explain, surest_errors
 from octavo.report.page import definitions, document, paragraph, section, shown, table, verbatim
+from octavo.report.reproduce import flags_of
+from octavo.training.base import describe_base
 from octavo.training.classifier import Classifier
+from octavo.training.classify import OPTIM, Page, Plan
 
 ERRORS = 10  # mistakes that are shown
 FULL = 1.0  # nats at which a word's colour is deepest
@@ -30,6 +35,15 @@ th { white-space: normal } td:not(.r) { min-width: 0 } .scroll { margin: .6rem 0
 """
 
 
+def classify_page_maker(plan: Plan, sources: Sequence[str], reading: LabelledConfig, out: str | Path) -> Page:
+    """What training calls with the classifier and its examples to get the page."""
+    words = ["octavo", "classify", "train", plan.model, *map(str, sources), *flags_of(plan.config), *flags_of(plan.how)]
+    words += [*flags_of(plan.optim, usual=OPTIM), *flags_of(reading)]
+    words += ["--base", describe_base(plan.base)["path"]] if plan.base is not None else []
+    words += [*(["--seed", str(plan.seed)] if plan.seed else []), "--out", str(out)]
+    return lambda made, learnt, test: classify_page(made, test, learnt, Path(out).name, shlex.join(words))
+
+
 def classify_page(made: Classifier, test: Labelled, learnt: Labelled | None, name: str, command: str) -> str:
     """The whole page, with the surest of the mistakes on these examples."""
     rows = surest_errors(made, test, ERRORS)
@@ -46,7 +60,10 @@ def classify_page(made: Classifier, test: Labelled, learnt: Labelled | None, nam
 def explain_page(explained: Sequence[Explained], name: str, command: str) -> str:
     """Answers word by word."""
     title = f"What {name} sees"
-    body = [section("Word by word", _legend(), *map(_one, explained)), section("Make it again", verbatim(command))]
+    body = [
+        section("Word by word", words_legend(), *map(explained_html, explained)),
+        section("Make it again", verbatim(command)),
+    ]
     return document(title, paragraph("Each answer, and what every word did for it."), body, STYLE)
 
 
@@ -89,10 +106,11 @@ def _mistakes(mistakes: Sequence[Explained]) -> str:
     if not mistakes:
         return section("Its surest mistakes", paragraph("It made none."))
     said = "The examples that it got wrong with most confidence."
-    return section("Its surest mistakes", paragraph(said), _legend(), *map(_one, mistakes))
+    return section("Its surest mistakes", paragraph(said), words_legend(), *map(explained_html, mistakes))
 
 
-def _legend() -> str:
+def words_legend() -> str:
+    """What the colours of words mean."""
     return (
         '<p class="words"><mark class="f1">a little</mark> <mark class="f4">much</mark> for the answer; '
         '<mark class="a1">a little</mark> <mark class="a4">much</mark> against it. '
@@ -100,7 +118,8 @@ def _legend() -> str:
     )
 
 
-def _one(one: Explained) -> str:
+def explained_html(one: Explained) -> str:
+    """One answer word by word."""
     truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
     head = f"<h3>{shown(one.answer)}, {one.confidence:.1%} sure{shown(truth)}</h3>"
     words = " ".join(_word(w, c) for w, c in zip(one.words, one.contributions, strict=True))

@@ -16,7 +16,7 @@ from octavo.report.figure_attention import Cell, heat_table
 from octavo.report.figure_images import STYLE, symbol, thumb, thumbs
 from octavo.report.figure_lines import Series, lines
 from octavo.report.page import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.report.reproduce import _flags
+from octavo.report.reproduce import flags_of
 from octavo.scoring.classified import Classified
 from octavo.training.image_run import ImageRun, Measured
 from octavo.training.images import ImageRecipe, Page
@@ -31,7 +31,8 @@ SEEN = {
 }  # fmt: skip
 MAPS = (
     "Orange is where a head looks: the patch that {who} takes most of in full colour, the one it takes least of in "
-    "none. Rollout follows all layers: each keeps half of what it had and adds what its heads see on average. "
+    "none; below it, the entropy of its looks and how far away they are. Rollout follows all "
+    "layers: each keeps half of what it had and adds what its heads see on average. "
     "Attention shows what is looked at, not why the answer is what it is."
 )
 
@@ -39,7 +40,7 @@ MAPS = (
 def image_page_maker(recipe: ImageRecipe, source: str | Path, out: str | Path) -> Page:
     """What training calls with the run, the images, what was measured and the metrics to get the page."""
     words = ["octavo", "train", recipe.model, str(source)]
-    words += [flag for one in (recipe.config, recipe.loop, recipe.optim) for flag in _flags(one)]
+    words += [flag for one in (recipe.config, recipe.loop, recipe.optim) for flag in flags_of(one)]
     words += [*(["--seed", str(recipe.seed)] if recipe.seed else []), "--out", str(out)]
     commands = [words, ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
     lines = [shlex.join(one) for one in commands]
@@ -71,12 +72,12 @@ def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str
     """One image, and where every head looks."""
     lead = paragraph(f"{run.summary()}.")
     return document(f"Where {run.name} looks", lead, [
-        section(name, *sight_parts(run, name, x_CHW, truth, every=True), paragraph(_explained(run), "quiet")),
+        section(name, *sight_parts(run, "", x_CHW, truth, every=True), paragraph(_explained(run), "quiet")),
     ], STYLE)  # fmt: skip
 
 
 def sight_parts(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, every: bool = False) -> list[str]:
-    """An image and its maps; with `every`, those of all layers, else of the first and the last."""
+    """An image and its maps below its name, if any: of all layers with `every`, else of the first and the last."""
     sight = look(run, x_CHW)
     identity = "i" + hashlib.sha256(name.encode() + x_CHW.contiguous().numpy().tobytes()).hexdigest()[:12]
     said = f"{run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
@@ -87,7 +88,7 @@ def sight_parts(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, ever
     ]
     layers = sorted({head.layer for head in sight.heads})
     shown_layers = layers if every else sorted({layers[0], layers[-1]})
-    parts = [symbol(identity, x_CHW), f"<h3>{shown(name)}</h3>", thumbs(drawn)]
+    parts = [symbol(identity, x_CHW), f"<h3>{shown(name)}</h3>" if name else "", thumbs(drawn)]
     for layer in shown_layers:
         heads = [head for head in sight.heads if head.layer == layer]
         parts.append(paragraph(f"Layer {layer} of {len(run.model.blocks)}", "quiet"))

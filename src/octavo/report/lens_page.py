@@ -59,7 +59,7 @@ def lens_page(looks: Sequence[Look], text: str, command: str) -> str:
                 *([paragraph(EMBEDDINGS)] if any(one.depths for one in looks) else []),
                 _curves(looks, found), paragraph(THEORY),
                 _flow_table(looks, found), paragraph(_averaged(looks), "quiet")),
-        *(_inside(one, name) for one, name in zip(looks, names, strict=True)),
+        *(inside_html(one, name) for one, name in zip(looks, names, strict=True)),
         section("Make it again", verbatim(command)),
     ])  # fmt: skip
 
@@ -151,7 +151,7 @@ def fewest(looks: Sequence[Look]) -> int:
     return min((one.read for one in looks if one.cut), default=0)
 
 
-def _inside(one: Look, name: str) -> str:
+def inside_html(one: Look, name: str) -> str:
     """The gates of one run over the text, or its attention."""
     if one.depths:
         return section(f"Inside {name}", *inside_transformer(one))

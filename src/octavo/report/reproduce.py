@@ -21,20 +21,20 @@ def train_command(
     sources = [source] if isinstance(source, str | Path) else list(source)
     words = ["octavo", "train", model, *map(str, sources)]
     if parts:
-        words += ["--parts", *map(str, parts), *_flags(text, leave_out=OF_THE_PARTS)]
+        words += ["--parts", *map(str, parts), *flags_of(text, leave_out=OF_THE_PARTS)]
     else:
-        words += ["--tokenizer", text.tokenizer, *_flags(text, leave_out=("tokenizer",))]
-    words += [flag for one in (config, *how) for flag in _flags(one)]
+        words += ["--tokenizer", text.tokenizer, *flags_of(text, leave_out=("tokenizer",))]
+    words += [flag for one in (config, *how) for flag in flags_of(one)]
     words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
     return shlex.join(words)
 
 
-def _flags(config: Any, leave_out: Sequence[str] = ()) -> list[str]:
-    """The fields that differ from their defaults, as the command line spells them."""
+def flags_of(config: Any, leave_out: Sequence[str] = (), usual: Any = None) -> list[str]:
+    """The fields that differ from the usual config's, or from their defaults, as the command line spells them."""
     words: list[str] = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if value == field.default or field.name in leave_out:
+        if value == (field.default if usual is None else getattr(usual, field.name)) or field.name in leave_out:
             continue
         name = field.name.replace("_", "-")
         if isinstance(value, bool):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from octavo.data.pairs import Lines
@@ -10,7 +12,9 @@ from octavo.errors import UserError
 from octavo.lens.alignment import align
 from octavo.report.alignment_page import alignment_parts
 from octavo.report.figure_lines import Series, colours_style, lines
-from octavo.report.page import definitions, document, paragraph, section, shown, table
+from octavo.report.page import definitions, document, paragraph, section, shown, table, verbatim
+from octavo.report.reproduce import flags_of
+from octavo.training.seq2seq import OPTIM, TranslationRecipe
 from octavo.training.translator import Translator
 
 TRANSLATED = 12  # texts of the test that are shown with their translations
@@ -25,8 +29,19 @@ def translation_page(run: Translator, test: Lines, history: Sequence[Mapping[str
     except UserError as error:  # it has no attention, or the text is too long to draw
         sections.append(section("What was looked at", paragraph(str(error))))
     sections.append(section("How it learnt", *_learning(run, history)))
+    versions = definitions([(name, str(version)) for name, version in run.record.get("made_with", {}).items()])
+    sections.append(section("Make it again", verbatim("\n".join(_commands(run))), versions))
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
     return document(title, paragraph(run.summary()), sections, colours_style())
+
+
+def _commands(run: Translator) -> list[str]:
+    recipe = TranslationRecipe.of(run.record | {"model": run.name, "config": asdict(run.model.config)})
+    words = ["octavo", "train", run.name, *run.record["pairs"]["source"]]
+    words += [flag for one in (recipe.config, recipe.pairs, recipe.loop) for flag in flags_of(one)]
+    words += [*flags_of(recipe.optim, usual=OPTIM), *(["--seed", str(recipe.seed)] if recipe.seed else [])]
+    words += ["--out", str(run.path)]
+    return [shlex.join(one) for one in (words, ["octavo", "eval", str(run.path)])]
 
 
 def _figures(figures: Mapping[str, Any]) -> list[str]:

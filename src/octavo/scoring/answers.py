@@ -55,6 +55,18 @@ def threshold_for(curve: Sequence[Point], accuracy: float) -> Point | None:
     return max(good, key=lambda point: point.coverage, default=None)
 
 
+def at_threshold(curve: Sequence[Point], threshold: float) -> Point | None:
+    """What comes of this threshold: the last point whose own is no lower; None where nothing is answered."""
+    above = [point for point in curve if point.threshold >= threshold]
+    return max(above, key=lambda point: point.coverage, default=None)
+
+
+def thinned(curve: Sequence[Point]) -> list[list[float]]:
+    """The curve with about as many points as can be seen; the last, where everything is answered, among them."""
+    every = max(1, len(curve) // SHOWN)
+    return [list(point) for point in (*curve[:-1:every], *curve[-1:])]
+
+
 def reliability(confidence_N: Sequence[float], right_N: Sequence[bool]) -> list[Bin]:
     """The answers in ten bins of confidence; those without any are left out."""
     some: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
@@ -90,12 +102,10 @@ class Answered:
         return math.sqrt(self.exact_match * (1 - self.exact_match) / max(1, self.questions))
 
     def to_json(self) -> dict[str, Any]:
-        every = max(1, len(self.curve) // SHOWN)
-        thin = [*self.curve[:-1:every], *self.curve[-1:]]
         levels = [(level, threshold_for(self.curve, level)) for level in LEVELS]
         return {
             "questions": self.questions, "exact_match": self.exact_match, "standard_error": self.spread,
-            "confidence": self.confidence, "ece": self.ece, "curve": [list(point) for point in thin],
+            "confidence": self.confidence, "ece": self.ece, "curve": thinned(self.curve),
             "bins": [list(one) for one in self.bins],
             "at_accuracy": [{"wanted": level, **point._asdict()} for level, point in levels if point],
         }  # fmt: skip

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from octavo.scoring.answers import Point, coverage_curve, thinned
+
 BINS = 10
 COOLEST, HOTTEST = 1 / 20, 20.0  # temperatures that are looked at
 
@@ -35,6 +37,8 @@ class Classified:
     confusion_CC: list[list[int]]
     """Row: the true class; column: the answer."""
     per_class: list[dict[str, Any]] = field(repr=False)
+    curve: list[Point] = field(repr=False)
+    """What comes of answering only the surest."""
 
     @property
     def spread(self) -> float:
@@ -46,6 +50,7 @@ class Classified:
             "examples": self.examples, "accuracy": self.accuracy, "standard_error": self.spread,
             "macro_f1": self.macro_f1, "log_loss": self.log_loss, "brier": self.brier, "ece": self.ece,
             "classes": self.classes, "confusion": self.confusion_CC, "per_class": self.per_class,
+            "curve": thinned(self.curve),
         }  # fmt: skip
 
 
@@ -66,7 +71,7 @@ def classified(p_BC: Tensor, y_B: Tensor, classes: list[str]) -> Classified:
     return Classified(
         len(y_B), float(right_B.mean()), float(f1_C.double().mean()), float(paid_B.mean()),
         float((p_BC - F.one_hot(y_B, C)).square().sum(1).mean()), _calibration_error(confidence_B, right_B),
-        classes, confusion_CC.tolist(), per_class,
+        classes, confusion_CC.tolist(), per_class, coverage_curve(confidence_B.tolist(), (answer_B == y_B).tolist()),
     )  # fmt: skip
 
 

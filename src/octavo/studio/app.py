@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
@@ -20,16 +22,20 @@ from starlette.staticfiles import StaticFiles
 from octavo.errors import UserError
 from octavo.studio.guard import Guard
 from octavo.studio.shelf import Shelf, Unknown
+from octavo.studio.trainings import Occupied, Trainings
 from octavo.studio.work import Busy, Gone, TooLong, Work
 from octavo.version import VERSION
 
 WEB = Path(__file__).parent / "web"
 TEXT = 20_000  # characters of a text that is asked about
-STATUS: dict[type[Exception], int] = {Unknown: 404, Busy: 503, TooLong: 503}  # of users' mistakes; the rest are 400
+STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
+    Unknown: 404, Occupied: 409, Busy: 503, TooLong: 503,
+}  # fmt: skip
 GONE = 499  # nobody reads it
 ERRORS: dict[int | str, dict[str, Any]] = {  # what every route may answer besides
     400: {"description": "what was asked cannot be done; `error` says why and what to do instead"},
-    404: {"description": "there is no such run"},
+    404: {"description": "there is no such run, or no such text"},
+    409: {"description": "another training run, or something of that name, is in the way"},
     413: {"description": "the request is too large"},
     422: {"description": "the request is not of the form that is described"},
     503: {"description": "too many ask at once, or it took too long"},
@@ -47,6 +53,20 @@ class Asked(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind_of_number(cls, given: Any) -> Any:
+        return whole(given)
+
+
+def whole(value: Any) -> Any:
+    """JSON has one kind of number, so 3.0 is 3."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {name: whole(one) for name, one in value.items()}
+    return [whole(one) for one in value] if isinstance(value, list) else value
+
 
 @dataclass
 class Studio:
@@ -54,14 +74,19 @@ class Studio:
 
     shelf: Shelf
     work: Work = field(default_factory=Work)
+    trainings: Trainings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trainings = Trainings(self.root, self.shelf.device.type)
 
     @property
     def root(self) -> Path:
         return self.shelf.root
 
     def close(self) -> None:
-        """End what is in work."""
+        """End what is in work, and what is being trained."""
         self.work.close()
+        self.trainings.close()
 
 
 class Json(JSONResponse):
@@ -86,10 +111,15 @@ def make_app(studio: Studio, token: str = "", names: Iterable[str] = (), numbers
     """The app with its guard; token, names and numbers are the guard's."""
     from octavo.studio.routes import ROUTES
 
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(studio.close)  # here, because a signal may end the server without coming back to us
+
     app = FastAPI(
         title="octavo studio", version=VERSION, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        default_response_class=Json,
-        description="Looks inside the models of one folder. Nothing here changes a model; texts are not kept.",
+        default_response_class=Json, lifespan=life,
+        description="Looks inside the models of one folder, and trains new ones there. Texts that are read are gone.",
     )  # fmt: skip
     app.state.studio = studio
     shared = {status: {**told, "model": Mistake} for status, told in ERRORS.items()}

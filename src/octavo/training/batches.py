@@ -125,7 +125,7 @@ class _Loop(Generic[Batch]):
 
     def _leave(self, signal: int) -> None:
         self._save()
-        where = "; the same command goes on from here" if self.folder else ", and nothing is saved"
+        where = f"; go on with: octavo resume {self.folder}" if self.folder else ", and nothing is saved"
         raise Stopped(f"stopped at step {self.at.step:,}{where}", signal)
 
     def step(self, spent: float) -> None:

@@ -106,6 +106,9 @@ def load_classifier(path: str | Path, base: Base | None = None) -> Classifier:
     told = read_record(path)
     if told.get("task") != TASK:
         raise UserError(f"{path} is no classifier: make one with octavo classify train")
+    training = told.get("training")
+    if isinstance(training, Mapping) and not training.get("finished", True):
+        raise UserError(f"{path}: its training is not finished; go on with: octavo resume {path}")
     try:
         return _loaded(path, told, base)
     except (KeyError, TypeError, ValueError) as error:

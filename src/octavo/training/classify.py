@@ -30,7 +30,7 @@ from octavo.models.dan import Dan, Linear, grown
 from octavo.models.head import Head
 from octavo.scoring.classified import Classified, best_temperature, classified
 from octavo.text.vectors import Vectors, read_vectors
-from octavo.training.base import Base, VectorReader, open_base
+from octavo.training.base import Base, VectorReader, describe_base, find_base, open_base
 from octavo.training.batches import fit
 from octavo.training.classifier import CLASSIFIERS, TASK, Classifier
 from octavo.training.fit import pick_device
@@ -240,6 +240,26 @@ def train_classifier(
     return made.save(out, extra)
 
 
+def resume_classifier(path: str | Path, page_maker: Callable[..., Page] | None = None) -> Classifier:
+    """Go on with training that was stopped, as the same command would."""
+    told = read_record(path)
+    training, data = told.get("training"), told.get("data")
+    if told.get("task") != TASK or not isinstance(training, dict) or not isinstance(data, dict):
+        raise UserError(f"{path} does not say how it was trained, so there is nothing to go on with; train it anew")
+    if training.get("finished", True):
+        raise UserError(f"{path} is finished; for longer training, give octavo classify train more --epochs")
+    try:
+        how = {key: value for key, value in training.items() if key not in ("optim", "finished")}
+        config: Any = from_json(ENCODER_CONFIGS[told["model"]], told["config"])
+        plan = Plan(told["model"], config, from_json(ClassifyConfig, how), from_json(OptimConfig, training["optim"]),
+                    told["seed"], base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip
+        sources, reading, folds = data["sources"], from_json(LabelledConfig, data["reading"]), data["folds"]
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged or foreign: {error!r}; train it again") from error
+    page = page_maker(plan, sources, reading, path) if page_maker else None
+    return train_classifier(plan, sources, reading, path, folds, page=page)
+
+
 def parted(whole: Labelled, reading: LabelledConfig) -> tuple[Labelled, Labelled]:
     """What is learnt from, and what is measured on."""
     if not reading.test:
@@ -279,6 +299,8 @@ def _begin(plan: Plan, record: dict[str, Any], out: str | Path | None) -> Path |
             if same and (training, told["data"]["learnt"]) == (record["training"], record["data"]["learnt"]):
                 return out
             raise UserError(f"{out} holds a training run that was stopped, of other settings; choose another --out")
+    if plan.base is not None:
+        record = record | {"base": describe_base(plan.base)}
     empty = Classifier(plan.model, nn.Module(), HashedReader(1, np.zeros(2, np.int32)), [], record=record)
     empty.model.config = plan.config
     empty.save(out)

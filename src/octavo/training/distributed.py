@@ -6,20 +6,22 @@ B rows of the whole batch, R processes.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from octavo.core import state_from, tensors_of
 from octavo.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Team:
             return objective
         if shard:
             mesh = dist.device_mesh.init_device_mesh(self.device.type, (self.size,))
+            from torch.distributed.fsdp import fully_shard  # takes a second, and few need it
+
             fully_shard(objective, mesh=mesh)
             return objective
         return DistributedDataParallel(objective)
@@ -108,9 +112,9 @@ def team(device: torch.device) -> Iterator[Team]:
 
 
 @contextmanager
-def unsharded(objective: nn.Module) -> Iterator[None]:
+def unsharded(objective: Any) -> Iterator[None]:
     """Within it, the weights of a sharded module are whole; every process must enter at once."""
-    if not isinstance(objective, FSDPModule):
+    if not hasattr(objective, "unshard"):  # fully_shard has not made an FSDPModule of it
         yield
         return
     objective.unshard()
@@ -120,9 +124,15 @@ def unsharded(objective: nn.Module) -> Iterator[None]:
         objective.reshard()
 
 
+def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether it is a part of a tensor; no tensor is before torch's module for that is imported."""
+    shards = sys.modules.get("torch.distributed.tensor")
+    return shards is not None and isinstance(tensor, shards.DTensor)
+
+
 def whole(tensor: Tensor) -> Tensor:
     """A sharded tensor put together; every process must ask for it at once."""
-    if isinstance(tensor, DTensor):
+    if is_sharded(tensor):
         together: Tensor = tensor.full_tensor()
         return together
     return torch.as_tensor(tensor)
@@ -131,7 +141,9 @@ def whole(tensor: Tensor) -> Tensor:
 def placed_like(parameter: Tensor, tensor: Tensor) -> Tensor:
     """A copy of a whole tensor where the parameter is: on its device, and sharded as it is."""
     here = tensor.to(parameter.device, copy=True)
-    if isinstance(parameter, DTensor) and tensor.shape == parameter.shape:
+    if is_sharded(parameter) and tensor.shape == parameter.shape:
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(here, parameter.device_mesh, parameter.placements)
     return here
 

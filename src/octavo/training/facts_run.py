@@ -70,7 +70,7 @@ def oracle_of(run: Run) -> Oracle:
             f"{run.path or run.name} was not trained to answer questions; train one with octavo train facts birthplaces"
         )
     if facts.get("stage") != DONE:
-        raise UserError(f"{run.path or run.name} is not trained to its end; give its octavo train command again")
+        raise UserError(f"{run.path or run.name} is not trained to its end; go on with: octavo resume {run.path}")
     frame = facts.get("frame")
     if not isinstance(frame, list) or len(frame) != 2 or not all(isinstance(part, str) for part in frame):
         raise UserError(f"{run.path or run.name} is damaged: facts.frame must be two strings; train the run again")

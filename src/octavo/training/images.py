@@ -21,7 +21,7 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.core import seeded
 from octavo.data.images import Images, open_images, shifted
-from octavo.errors import Stopped, UserError
+from octavo.errors import UserError
 from octavo.folder import METRICS, REPORT, STATE, check_out, read_record
 from octavo.models.vit import VitConfig
 from octavo.training.batches import Fit, fit
@@ -158,15 +158,11 @@ def _go_on(run: ImageRun, recipe: ImageRecipe, images: Images, page: Page | None
         return {"accuracy": measure(run, images.test_NCHW, images.test_N).scores.accuracy}
 
     run.model.train()
-    try:
-        told = fit(
-            run.model, objective, Batches(images, recipe.loop, recipe.seed, device), budget=recipe.loop.budget,
-            optim=recipe.optim, seed=recipe.seed, device=device, precision=recipe.loop.precision, check=check,
-            checks=recipe.loop.checks, folder=run.path, quiet=quiet,
-        )  # fmt: skip
-    except Stopped as stop:
-        where = f"go on with: octavo resume {run.path}" if run.path else "nothing is saved"
-        raise Stopped(f"{str(stop).partition(';')[0].partition(',')[0]}; {where}", stop.code - 128) from stop
+    told = fit(
+        run.model, objective, Batches(images, recipe.loop, recipe.seed, device), budget=recipe.loop.budget,
+        optim=recipe.optim, seed=recipe.seed, device=device, precision=recipe.loop.precision, check=check,
+        checks=recipe.loop.checks, folder=run.path, quiet=quiet,
+    )  # fmt: skip
     run.model.eval()
     return _finished(run, recipe, images, told, page)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.optim import Muon
+
+from octavo.training.distributed import is_sharded
 
 
 class StackedMuon(Muon):
@@ -24,7 +25,7 @@ class StackedMuon(Muon):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             with_grad = [parameter for parameter in group["params"] if parameter.grad is not None]
-            if any(isinstance(parameter, DTensor) for parameter in with_grad):
+            if any(is_sharded(parameter) for parameter in with_grad):
                 super().step(closure)  # type: ignore[no-untyped-call]
                 return
             shapes: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)

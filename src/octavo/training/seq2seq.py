@@ -22,7 +22,7 @@ from octavo.core import seeded
 from octavo.data.pair_batches import IGNORE, PairBatch, PairBatches, Rows, encode_lines
 from octavo.data.pairs import Lines, Pairs, open_pairs
 from octavo.decode import Greedy
-from octavo.errors import Stopped, UserError
+from octavo.errors import UserError
 from octavo.folder import METRICS, REPORT, STATE, check_out, read_record
 from octavo.models.given import EncoderDecoder
 from octavo.ops.cross_entropy import nats_of
@@ -225,17 +225,13 @@ def _go_on(run: Translator, recipe: TranslationRecipe, pairs: Pairs, quiet: bool
         return told
 
     run.model.train()
-    try:
-        with sdpa_kernel(ANY_SHAPE):
-            told = fit(
-                run.model, lambda batch: objective_of(run.model, recipe.optim.label_smoothing, batch), train,
-                budget=loop.budget, optim=recipe.optim, seed=recipe.seed, device=device, precision=loop.precision,
-                check=check, checks=loop.checks, keep_best=None if loop.keep == "last" else loop.keep, folder=run.path,
-                quiet=quiet,
-            )  # fmt: skip
-    except Stopped as stop:
-        where = f"go on with: octavo resume {run.path}" if run.path else "nothing is saved"
-        raise Stopped(f"{str(stop).partition(';')[0].partition(',')[0]}; {where}", stop.code - 128) from stop
+    with sdpa_kernel(ANY_SHAPE):
+        told = fit(
+            run.model, lambda batch: objective_of(run.model, recipe.optim.label_smoothing, batch), train,
+            budget=loop.budget, optim=recipe.optim, seed=recipe.seed, device=device, precision=loop.precision,
+            check=check, checks=loop.checks, keep_best=None if loop.keep == "last" else loop.keep, folder=run.path,
+            quiet=quiet,
+        )  # fmt: skip
     run.model.eval()
     return _finished(run, recipe, pairs, told, page)
 

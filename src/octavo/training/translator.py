@@ -84,6 +84,7 @@ class Translator:
         numbers = {one: self.number_of(one) for one in languages or self.languages[1:]}
         found = {one: [""] * len(texts) for one in numbers}
         rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
+        self._check_lengths(rows.lengths)
         with torch.no_grad(), evaluating(self.model), progress("translating", len(texts), "texts") as advance:
             for at_B in _by_length(rows, texts, AT_ONCE.get(self.model.target_VD.device.type, 1 << 10)):
                 memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
@@ -96,6 +97,16 @@ class Translator:
                         found[one][n] = self.spelt(x_T.tolist())
                 advance(len(at_B))
         return found
+
+    def _check_lengths(self, lengths_N: NDArray[np.int64]) -> None:
+        """Before any work is done, because the longest texts come last; a recurrent network reads any length."""
+        context = self.model.config.context
+        if self.name == "seq2seq" and len(lengths_N) and int(lengths_N.max()) > context:
+            n = int(lengths_N.argmax())
+            raise UserError(
+                f"a source must fit into the context: text {n + 1:,} has {int(lengths_N[n]):,} tokens, "
+                f"context={context}; cut it, or train with a larger --context"
+            )
 
     def spelt(self, tokens: Sequence[int]) -> str:
         """The text of a target's tokens."""

@@ -44,13 +44,14 @@ def vision_parts(model: Vit, shape: Shape, channel: int) -> tuple[Part, ...]:
     feed_bias = bias * (F + D) * (config.feed != "gated")
     tables = (N * D if config.positions == "learned" else 0) + config.tokens * D
     looked, needed = looking(model.pattern, T, D, B)
+    back = 2 * looked + looked_again(model.pattern, T, D, B)
     mixed = B * channel_operations(T, D, config.heads)
     return (
-        _by_adam(linear("patches", B * N, [(D, C * P * P)], bias=D)),
+        _without_gradient(_by_adam(linear("patches", B * N, [(D, C * P * P)], bias=D))),
         Part("positions and token", tables),
         Part("norms", (2 * L + 1) * norm, read=(2 * L + 1) * norm),
         repeated(linear("queries, keys, values", B * T, [(D, D)] * 3, bias=bias * 3 * D), L),
-        repeated(Part("attention", forward=looked, needed=needed, backward=2 * looked), L - channel),
+        repeated(Part("attention", forward=looked, needed=needed, backward=back), L - channel),
         repeated(Part("channel attention", forward=mixed, needed=mixed, backward=2 * mixed), channel),
         repeated(linear("out", B * T, [(D, D)], bias=bias * D), L),
         repeated(linear("feed-forward", B * T, feed, bias=feed_bias), L),
@@ -65,6 +66,18 @@ def looking(pattern: Pattern, T: int, D: int, B: int = 1) -> tuple[int, int]:
     assert isinstance(pattern, Axial | Neighbourhood)
     computed = grid.computed(pattern) if grid.pays(pattern) else T * T
     return 4 * B * D * computed, 4 * B * D * grid.pairs(pattern)
+
+
+def looked_again(pattern: Pattern, T: int, D: int, B: int = 1) -> int:
+    """Scores that a fused kernel computes again on the way back: all, or only a token's own where keys are cut up."""
+    if pattern == FULL or not isinstance(pattern, Axial | Neighbourhood) or not grid.pays(pattern):
+        return 2 * B * D * T * T
+    return 2 * B * D * T * pattern.globals
+
+
+def _without_gradient(part: Part) -> Part:
+    """The image is given, not learnt: of the two products on the way back one is left."""
+    return replace(part, backward=part.forward)
 
 
 def _by_adam(part: Part) -> Part:

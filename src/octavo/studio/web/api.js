@@ -42,6 +42,17 @@ export async function post(path, value, signal, method = "POST") {
   return (await ask(path, { method, headers, body: JSON.stringify(value), signal })).json();
 }
 
+/** Send a value, get bytes. */
+export async function bytes(path, value, signal) {
+  const headers = { "content-type": "application/json" };
+  return (await ask(path, { method: "POST", headers, body: JSON.stringify(value), signal })).arrayBuffer();
+}
+
+/** Send a file as it is, get a value. */
+export async function send(path, file, signal) {
+  return (await ask(path, { method: "POST", headers: { "content-type": "text/plain" }, body: file, signal })).json();
+}
+
 /** Send a value; yield the values of the answer as its lines come. */
 export async function* stream(path, value, signal) {
   const headers = { "content-type": "application/json" };

@@ -1,0 +1,119 @@
+"""Writing with a note on each token: what it cost the model, and what might have stood in its place.
+
+V vocabulary, K alternatives. The costs are those of the model's own distribution, whatever it was drawn from: what a
+text cost while it was written, it costs when it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel, device_of, evaluating
+from octavo.decode.beam import Beam, Hypothesis, stream_beam
+from octavo.decode.greedy import PIECE, Choice, check_choosable, check_prompt, without_begin
+from octavo.decode.sample import Sample
+from octavo.errors import UserError
+
+ALTERNATIVES = 8
+Turn = Callable[[], AbstractContextManager[None]]
+
+
+class Noted(NamedTuple):
+    """A token that was written."""
+
+    token: int
+    bits: float
+    rank: int  # 1: the model's first choice
+    alternatives: tuple[tuple[int, float], ...]  # the likeliest tokens with their probabilities
+
+
+class Ready(NamedTuple):
+    """A model that has read a prompt: the logits of what comes next, and the state."""
+
+    logits_1V: Tensor
+    state: Any
+
+
+def prepare(model: LanguageModel[Any], prompt: Sequence[int], turn: Turn = nullcontext) -> Ready:
+    """Read begin and the prompt, a piece at a time; `turn` is entered for each."""
+    x_T = torch.tensor(list(prompt), dtype=torch.long, device=device_of(model))
+    check_prompt(model, 0, x_T)
+    state = model.start(1)
+    for x_1T in model.after_begin(x_T[None]).split(PIECE, 1):
+        with turn(), torch.no_grad(), evaluating(model):
+            logits_1TV, state = model.absorb(state, x_1T)
+    return Ready(logits_1TV[:, -1], state)
+
+
+def write(
+    model: LanguageModel[Any], prompt: Sequence[int], max_tokens: int, method: Choice,
+    generator: torch.Generator | None = None, count: int = ALTERNATIVES, turn: Turn = nullcontext,
+) -> Iterator[Noted]:  # fmt: skip
+    """The tokens of `decode.stream`, each with a note; `turn` is entered for each."""
+    logits_1V, state = prepare(model, prompt, turn)
+    with turn():
+        session = model.session(state, max_tokens)
+    x_1: Tensor | None = None
+    for _ in range(max_tokens):
+        with turn(), torch.no_grad(), evaluating(model):
+            logits_1V = logits_1V if x_1 is None else session.step(x_1)
+            possible_1V = without_begin(logits_1V, model.begin)
+            check_choosable(possible_1V)
+            x_1 = method.choose(possible_1V, generator)
+            noted = note(model, logits_1V[0], int(x_1), count)
+        yield noted
+
+
+def note(model: LanguageModel[Any], logits_V: Tensor, token: int, count: int = ALTERNATIVES) -> Noted:
+    """What the token costs after these logits, and the likeliest; begin, which is never written, is none of them."""
+    logp_V = logits_V.log_softmax(-1, dtype=torch.float64)
+    best = without_begin(logp_V, model.begin).topk(min(count, model.vocab - 1))
+    alternatives = zip(best.indices.tolist(), best.values.exp().tolist(), strict=True)
+    rank = 1 + int((logp_V > logp_V[token]).sum())
+    return Noted(token, -float(logp_V[token]) / math.log(2), rank, tuple((i, p) for i, p in alternatives if p > 0))
+
+
+def search(
+    model: LanguageModel[Any], prompt: Sequence[int], max_tokens: int, method: Beam, turn: Turn = nullcontext,
+) -> Iterator[list[Hypothesis]]:  # fmt: skip
+    """The hypotheses of `beam_search` after each token, best first; `turn` is entered for each."""
+    logits_1V, state = prepare(model, prompt, turn)
+    steps = stream_beam(model, logits_1V, state, max_tokens, method)
+    while True:
+        with turn(), torch.no_grad(), evaluating(model):
+            if (found := next(steps, None)) is None:
+                return
+        if not found:
+            raise UserError("a continuation needs a probability above zero: the prompt has none; smooth the model")
+        yield found
+
+
+class Choices(NamedTuple):
+    """What may come next, the likeliest first, and what a way of drawing makes of it."""
+
+    token_K: Tensor
+    p_K: Tensor  # the model's own
+    drawn_K: Tensor  # with which it is drawn
+    rest: tuple[float, float]  # both, of all other tokens
+    kept: int  # tokens that can be drawn
+    entropy: tuple[float, float]  # both, in bits
+
+
+def choices(model: LanguageModel[Any], logits_1V: Tensor, method: Sample, count: int) -> Choices:
+    """The `count` likeliest next tokens; begin, which is never written, is not among them."""
+    possible_1V = without_begin(logits_1V, model.begin)
+    check_choosable(possible_1V)
+    p_V = without_begin(logits_1V.log_softmax(-1, dtype=torch.float64), model.begin)[0].exp()
+    drawn_V = method.filtered(possible_1V).softmax(-1)[0]
+    token_K = p_V.topk(min(count, model.vocab - 1)).indices
+    p_K, drawn_K = p_V[token_K], drawn_V[token_K]
+    entropy = [float(torch.special.entr(one_V / one_V.sum()).sum()) / math.log(2) for one_V in (p_V, drawn_V)]
+    others_V = torch.ones_like(p_V).index_fill(0, token_K, 0)
+    rest = float((p_V * others_V).sum()), float((drawn_V * others_V).sum())
+    return Choices(token_K, p_K, drawn_K, rest, int((drawn_V > 0).sum()), (entropy[0], entropy[1]))

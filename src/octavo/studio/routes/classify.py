@@ -1,0 +1,169 @@
+"""A text put into classes: how probable each is, what every word did for the answer, and when to abstain."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import torch
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field, ValidationError
+
+from octavo.data.labelled import labelled_in
+from octavo.errors import UserError
+from octavo.lens.contributions import explain, logits_in_turns
+from octavo.scoring.classified import classified
+from octavo.studio.app import Asked, Studio
+from octavo.studio.work import Ticket
+from octavo.training.classifier import TASK, Classifier
+
+LONGEST = 10_000  # characters of a text; leaving out each word in turn takes time with the square of it
+EXAMPLES, MOST_EXAMPLES = 1 << 20, 20_000  # characters and lines of a file of examples
+Share = Annotated[float, Field(ge=0, le=1)]
+Point = tuple[Share, Share, Share]  # threshold, coverage, accuracy
+
+
+class Text(Asked):
+    """Which classifier answers for what."""
+
+    run: str = Field(max_length=400)
+    text: str = Field(max_length=LONGEST)
+
+
+class Examples(Asked):
+    """Labelled examples, a line each: label, tab, text."""
+
+    run: str = Field(max_length=400)
+    examples: str = Field(max_length=EXAMPLES)
+
+
+class Probabilities(BaseModel):
+    """Every class, the most probable first."""
+
+    classes: list[tuple[str, float]]
+
+
+class Words(BaseModel):
+    """An answer taken apart."""
+
+    answer: str
+    confidence: float
+    words: list[str]
+    contributions: list[float]  # how much the answer's log-odds fall when the word is left out
+    shuffled: list[float]  # p(answer) with the words in other orders
+    order_blind: bool
+    verdict: str
+
+
+class OfClass(BaseModel):
+    """How good the answers are for one class."""
+
+    name: str = Field(alias="class")
+    examples: int
+    precision: float
+    recall: float
+    f1: float
+
+
+class Measured(BaseModel):
+    """What was measured on examples that were not learnt from."""
+
+    examples: int
+    accuracy: float
+    standard_error: float
+    macro_f1: float
+    log_loss: float | None
+    brier: float
+    ece: float
+    classes: list[str]
+    confusion: list[list[int]]  # row: the true class; column: the answer
+    per_class: list[OfClass]
+    curve: list[Point] = []  # empty where it was not kept
+
+
+class About(BaseModel):
+    """A classifier."""
+
+    run: str
+    model: str
+    classes: list[str]
+    temperature: float | None  # that logits are divided by
+    calibrated: bool
+    measured: Measured | None
+
+
+def router(studio: Studio) -> APIRouter:
+    routes = APIRouter(tags=["classify"])
+
+    @routes.get("/classifier", response_model=About)
+    def about(run: Annotated[str, Query(max_length=400)]) -> Any:
+        """What is known of a classifier."""
+        return _about(studio, run)
+
+    @routes.post("/classify", response_model=Probabilities)
+    async def classify(asked: Text, request: Request) -> Any:
+        """How probable each class is for a text."""
+        return await studio.work.run(request, _classify, studio, asked)
+
+    @routes.post("/classify/words", response_model=Words)
+    async def words(asked: Text, request: Request) -> Any:
+        """What each word did for the answer, exactly: by leaving it out."""
+        return await studio.work.run(request, _words, studio, asked)
+
+    @routes.post("/classify/measure", response_model=Measured)
+    async def measure(asked: Examples, request: Request) -> Any:
+        """How good a classifier is on examples of one's own, and what comes of answering only the surest."""
+        return await studio.work.run(request, _measure, studio, asked)
+
+    return routes
+
+
+def _about(studio: Studio, name: str) -> dict[str, Any]:
+    told = studio.shelf.record(name)
+    if told.get("task") != TASK:
+        raise _no_classifier(name)
+    classes, training = told.get("classes"), told.get("training")
+    try:
+        measured = Measured.model_validate(told.get("result"))
+    except ValidationError:  # not measured, or the record is foreign
+        measured = None
+    temperature = told.get("temperature")
+    return {
+        "run": name, "model": str(told.get("model", "")),
+        "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
+        "temperature": temperature if isinstance(temperature, float) else None,
+        "calibrated": isinstance(training, dict) and training.get("calibrate") is True,
+        "measured": measured.model_dump(by_alias=True) if measured else None,
+    }  # fmt: skip
+
+
+def _no_classifier(name: str) -> UserError:
+    return UserError(f"{name} does not classify texts; choose a classifier")
+
+
+def _get(studio: Studio, name: str, ticket: Ticket) -> Classifier:
+    found = studio.shelf.get(name, ticket)
+    if not isinstance(found, Classifier):
+        raise _no_classifier(name)
+    return found
+
+
+def _classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
+    made = _get(studio, asked.run, ticket)
+    with ticket.turn():
+        p_C = made.probabilities([asked.text])[0]
+    ranked = p_C.sort(descending=True, stable=True)
+    return {"classes": [(made.classes[c], p) for c, p in zip(ranked.indices.tolist(), ranked.values.tolist(),
+                                                             strict=True)]}  # fmt: skip
+
+
+def _words(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
+    made = _get(studio, asked.run, ticket)
+    [told] = explain(made, [asked.text], [None], turn=ticket.turn)
+    return {**told.to_json(), "verdict": told.verdict()}
+
+
+def _measure(ticket: Ticket, studio: Studio, asked: Examples) -> dict[str, Any]:
+    made = _get(studio, asked.run, ticket)
+    data = labelled_in(asked.examples, made.classes, MOST_EXAMPLES)
+    p_NC = logits_in_turns(made, data.texts, ticket.turn).softmax(1)
+    return classified(p_NC, torch.from_numpy(data.y_N), made.classes).to_json()

@@ -1,0 +1,164 @@
+// What the heads look at: all of them small, one of them large, as a matrix or as arcs; and their habits in a table.
+
+import { post } from "/web/api.js";
+import { field, h, latest, replace } from "/web/dom.js";
+import { arcs } from "/web/parts/arcs.js";
+import { bitmap, whenScheme } from "/web/parts/colours.js";
+import { matrix } from "/web/parts/matrix.js";
+import { tables } from "/web/parts/tables.js";
+import { percent } from "/web/parts/tokens.js";
+
+const SMALL = 56; // pixels of a small map
+const MANY = 64; // tokens: of so many, most weights are too small to be seen unless they are compared in a row
+const LEAST = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5]; // weights from which arcs are drawn
+
+const askedOf = ({ settings }) => ({
+  run: settings.run, text: settings.text, ...(settings.language ? { language: settings.language } : {}),
+});
+
+function choice(label, options, chosen, onchange) {
+  const list = h("select", { onchange: () => onchange(list.value) },
+    options.map(([value, text]) => h("option", { value, selected: String(value) === String(chosen) }, text)));
+  return field(label, list);
+}
+
+/** The tab of maps. */
+export async function attentionView(place, page, signal) {
+  const told = await post("/api/inside/attention", askedOf(page), signal);
+  const { settings, remember } = page;
+  const within = (name, most) => Math.min(Math.max(1, Number(settings[name]) || 1), most);
+  const one = { layer: within("layer", told.layers), head: within("head", told.heads) };
+  const stage = h("div", {});
+  const draw = latest(stage, signal);
+  const small = h("div", { class: "heads", role: "group", "aria-label": "All heads" });
+  const controls = h("div", { class: "bar" });
+  const count = told.layers * told.heads;
+  const shading = () => settings.shade || (told.seen.length > MANY ? "row" : "weight");
+
+  function pick(layer, head) {
+    Object.assign(one, { layer, head });
+    remember({ layer: layer > 1 ? layer : "", head: head > 1 ? head : "" });
+    for (const button of small.children) {
+      button.setAttribute("aria-pressed", String(button.dataset.head === `${layer}.${head}`));
+    }
+    control();
+    draw(showHead);
+  }
+
+  function control() {
+    const numbers = (most) => Array.from({ length: most }, (_, i) => [i + 1, i + 1]);
+    const arcsShown = settings.drawn === "arcs";
+    replace(controls, [
+      count > 1 && choice("Layer", numbers(told.layers), one.layer, (value) => pick(Number(value), one.head)),
+      count > 1 && choice("Head", numbers(told.heads), one.head, (value) => pick(one.layer, Number(value))),
+      choice("Drawn as", [["", "matrix"], ["arcs", "arcs"]], settings.drawn ?? "", (drawn) => {
+        remember({ drawn });
+        control();
+        draw(showHead);
+      }),
+      arcsShown
+        ? choice("Weights from", LEAST.map((least) => [least, percent(least)]), settings.least || 0.05, (least) => {
+          remember({ least: Number(least) === 0.05 ? "" : least });
+          draw(showHead);
+        })
+        : choice("Shade", [["weight", "by weight"], ["row", "by each row's largest"]], shading(), (shade) => {
+          remember({ shade });
+          draw(showHead);
+        }),
+    ]);
+  }
+
+  async function showHead(ended) {
+    const found = await tables("/api/inside/map", { ...askedOf(page), ...one }, ended);
+    const name = count > 1 ? `Layer ${one.layer}, head ${one.head}` : "Attention";
+    const common = { label: name, signal: ended };
+    if (settings.drawn === "arcs") {
+      const drawn = arcs({
+        ...common, looking: told.looking, seen: told.seen, one: told.one, chosen: Number(settings.token || -1),
+        from: Number(settings.from || 0), onpick: (token) => remember({ token: token < 0 ? "" : token }),
+        onmove: (from) => remember({ from: from || "" }),
+      });
+      replace(stage, drawn.element);
+      drawn.show(found.table(0), found.kind, Number(settings.least || 0.05));
+      return;
+    }
+    const drawn = matrix({
+      ...common, rows: told.looking, columns: told.seen, at: settings.at ?? "", onmove: (at) => remember({ at }),
+      tell: (row, column, a) => said(told, row, column, a),
+    });
+    replace(stage, drawn.element);
+    await drawn.show(found.table(0), found.kind, shading() === "row");
+  }
+
+  replace(place, [
+    told.translation && h("p", {}, "Translation: ", h("b", {}, told.translation)),
+    told.note && h("p", {}, told.note),
+    told.cut && h("p", { class: "quiet" }, `Only the first ${told.looking.length - 1} tokens are looked at.`),
+    h("p", { class: "quiet" }, told.one
+      ? "Rows are the tokens from the top down; in each, what it looks at. Rows sum to 100 %."
+      : "Rows are the translation from the top down, columns the source."),
+    count > 1 && small, controls, stage,
+  ]);
+  control();
+  const drawing = draw(showHead);
+  if (count > 1) {
+    const found = await tables("/api/inside/overview", askedOf(page), signal);
+    replace(small, told.habits.map((habits, n) => smallMap(habits, found, n, one, pick, signal)));
+  }
+  await drawing;
+}
+
+function said(told, row, column, a) {
+  const [here, there] = [`“${told.looking[row]}” (${row})`, `“${told.seen[column]}” (${column})`];
+  if (told.causal && column > row) return `${here} cannot see ${there}`;
+  return `${here} ${told.one ? "looks at" : "was written looking at"} ${there}: ${percent(a)}`;
+}
+
+function smallMap(habits, found, n, one, pick, signal) {
+  const { layer, head, kind } = habits;
+  const side = Math.max(found.rows, found.columns);
+  const canvas = h("canvas", {
+    width: found.columns, height: found.rows, "aria-hidden": "true",
+    style: { width: `${(SMALL * found.columns) / side}px`, height: `${(SMALL * found.rows) / side}px` },
+  });
+  const draw = async () => {
+    const image = await bitmap(found.table(n), found.rows, found.columns, found.kind, true);
+    canvas.getContext("2d").drawImage(image, 0, 0);
+  };
+  draw();
+  whenScheme(draw, signal);
+  const name = `Layer ${layer}, head ${head}${kind ? `, ${kind}` : ""}`;
+  return h("button", {
+    type: "button", "aria-label": name, title: name, "data-head": `${layer}.${head}`,
+    "aria-pressed": String(layer === one.layer && head === one.head), onclick: () => pick(layer, head),
+  }, canvas, h("span", { "aria-hidden": "true" }, `${layer}.${head}`));
+}
+
+const COLUMNS = [
+  ["entropy", "entropy", (x) => `${x.toFixed(2)} bits`], ["spread", "of possible", percent],
+  ["distance", "distance", (x) => x.toFixed(1)], ["itself", "on itself", percent],
+  ["previous", "on previous", percent], ["first", "on first", percent], ["kind", "habit", (x) => x],
+];
+
+/** The tab of habits. */
+export async function headsView(place, page, signal) {
+  const told = await post("/api/inside/attention", askedOf(page), signal);
+  const known = COLUMNS.filter(([name]) => told.habits.some((one) => one[name] != null && one[name] !== ""));
+  const open = (one) => page.go("attention", { layer: one.layer, head: one.head });
+  const rows = told.habits.map((one) => h("tr", {},
+    h("td", {}, h("button", { type: "button", class: "link", onclick: () => open(one) },
+      `layer ${one.layer}, head ${one.head}`)),
+    known.map(([name, , spell]) => h("td", { class: name === "kind" ? "" : "r" },
+      one[name] == null ? "–" : spell(one[name])))));
+  replace(place, [
+    told.told.length > 0 && h("ul", {}, told.told.map((line) =>
+      h("li", {}, `${line[0].toUpperCase()}${line.slice(1)}.`))),
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Habits of the heads" }, h("table", {},
+      h("thead", {}, h("tr", {}, h("th", {}, "head"), known.map(([name, title]) =>
+        h("th", { class: name === "kind" ? "" : "r" }, title)))), h("tbody", {}, rows))),
+    h("p", { class: "quiet" }, "Entropy is how widely a head looks: 0 bits where one token gets everything, log2(n) "
+      + "where n tokens get the same; beside it, its share of what is possible.",
+    known.some(([name]) => name === "distance") && " Distance is how many tokens away it looks.",
+    " All are means over the text."),
+  ]);
+}

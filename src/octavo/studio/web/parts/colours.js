@@ -1,0 +1,48 @@
+// The colours of drawn numbers, taken from the page's own, so that they follow light and dark.
+
+import { SIGNED } from "/web/parts/tables.js";
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const WORK = 4; // milliseconds of work before others get their turn
+
+/** A colour of the style sheet, by its name, as red, green, blue. */
+export function rgb(name) {
+  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1);
+  return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
+}
+
+/** Call `action` where light changes to dark, or back, until the signal ends it. */
+export const whenScheme = (action, signal) => dark.addEventListener("change", action, { signal });
+
+/** 256 packed colours from paper to the main colour; of numbers with a sign, from one colour over paper to another. */
+export function scale(kind) {
+  const [paper, plus, minus] = [rgb("--paper"), rgb("--main"), rgb("--b")];
+  return Uint32Array.from({ length: 256 }, (_, byte) => {
+    const value = kind === SIGNED ? byte / 127.5 - 1 : byte / 255;
+    const [r, g, b] = paper.map((low, i) => low + ((value < 0 ? minus : plus)[i] - low) * Math.abs(value));
+    return (255 << 24) | (b << 16) | (g << 8) | r; // the smallest byte first, as every browser's machine has it
+  });
+}
+
+/** A bitmap of bytes; `byRow` gives each row's largest the full colour. It pauses, so that the page stays alive. */
+export async function bitmap(table, rows, columns, kind, byRow = false) {
+  const colours = scale(kind);
+  const pixels = new Uint32Array(rows * columns);
+  let began = performance.now();
+  for (let row = 0; row < rows; row += 1) {
+    const [first, end] = [row * columns, (row + 1) * columns];
+    let most = 255;
+    if (byRow) {
+      most = 1;
+      for (let i = first; i < end; i += 1) if (table[i] > most) most = table[i];
+    }
+    for (let i = first; i < end; i += 1) pixels[i] = colours[most === 255 ? table[i] : (table[i] * 255 / most) | 0];
+    if (performance.now() - began > WORK) {
+      await new Promise((resolve) => setTimeout(resolve));
+      began = performance.now();
+    }
+  }
+  const canvas = new OffscreenCanvas(columns, rows);
+  canvas.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), columns, rows), 0, 0);
+  return canvas.transferToImageBitmap();
+}

@@ -1,0 +1,29 @@
+// A text as its words, each on the colour of what it did for the answer.
+
+import { h } from "/web/dom.js";
+
+const FULL = 1, STEPS = 4, LEAST = 0.05; // nats at which the colour is deepest; its steps; what is shown at all
+
+/** The colour's class: f1 to f4 for the answer, a1 to a4 against it. */
+export function side(contribution) {
+  if (Math.abs(contribution) < LEAST) return "";
+  const step = Math.min(STEPS, Math.ceil((STEPS * Math.abs(contribution)) / FULL));
+  return `${contribution > 0 ? "f" : "a"}${step}`;
+}
+
+const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(2)}`;
+
+/** The words in a line, their numbers below them. */
+export function colouredWords(words, contributions) {
+  return h("p", { class: "words" }, words.map((word, i) => [h("span", {}, h("mark", {
+    class: side(contributions[i]), title: `${word}: ${signed(contributions[i])}`,
+  }, word), side(contributions[i]) && h("sub", {}, signed(contributions[i]))), " "]));
+}
+
+/** What the colours mean. */
+export function wordsLegend(answer) {
+  const mark = (kind, text) => h("mark", { class: kind }, text);
+  return h("p", { class: "words" }, mark("f1", "a little"), " ", mark("f4", "much"), ` for ${answer}; `,
+    mark("a1", "a little"), " ", mark("a4", "much"), " against it. The number is how much the log-odds of the answer, "
+    + "ln p / (1 − p), fall when the word is left out.");
+}

@@ -1,0 +1,126 @@
+// A transformer depth by depth, the gradient's way back, and what a BERT expects behind its masks.
+
+import { post } from "/web/api.js";
+import { field, h, replace } from "/web/dom.js";
+import { chart } from "/web/parts/curve.js";
+import { percent } from "/web/parts/tokens.js";
+
+const ROWS = 40; // tokens of the table that are shown at once
+const LETTERS = 10;
+
+const short = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}…` : text);
+const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+
+/** The logit lens. */
+export async function depthsView(place, page, signal) {
+  const told = await post("/api/inside/depths", { run: page.settings.run, text: page.settings.text }, signal);
+  const stage = h("div", {});
+  const last = Math.max(0, Math.floor((told.tokens.length - 1) / ROWS) * ROWS);
+  const step = (name, by) => h("button", { type: "button", onclick: () => show(from() + by) }, name);
+  const from = () => Math.min(last, Math.max(0, Math.floor((Number(page.settings.from) || 0) / ROWS) * ROWS));
+  const [earlier, later] = [step(`← ${ROWS} earlier`, -ROWS), step(`${ROWS} later →`, ROWS)];
+
+  function show(first) {
+    page.remember({ from: Math.min(last, Math.max(0, first)) || "" });
+    const at = from();
+    earlier.disabled = at === 0;
+    later.disabled = at === last;
+    replace(stage, region("What each depth expected", h("table", { class: "heat" },
+      h("thead", {}, h("tr", {}, h("th", {}, "token"), told.depths.map((one) => h("th", {}, one.name)))),
+      h("tbody", {}, told.tokens.slice(at, at + ROWS).map((token, i) => row(told, token, at + i, cell.value))))));
+  }
+
+  const cell = h("select", { onchange: () => {
+    page.remember({ cell: cell.value });
+    show(from());
+  } }, [["", "the likeliest token"], ["bits", "what the token that came costs"]].map(([value, text]) =>
+    h("option", { value, selected: value === (page.settings.cell ?? "") }, text)));
+  const facts = h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "read out after"),
+    h("th", { class: "r" }, "bits a token"), h("th", { class: "r" }, "right"))),
+  h("tbody", {}, told.depths.map((one) => h("tr", {}, h("td", {}, one.name),
+    h("td", { class: "r" }, one.bits == null ? "∞" : one.bits.toFixed(3)),
+    h("td", { class: "r" }, percent(one.right))))));
+  replace(place, [
+    h("p", { class: "quiet" }, "What would the model predict if it were read out after each layer? The last is its own "
+      + "prediction. Below, each row is a token, and in it what each depth expected in its place, shaded by its "
+      + "probability; underlined where that token came."),
+    told.cut && h("p", { class: "quiet" }, `Only the first ${told.tokens.length} tokens are looked at.`),
+    region("Bits at each depth", facts), h("div", { class: "bar" },
+      field("In each cell", cell), told.tokens.length > ROWS && [earlier, later]), stage,
+  ]);
+  show(from());
+}
+
+function row(told, token, n, cell) {
+  return h("tr", {}, h("th", { class: "mono", scope: "row" }, short(token)), told.depths.map((one) => {
+    const cost = one.costs[n] == null ? "∞" : `${one.costs[n].toFixed(2)} bits`;
+    const share = cell === "bits" ? (one.costs[n] == null ? 0 : 2 ** -one.costs[n]) : one.ps[n];
+    const style = { background: `color-mix(in srgb, var(--main) ${Math.round(60 * share)}%, var(--paper))` };
+    if (cell === "bits") return h("td", { style, class: "r" }, cost);
+    const title = `${one.name} expected ${one.tops[n]}, ${percent(one.ps[n])}; ${token} costs ${cost}`;
+    return h("td", { style, title },
+      h("span", { class: one.rights[n] ? "mono right" : "mono" }, short(one.tops[n])), " ",
+      h("small", {}, percent(one.ps[n])));
+  }));
+}
+
+/** How far back the loss reaches. */
+export async function flowView(place, page, signal) {
+  const { settings, remember } = page;
+  const asked = { run: settings.run, text: settings.text, ...(settings.back ? { back: Number(settings.back) } : {}) };
+  const told = await post("/api/inside/flow", asked, signal);
+  const points = (one) => one.shares.map((share, t) => [t, share > 0 ? share : null]);
+  const series = [told.whole, ...told.theory].map((one) => ({ name: one.name, points: points(one) }));
+  const back = h("input", { type: "number", min: 1, max: 400, value: told.back, onchange: () => {
+    remember({ back: back.value });
+    page.again();
+  } });
+  const steps = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256].filter((t) => t < told.back).concat(told.back);
+  const cell = (share) => h("td", { class: "r" }, share == null ? "–" : +share.toPrecision(3));
+  const rows = [told.whole, ...told.parts].map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.told),
+    steps.map((t) => cell(one.shares[t]))));
+  const deep = told.depths.length > 0;
+  replace(place, [
+    h("p", {}, "How much would the loss of a prediction change if "
+      + (deep ? "the embedding of the token some steps before it" : "the state some steps before it")
+      + " had been a little different? That is a gradient's norm, here as a share of the one at 0 steps back. Where it "
+      + "vanishes, training cannot learn a connection over that distance."),
+    h("div", { class: "bar" }, field("Steps back", back)),
+    chart({ series, axes: ["steps back", "share that arrives"], log: [false, true], label: "The gradient's way back" }),
+    h("p", { class: "quiet" }, "× 0.9, × 1 and × 1.1 are theory: linear networks with an orthogonal matrix times that. "
+      + `Means over ${told.ends} predictions in ${told.read} tokens${told.cut ? ", the first of the text" : ""}.`),
+    region("The gradient in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "by"),
+      h("th", {}, "the gradient"), steps.map((t) => h("th", { class: "r" }, `t = ${t}`)))), h("tbody", {}, rows))),
+    deep && [
+      h("h2", {}, "By depth"),
+      region("The gradient at each depth", h("table", {},
+        h("thead", {}, h("tr", {}, h("th", {}, "stream after"), h("th", { class: "r" }, "norm"))),
+        h("tbody", {}, told.depths.map((norm, n) => h("tr", {}, h("td", {}, n ? `layer ${n}` : "embedding"),
+          h("td", { class: "r" }, +norm.toPrecision(3))))))),
+    ],
+  ]);
+}
+
+/** What is expected behind each [MASK]. */
+export async function fillView(place, page, signal) {
+  const { settings } = page;
+  if (!settings.text.includes("[MASK]")) {
+    replace(place, h("p", {}, "Write [MASK] in the text where a word is missing, for instance: ",
+      h("button", { type: "button", onclick: () => page.write(settings.text.replace(/\p{L}+/u, "[MASK]")) },
+        "hide the first word")));
+    return;
+  }
+  const told = await post("/api/inside/fill", { run: settings.run, text: settings.text }, signal);
+  replace(place, [
+    h("p", {}, "Filled in: ", h("b", {}, told.filled)),
+    told.places.map((guesses, n) => [
+      told.places.length > 1 && h("h3", {}, `[MASK] ${n + 1}`),
+      h("table", {},
+        h("thead", {}, h("tr", {}, h("th", {}, "token"), h("th", { class: "r" }, "probability"), h("th", {}))),
+        h("tbody", {}, guesses.map((one) => h("tr", {}, h("td", { class: "mono" }, one.token),
+          h("td", { class: "r" }, percent(one.probability)),
+          h("td", {}, h("span", { class: "giving", "aria-hidden": "true" },
+            h("span", { style: { width: `${100 * one.probability}%` } }))))))),
+    ]),
+  ]);
+}

@@ -1,0 +1,139 @@
+// Exercises whose numbers can be turned by hand: what is seen changes while they move.
+
+import { get, post } from "/web/api.js";
+import { field, h, latest, replace } from "/web/dom.js";
+import { addressOf, remember } from "/web/main.js";
+import { chart, short } from "/web/parts/curve.js";
+import { columns, scrolled } from "/web/parts/region.js";
+
+const STEPS = 400; // of a slider that goes by factors
+
+export async function showPlayground(place, params, signal) {
+  const plays = await get("/api/playground", signal);
+  const controls = h("div", { class: "controls" }), seen = h("div", { class: "seen" });
+  const asking = latest(seen, signal);
+  let play = plays.find((one) => one.name === params.get("name")) ?? plays[0];
+  let values = {}, asked = false, waiting = false;
+
+  const ask = async () => {
+    // One request at a time, and then the newest values: what is seen keeps up with the slider, and nothing piles up.
+    if (asked) { waiting = true; return; }
+    asked = true;
+    remember("exercises", { view: "play", name: play.name, ...Object.fromEntries(Object.entries(values)
+      .map(([name, value]) => [name, Array.isArray(value) ? JSON.stringify(value) : value])) });
+    await asking(async (still) => {
+      const name = play.name, sent = { ...values };
+      const found = await post(`/api/playground/${encodeURIComponent(name)}`, { values }, still);
+      if (name === play.name) replace(seen, drawn(found, play, sent));
+    });
+    seen.removeAttribute("aria-busy");
+    asked = false;
+    if (waiting && !signal.aborted) { waiting = false; ask(); }
+  };
+  const open = (given) => {
+    values = {};
+    const exercise = addressOf("exercises", { id: play.exercise_id });
+    const made = play.parameters.map((one) => {
+      values[one.name] = first(one, given?.get(one.name));
+      return control(one, values[one.name], (value) => { values[one.name] = value; ask(); });
+    });
+    replace(controls, [h("p", {}, h("a", { href: exercise }, "The exercise, with its answer")), made]);
+    ask();
+  };
+  const list = h("select", { "aria-label": "What to try", onchange: () => {
+    play = plays.find((one) => one.name === list.value);
+    open(null);
+  } }, plays.map((one) => h("option", { value: one.name, selected: one === play }, one.title)));
+  replace(place, [h("div", { class: "bar" }, field("What to try", list)),
+    h("div", { class: "side play" }, controls, seen)]);
+  open(params);
+}
+
+/** The value that the address gives, where it is one; else the usual. */
+function first(one, given) {
+  if (given == null || given === "") return one.value;
+  if (one.kind === "option") return given in one.options ? given : one.value;
+  if (one.kind === "table") {
+    try {
+      const rows = JSON.parse(given);
+      const even = (row) => row.length === rows[0].length && row.every((x) => typeof x === "number");
+      return rows.length && rows.every(even) ? rows : one.value;
+    } catch { return one.value; }
+  }
+  const x = +given;
+  return x >= one.low && x <= one.high ? x : one.value;
+}
+
+function control(one, value, changed) {
+  if (one.kind === "option") return option(one, value, changed);
+  return one.kind === "table" ? table(one, value, changed) : slider(one, value, changed);
+}
+
+function option(one, value, changed) {
+  const told = h("small", {}, one.options[value]);
+  const list = h("select", { onchange: () => { told.textContent = one.options[list.value]; changed(list.value); } },
+    Object.keys(one.options).map((name) => h("option", { value: name, selected: name === value }, name)));
+  return h("label", { class: "field wide" }, h("span", {}, one.label), list, told);
+}
+
+/** A slider and a field for the same number; one that goes by factors moves over the logarithm. */
+function slider(one, value, changed) {
+  const low = one.log ? Math.log(one.low) : one.low, high = one.log ? Math.log(one.high) : one.high;
+  const places = (String(one.step).split(".")[1] ?? "").length;
+  const rounded = (x) => Math.min(one.high, Math.max(one.low, +(Math.round(x / one.step) * one.step).toFixed(places)));
+  const range = h("input", { type: "range", min: low, max: high, step: one.log ? (high - low) / STEPS : one.step,
+    value: one.log ? Math.log(value) : value, "aria-label": one.label, "aria-valuetext": short(value),
+    oninput: () => set(rounded(one.log ? Math.exp(+range.value) : +range.value), number) });
+  const number = h("input", { type: "number", min: one.low, max: one.high, step: one.step, value,
+    "aria-label": `${one.label}, as a number`, onchange: () => {
+      const x = rounded(+number.value || one.low);
+      number.value = x;
+      set(x, range);
+    } });
+  const set = (x, other) => {
+    other.value = other === range && one.log ? Math.log(x) : x;
+    range.setAttribute("aria-valuetext", short(x));
+    changed(x);
+  };
+  return h("div", { class: "field wide" }, h("span", {}, one.label), h("div", { class: "slider" }, range, number));
+}
+
+/** A small table of numbers that are not negative; rows and columns can be added and taken away. */
+function table(one, value, changed) {
+  let rows = value.map((row) => [...row]);
+  const place = h("div");
+  const draw = () => replace(place, [h("table", { class: "numbers" },
+    h("thead", {}, h("tr", {}, ["first", ...rows[0].map((_, j) => `then ${j}`)].map((name) =>
+      h("th", { scope: "col" }, name)))),
+    h("tbody", {}, rows.map((row, i) => h("tr", {}, h("th", { scope: "row" }, i),
+      row.map((x, j) => h("td", {}, cell(x, i, j))))))),
+  h("div", { class: "bar" }, h("button", { disabled: rows.length >= one.most, onclick: () => size(1) }, "Larger"),
+    h("button", { disabled: rows.length <= one.fewest, onclick: () => size(-1) }, "Smaller"))]);
+  const cell = (x, i, j) => {
+    const input = h("input", { type: "number", min: 0, step: "any", value: x, "aria-label": `first ${i}, then ${j}`,
+      oninput: () => {
+        if (input.value === "" || !(+input.value >= 0)) return;
+        rows[i][j] = +input.value;
+        changed(rows);
+      } });
+    return input;
+  };
+  const size = (by) => {
+    const n = rows.length + by;
+    rows = Array.from({ length: n }, (_, i) => Array.from({ length: n }, (__, j) => rows[i]?.[j] ?? 1));
+    draw();
+    changed(rows);
+  };
+  draw();
+  return h("div", { class: "field wide" }, h("span", {}, `${one.label}, divided by the sum of all`), place);
+}
+
+function drawn(found, play, values) {
+  const turned = play.parameters.find((one) => one.label === found.axes[0]); // it moves along the figure
+  const [titles, ...rows] = found.rows;
+  return [h("p", { "aria-live": "polite", class: "told" }, found.told),
+    chart({ series: found.series, axes: found.axes, log: found.log, at: turned && values[turned.name] }),
+    titles && scrolled("In numbers", null, columns(titles), rows.map((row) =>
+      h("tr", {}, row.map((x) => h("td", {}, x))))),
+  ];
+}

@@ -1,0 +1,133 @@
+// The runs as a table: sorted by any column, filtered by words, one or two of them chosen.
+
+import { h, replace } from "/web/dom.js";
+import { addressOf } from "/web/main.js";
+import { bytes, duration, short } from "/web/parts/numbers.js";
+import { shortFigure } from "/web/parts/pick.js";
+
+const PAGES = { read: "Read", inside: "Inside", write: "Write", classify: "Classify", answer: "Answer" };
+const when = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+// `of` is what a column is sorted by; a list is compared item by item.
+export const COLUMNS = [
+  { key: "run", title: "Run", of: (one) => one.run.toLowerCase() },
+  { key: "model", title: "Model", of: (one) => `${one.model} ${one.detail}` },
+  { key: "corpus", title: "Trained on", of: (one) => one.corpus || null },
+  { key: "figure", title: "Figure", right: true, of: ranked, told: "on text or examples held out; best first" },
+  { key: "seconds", title: "Training", right: true, of: (one) => one.seconds, told: "time that training took" },
+  {
+    key: "numbers", title: "Numbers", right: true, of: (one) => one.numbers,
+    told: "numbers in the model's file: a network's parameters, an n-gram's table; and the file's size",
+  },
+  {
+    key: "operations", title: "Operations", right: true, of: (one) => one.operations,
+    told: "operations to read one token after a full context; counts are looked up, which takes none",
+  },
+  { key: "made", title: "Changed", right: true, of: (one) => one.made, told: "when the run was last written" },
+];
+
+/** Runs of one unit stand together, bits per byte first, the best before the others. */
+function ranked(one) {
+  if (one.figure == null) return null;
+  return [one.unit === "bits per byte" ? 0 : 1, one.unit, one.low ? one.figure : -one.figure];
+}
+
+function compared(a, b) {
+  if (Array.isArray(a)) {
+    const place = a.findIndex((item, i) => item !== b[i]);
+    return place < 0 ? 0 : compared(a[place], b[place]);
+  }
+  return typeof a === "string" ? a.localeCompare(b, undefined, { numeric: true }) : a - b;
+}
+
+/** The runs in order; `sort` is a column's key, with a minus the other way round. What is missing is last. */
+export function sorted(runs, sort) {
+  const back = sort.startsWith("-");
+  const column = COLUMNS.find((one) => one.key === sort.replace(/^-/, "")) ?? COLUMNS[3];
+  return runs.map((one) => [column.of(one), one]).sort(([a, x], [b, y]) => {
+    if (a == null || b == null) return (a == null) - (b == null) || compared(x.run, y.run);
+    return (back ? -1 : 1) * compared(a, b) || compared(x.run, y.run);
+  }).map(([, one]) => one);
+}
+
+/** Runs in which every word occurs somewhere. */
+export function filtered(runs, words) {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  return runs.filter((one) => {
+    const told = [one.run, one.model, one.detail, one.corpus, one.unit, one.task, one.state].join(" ").toLowerCase();
+    return wanted.every((word) => told.includes(word));
+  });
+}
+
+/** The table; `on` has sort(key), choose(run) and resume(run). */
+export function runsTable(runs, view, on) {
+  const pick = h("th", { class: "pick", scope: "col" }, h("span", { class: "unseen" }, "Look"));
+  const head = h("thead", {}, h("tr", {}, pick, COLUMNS.map((column) => heading(column, view.sort, on.sort))));
+  return h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs"), head,
+    h("tbody", {}, runs.map((one) => row(one, view.chosen.includes(one.run), on))));
+}
+
+function heading(column, sort, onsort) {
+  const mine = sort.replace(/^-/, "") === column.key;
+  const way = !mine ? null : sort.startsWith("-") ? "descending" : "ascending";
+  return h("th", { scope: "col", "aria-sort": way, class: column.right ? "r" : null },
+    h("button", {
+      class: "sort", type: "button", title: column.told, "data-key": column.key,
+      onclick: () => onsort(mine && way === "ascending" ? `-${column.key}` : column.key),
+    }, column.title, h("span", { "aria-hidden": "true" }, way === "ascending" ? " ▲" : way ? " ▼" : "")));
+}
+
+function row(one, chosen, on) {
+  const cell = (label, right, ...inside) => h("td", { class: right ? "r" : null, "data-label": label }, inside);
+  if (one.error) {
+    return h("tr", { "data-run": one.run }, h("td", { class: "pick" }),
+      h("th", { scope: "row" }, one.run), h("td", { colspan: COLUMNS.length - 1, class: "wrong" }, one.error));
+  }
+  return h("tr", { "data-run": one.run, class: chosen ? "chosen" : null },
+    h("td", { class: "pick" }, h("input", {
+      type: "checkbox", checked: chosen, "aria-label": `Look closer at ${one.run}`, onchange: () => on.choose(one.run),
+    })),
+    h("th", { scope: "row" }, one.run, state(one, on), links(one)),
+    cell("Model", false, one.model, one.detail && h("small", {}, one.detail)),
+    cell("Trained on", false, one.corpus),
+    cell("Figure", true, one.figure == null ? "" : figure(one), one.label && h("small", {}, one.label)),
+    cell("Training", true, one.seconds == null ? "" : duration(one.seconds)),
+    cell("Numbers", true, one.numbers == null ? "" : short(one.numbers), one.bytes && h("small", {}, bytes(one.bytes))),
+    cell("Operations", true, one.operations == null ? "" : short(one.operations)),
+    cell("Changed", true, one.made == null ? "" : h("small", {}, when.format(1000 * one.made))));
+}
+
+function figure(one) {
+  const [value, ...unit] = shortFigure(one).split(" ");
+  return [h("b", {}, value), " ", h("small", {}, unit.join(" "))];
+}
+
+function state(one, on) {
+  if (one.state === "training") return h("small", { class: "good" }, "being trained");
+  if (one.state !== "stopped") return null;
+  if (!one.resumable) return h("small", {}, "stopped; go on with ", h("code", {}, one.command));
+  return h("small", {}, "stopped ", h("button", {
+    type: "button", "aria-label": `Resume ${one.run}`, onclick: () => on.resume(one.run),
+  }, "Resume"));
+}
+
+function links(one) {
+  const report = `/api/report?${new URLSearchParams({ run: one.run })}`;
+  return h("span", { class: "links" },
+    one.pages.map((page) => h("a", {
+      href: addressOf(page, { run: one.run }), "aria-label": `${PAGES[page]} ${one.run}`,
+    }, PAGES[page])),
+    one.report && h("a", { href: report, target: "_blank", rel: "noopener", "aria-label": `Report of ${one.run}` },
+      "Report"));
+}
+
+/** Put the table in place of the old one; the focus stays where it was. */
+export function put(place, table) {
+  const at = document.activeElement;
+  const [key, run] = [at?.dataset?.key, at?.closest?.("tr")?.dataset?.run];
+  const inside = place.contains(at);
+  replace(place, table);
+  if (!inside) return;
+  const again = key ? `[data-key="${key}"]` : run ? `tr[data-run="${CSS.escape(run)}"] ${at.localName}` : null;
+  if (again) place.querySelector(again)?.focus();
+}

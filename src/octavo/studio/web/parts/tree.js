@@ -1,0 +1,115 @@
+// The tree of continuations: opened by a click or the right arrow, node by node.
+
+import { post } from "/web/api.js";
+import { h, replace, said } from "/web/dom.js";
+import { bits } from "/web/parts/reading.js";
+import { percent } from "/web/parts/tokens.js";
+
+const BRANCHES = 4;
+const OPENED = 8;
+
+/** The tree; onmove(path, text) tells which node is looked at, ongo(path) that the text is to go on from it. */
+export function tree(onmove, ongo) {
+  let asked = {};
+  let life = null;
+  let current = null;
+  const place = h("ul", { class: "tree", role: "tree", "aria-label": "What may follow", onkeydown: key });
+
+  /** A node from the columns of an answer; those whose children are not told yet ask for them when they are opened. */
+  function planted(told, at, above) {
+    const node = { id: told.ids[at], token: told.tokens[at], p: told.p[at], above,
+      bits: told.bits[at] + (above?.start ?? 0), open: false, children: [], known: false };
+    told.parents.forEach((parent, i) => { if (parent === at) node.children.push(planted(told, i, node)); });
+    node.known = node.children.length > 0;
+    node.open = node.known;
+    return node;
+  }
+
+  const path = (node) => (node.above ? [...path(node.above), node.id] : []);
+  const text = (node) => (node.above ? text(node.above) + node.token : "");
+  const level = (node) => (node.above ? level(node.above) + 1 : 0);
+
+  function item(node) {
+    node.fold = h("span", { class: "twist", "aria-hidden": "true" });
+    node.group = h("ul", { role: "group" });
+    node.row = h("div", { onclick: (event) => { select(node); if (event.target === node.fold) toggle(node); },
+      ondblclick: () => toggle(node) }, node.fold, h("code", {}, node.token),
+    h("span", { class: "share", "aria-hidden": "true" }, h("span", { style: { width: `${100 * node.p}%` } })),
+    h("span", {}, percent(node.p)), h("small", { class: "quiet" }, `${bits(node.bits)} bits so far`));
+    node.item = h("li", { role: "treeitem", tabindex: "-1", "aria-level": level(node), "aria-selected": "false" },
+      node.row, node.group);
+    node.item.node = node;
+    drawn(node);
+    return node.item;
+  }
+
+  function drawn(node) {
+    replace(node.fold, node.open ? "▾" : "▸");
+    node.item.setAttribute("aria-expanded", String(node.open));
+    replace(node.group, node.open ? node.children.map((child) => child.item ?? item(child)) : []);
+    node.group.hidden = !node.open;
+  }
+
+  async function toggle(node, open = !node.open) {
+    if (open && !node.known) {
+      node.item.setAttribute("aria-busy", "true");
+      try {
+        const told = await post("/api/tree", { ...asked, path: path(node), branches: BRANCHES, opened: 1 }, life);
+        const root = planted(told, 0, null);
+        node.children = root.children;
+        for (const child of node.children) {
+          child.above = node;
+          child.bits += node.bits;
+        }
+        node.known = true;
+      } catch (error) {
+        if (!life.aborted) node.item.append(said(error));
+        return;
+      } finally {
+        node.item.removeAttribute("aria-busy");
+      }
+    }
+    node.open = open;
+    drawn(node);
+  }
+
+  function select(node, focus = true) {
+    current?.item.setAttribute("tabindex", "-1");
+    current?.item.setAttribute("aria-selected", "false");
+    current = node;
+    node.item.setAttribute("tabindex", "0");
+    node.item.setAttribute("aria-selected", "true");
+    if (focus) node.item.focus();
+    onmove(path(node), text(node));
+  }
+
+  const visible = () => [...place.querySelectorAll("[role=treeitem]")].map((one) => one.node);
+
+  async function key(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey || !current) return;
+    const all = visible();
+    const at = all.indexOf(current);
+    const moves = {
+      ArrowDown: () => select(all[Math.min(at + 1, all.length - 1)]), ArrowUp: () => select(all[Math.max(at - 1, 0)]),
+      Home: () => select(all[0]), End: () => select(all.at(-1)), Enter: () => ongo(path(current)),
+      ArrowRight: () => (current.open ? current.children[0] && select(current.children[0]) : toggle(current, true)),
+      ArrowLeft: () => (current.open ? toggle(current, false) : current.above?.item && select(current.above)),
+    };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    await moves[event.key]();
+  }
+
+  return {
+    place,
+    get path() { return current ? path(current) : []; },
+    /** Grow it anew from a prompt. */
+    async refresh(now, signal) {
+      const told = await post("/api/tree", { ...now, branches: BRANCHES, opened: OPENED }, signal);
+      [asked, life, current] = [now, signal, null];
+      const root = planted(told, 0, null);
+      replace(place, root.children.map(item));
+      if (root.children.length) select(root.children[0], false);
+    },
+  };
+}
