@@ -36,7 +36,7 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "kn": "train ngram {t}/text.txt --order 5 --tokenizer char",
     "words": "train ngram {t}/text.txt --order 3 --tokenizer word",
     "bag": "train bag {t}/text.txt --tokenizer char",
-    "bigram": "train bigram {t}/text.txt --tokenizer char --budget 5steps",
+    "bigram": "train bigram {t}/text.txt --tokenizer char --steps 5",
     "rnn": f"train rnn {{t}}/text.txt {SMALL}",
     "gru": f"train gru {{t}}/text.txt {SMALL} --layers 2",
     "lstm": f"train lstm {{t}}/text.txt {SMALL}",

@@ -74,9 +74,9 @@ function seen(told, picture, signal) {
         h("tbody", {}, told.classes.slice(0, 5).map((one) => h("tr", {}, h("td", {}, one.label),
           h("td", { class: "r" }, percent(one.p))))))),
     h("p", { class: "quiet" }, `Colour is where a head looks: the patch that ${who} takes most of in full, the one it `
-      + "takes least of in none. Below it: how widely it looks, in bits, and how many patches away. Rollout follows all "
-      + "layers: each keeps half of what it had and adds what its heads see. Looking at something is not yet the reason "
-      + "for an answer."),
+      + "takes least of in none. Below it: how widely it looks, in bits, and how many patches away. Rollout follows "
+      + "all layers: each keeps half of what it had and adds what its heads see. Looking at something is not yet the "
+      + "reason for an answer."),
     layers.map((layer) => [
       h("h3", {}, `Layer ${layer} of ${told.layers}`),
       h("div", { class: "sights" }, told.heads.filter((one) => one.layer === layer).map((one) =>
