@@ -40,7 +40,7 @@ export async function show(main, params, signal) {
     run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
     text: params.get("text") ?? "The ",
     ...Object.fromEntries(Object.keys(USUAL).map((name) => [name, given(params, name)])),
-    go: params.get("go") ?? "", at: params.get("at") ?? "",
+    go: params.get("go") ?? "", at: params.get("at") ?? "", tree: params.get("tree") ?? "",
   };
   const kept = () => remember("write", Object.fromEntries(Object.entries(settings).filter(([name, value]) =>
     value !== USUAL[name])));
@@ -56,7 +56,7 @@ async function page(main, runs, settings, kept, signal) {
   const [wrongNext, wrongTree] = [h("div", {}), h("div", {})];
   const prompt = h("textarea", { maxlength: PROMPT, spellcheck: "false", value: settings.text });
   const place = { path: [], told: h("p", { class: "quiet" }) }; // which the next tokens are shown of
-  const panel = choices((id) => branch({ ...place.begun, path: [...place.path, id] }, wrongNext));
+  const panel = choices((path) => branch({ ...place.begun, path }, wrongNext));
   const nextPlace = h("div", {}, place.told, wrongNext, panel.place);
   const askNext = latest(wrongNext, signal);
   const next = () => {
@@ -110,11 +110,12 @@ async function page(main, runs, settings, kept, signal) {
   }
 
   const askTree = latest(wrongTree, signal);
-  const from = h("button", { onclick: () => branch({ ...begun(settings), path: grown.path }, wrongTree) }, "Go on from here");
+  const goOn = (path) => branch({ ...begun(settings), path }, wrongTree);
+  const from = h("button", { onclick: () => goOn(grown.path) }, "Go on from here");
   const where = h("p", { role: "status" });
-  const grown = tree((_, text) => replace(where, `${ending(settings.text, 20)}${text}`),
-    (path) => branch({ ...begun(settings), path }, wrongTree));
-  const grow = () => askTree((mine) => grown.refresh(begun(settings), mine));
+  const grown = tree((_, text) => replace(where, `${ending(settings.text, 20)}${text}`), goOn,
+    (flipped) => { settings.tree = flipped; kept(); });
+  const grow = (before) => askTree((mine) => grown.refresh(begun(settings), mine, before));
 
   /** The prompt becomes the text up to there, and is gone on with; what is wrong is told in `wrong`. */
   function branch(end, wrong) {
@@ -128,14 +129,15 @@ async function page(main, runs, settings, kept, signal) {
     });
   }
 
-  function changed() {
+  function changed(before = "") {
     replace(wrongTree, []);
+    settings.tree = before;
     toPrompt();
-    grow();
+    grow(before);
   }
 
   prompt.addEventListener("input", () => { settings.text = prompt.value; settings.go = ""; soon(); });
-  const soon = settled(changed, 300);
+  const soon = settled(() => changed(), 300);
   const knob = (name) => knobFor(name, settings, () => {
     kept();
     if (CUTS.includes(name)) next();
@@ -156,7 +158,7 @@ async function page(main, runs, settings, kept, signal) {
     h("p", { class: "quiet" }, "The likeliest continuations. The right arrow opens a token, Enter goes on from it."),
     h("div", { class: "bar" }, where, from), wrongTree, h("div", { class: "scroll" }, grown.place));
   const wanted = settings.at;
-  changed();
+  changed(settings.tree);
   if (settings.go) {
     settings.at = wanted;
     await writeAll();

@@ -8,8 +8,12 @@ import { percent } from "/web/parts/tokens.js";
 const BRANCHES = 4;
 const OPENED = 8;
 
-/** The tree; onmove(path, text) tells which node is looked at, ongo(path) that the text is to go on from it. */
-export function tree(onmove, ongo) {
+/**
+ * The tree; onmove(path, text) tells which node is looked at, ongo(path) that the text is to go on from it, and
+ * onflip(paths) which nodes were opened or closed since it was grown.
+ */
+export function tree(onmove, ongo, onflip) {
+  const flipped = new Set();
   let asked = {};
   let life = null;
   let current = null;
@@ -69,9 +73,17 @@ export function tree(onmove, ongo) {
         node.item.removeAttribute("aria-busy");
       }
     }
+    if (node.open === open) return;
     node.open = open;
     drawn(node);
+    const name = path(node).join(".");
+    if (!flipped.delete(name)) flipped.add(name);
+    onflip([...flipped].join("_"));
   }
+
+  /** The node at the end of a path, where it has been grown. */
+  const find = (root, [id, ...rest]) =>
+    (id == null ? root : root.children.filter((one) => one.id === id).map((one) => find(one, rest))[0]);
 
   function select(node, focus = true) {
     current?.item.setAttribute("tabindex", "-1");
@@ -103,13 +115,19 @@ export function tree(onmove, ongo) {
   return {
     place,
     get path() { return current ? path(current) : []; },
-    /** Grow it anew from a prompt. */
-    async refresh(now, signal) {
+    /** Grow it anew from a prompt, and open and close what was `flipped` before. */
+    async refresh(now, signal, before = "") {
       const told = await post("/api/tree", { ...now, branches: BRANCHES, opened: OPENED }, signal);
       [asked, life, current] = [now, signal, null];
       const root = planted(told, 0, null);
       replace(place, root.children.map(item));
       if (root.children.length) select(root.children[0], false);
+      flipped.clear();
+      const paths = before.split("_").filter(Boolean).map((name) => name.split(".").map(Number));
+      for (const one of paths.sort((a, b) => a.length - b.length)) { // parents before their children
+        const node = find(root, one);
+        if (node?.item) await toggle(node);
+      }
     },
   };
 }
