@@ -56,7 +56,7 @@ async function page(main, runs, settings, kept, signal) {
   const [wrongNext, wrongTree] = [h("div", {}), h("div", {})];
   const prompt = h("textarea", { maxlength: PROMPT, spellcheck: "false", value: settings.text });
   const place = { path: [], told: h("p", { class: "quiet" }) }; // which the next tokens are shown of
-  const panel = choices((path) => branch({ ...place.begun, path }, wrongNext));
+  const panel = choices((end) => branch(end, wrongNext));
   const nextPlace = h("div", {}, place.told, wrongNext, panel.place);
   const askNext = latest(wrongNext, signal);
   const next = () => {
