@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from octavo.answering import open_file_of_facts
 from octavo.cli import main
+from octavo.data.questions import mark_of, prompt_of
 from octavo.studio.routes.answer import KEPT
 from octavo.training.facts_run import Oracle, load_oracle
 from studio_place import client, make_runs, opened, served
@@ -82,6 +85,28 @@ def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds
         every = {text: p for text, p in ((beam.text, beam.confidence), *beam.others) if text and text != "Paris"}
         assert len(told["others"]) == min(5, len(every)) > 0
         assert dict(told["others"]).items() <= {text: pytest.approx(p) for text, p in every.items()}.items()
+
+
+def chance(oracle: Oracle, question: str, answer: str) -> float:
+    """p(answer) by reading it token by token, the mark at its end included."""
+    tokenizer, p = oracle.run.tokenizer, 1.0
+    said = [*tokenizer.encode(answer.encode()).tolist(), mark_of(tokenizer)]
+    row = [oracle.model.begin, *prompt_of(tokenizer, question)]
+    for token in said:
+        p *= float(oracle.model(torch.tensor([row]))[0, -1].detach().double().softmax(-1)[token])
+        row.append(token)
+    return p
+
+
+def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, oracle: Oracle) -> None:
+    told = ask(client(runs)).json()
+    words = ASKED.split()
+    assert [word for word, _ in told["words"]] == words
+    whole = chance(oracle, ASKED, "Paris")
+    assert told["confidence"] == pytest.approx(whole, rel=1e-4)
+    for i, (_, did) in enumerate(told["words"]):
+        without = chance(oracle, " ".join(words[:i] + words[i + 1 :]), "Paris")
+        assert did == pytest.approx(math.log(whole / (1 - whole)) - math.log(without / (1 - without)), abs=0.01)
 
 
 def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, oracle: Oracle) -> None:

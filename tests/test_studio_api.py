@@ -25,8 +25,11 @@ def operations() -> list[Any]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     runs = make_runs(tmp_path_factory.mktemp("runs"), "kn", "gpt", "moods")
-    with served(runs) as found:
-        yield found
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("OCTAVO_DATA", "XDG_CACHE_HOME"):  # no named text is here, so nothing is trained on one
+            patch.setenv(place, str(tmp_path_factory.mktemp("none")))
+        with served(runs) as found:
+            yield found
 
 
 @pytest.mark.parametrize("operation", operations(), ids=lambda one: one.label)

@@ -121,7 +121,7 @@ def test_examples_of_ones_own_are_measured(asks: TestClient, made: Classifier) -
         ("good warm\n", 400, "line 1 of the examples must be label<TAB>text"),
         ("fair\twarm\n", 400, "among those learnt"),
         ("good\t\n" * 20_001, 400, "at most 20,000 examples"),
-        ("good\t" + "x" * (1 << 20), 422, "at most 1048576 characters"),
+        ("good\t" + "x" * (1 << 20), 422, "at most 1,048,576 characters"),
     ],
 )
 def test_examples_that_cannot_be_measured_are_refused(asks: TestClient, examples: str, status: int, why: str) -> None:
@@ -222,4 +222,4 @@ def test_a_run_without_a_curve_is_measured_on_what_is_pasted(page: Any, runs: Pa
         page.keyboard.press(key)
     assert page.inner_text(".operating-point") != before
     page.set_input_files("input[type=file]", files=[{"name": "a.tsv", "mimeType": "text/plain", "buffer": b"bad\tx"}])
-    page.wait_for_function("document.querySelector('.fold textarea').value === 'bad\\tx'")
+    page.wait_for_function("() => document.querySelector('.fold textarea').value === 'bad\\tx'")

@@ -10,6 +10,7 @@ runs no code that is in it, and every value is checked before it is used. `run` 
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,9 @@ SAFE_NAMES = {
     torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 LARGE = 1 << 28  # bytes of a model from which reading it is worth a word
+LARGEST_JSON = 1 << 28  # bytes of a tokenizer; a record has far fewer
+LARGEST_RECORD = 1 << 24
+MOST_DIGITS = 40  # of a whole number in it
 FORMAT = 1  # of the folder; a reader refuses what it does not know
 NUMBER: tuple[type, ...] = (int, float)
 PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
@@ -146,7 +150,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
         near = f"; runs here: {', '.join(map(str, found))}" if (found := find_runs(path.parent)[:5]) else ""
         raise UserError(f"{path} is not a run: it has no {CONFIG}{near or '; make one with octavo train'}")
-    told = read_json(path / CONFIG)
+    told = read_json(path / CONFIG, LARGEST_RECORD)
     if not isinstance(told, dict) or "octavo" not in told:
         raise UserError(
             f"{path} is not a run: its {CONFIG} is not one of octavo's; name a folder that octavo train made"
@@ -185,11 +189,30 @@ def find_runs(folder: str | Path) -> list[Path]:
                   if not any(part.startswith(".") for part in found.relative_to(folder).parts))  # fmt: skip
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
+    """What a JSON file holds; numbers are finite."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"it has more than {most:,} bytes")
+        return json.loads(
+            data.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole_number, parse_float=_finite_number
+        )
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} is missing or damaged: {error}; train the run again") from error
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} digits")
+    return int(digits)
+
+
+def _finite_number(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
 
 
 def _refuse_constant(name: str) -> None:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from octavo.answering.facts_file import Facts
-from octavo.data.questions import Pair
-from octavo.decode.answers import Answer
+from octavo.data.questions import Pair, mark_of, prompt_of
+from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
+from octavo.lens.contributions import left_out
 from octavo.training.facts_run import Oracle
 
 Source = Literal["model", "facts", "user", "nobody"]
+SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite
 Ask = Callable[[str], str]  # a question to the user, who may say nothing
 
 
@@ -82,6 +84,19 @@ def other_answers(oracle: Oracle, reply: Reply, most: int) -> list[tuple[str, fl
     [found] = oracle.answer([question], most + 1)
     every = {text: p for text, p in ((found.text, found.confidence), *found.others) if text and text != reply.guess}
     return list(every.items())[:most]
+
+
+def what_words_did(oracle: Oracle, reply: Reply) -> list[tuple[str, float]]:
+    """The words of the question as it was asked, and how much the log-odds of the model's answer fall without each."""
+    question = oracle.frame.question(oracle.frame.name_in(reply.question))
+    words, tokenizer = question.split(), oracle.run.tokenizer
+    if not reply.guess:
+        return []
+    prompts = [prompt_of(tokenizer, one) for one in (question, *left_out(words))]
+    answer = [*tokenizer.encode(reply.guess.encode()).tolist(), mark_of(tokenizer)]
+    logp_B = log_probability(oracle.model, prompts, [answer] * len(prompts))
+    odds_B = logp_B - (-logp_B.expm1()).clamp_min(SUREST).log()
+    return list(zip(words, (odds_B[0] - odds_B[1:]).tolist(), strict=True))
 
 
 def pairs_in(oracle: Oracle, facts: Facts) -> list[Pair]:

@@ -20,10 +20,10 @@ def studio(
 
     Args:
         runs: The folder with the runs; nothing outside it is read.
-        host: The address to listen on. On another than this machine's own, a token is asked for, which is printed.
+        host: The address to listen on. On any but this machine's own a token is asked for; it is printed at the start.
         port: The port to listen on; by default 8642, or the next that is free.
         name: Names, besides its own, that this machine is opened by.
-        browser: Whether a browser is opened.
+        browser: --no-browser prints the address, and opens nothing.
         device: Where models compute: auto, cpu, cuda.
         kept: How many models stay in memory.
         memory: How many GiB of models stay in memory.

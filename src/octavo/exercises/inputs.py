@@ -92,7 +92,7 @@ class Play:
     parameters: Sequence[Input]
     compute: Callable[..., dict[str, Any]] = field(repr=False)
 
-    def function(self, **values: Any) -> dict[str, Any]:
+    def function(self, /, **values: Any) -> dict[str, Any]:
         """Series, axes, and a sentence, all of which JSON can hold; what is not given has its first value."""
         known = {one.name: one for one in self.parameters}
         if strange := sorted(set(values) - set(known)):

@@ -22,6 +22,7 @@ LONGEST_REPLY = 1 << 22  # bytes
 DEEPEST = 10  # lists within lists of a result
 LOOK = 0.1  # seconds between two looks at how much memory a process has
 PAGE = os.sysconf("SC_PAGE_SIZE")
+STARTING = 60.0  # seconds that the worker may need until it is ready
 LIFETIME = 600  # seconds of computing after which the worker's own limit ends it; it is then started anew
 
 
@@ -49,9 +50,13 @@ class Worker:
         """The reply; a UserError says why there is none."""
         if self.process is None or self.process.poll() is not None:
             self.end()
-            command = [sys.executable, "-P", "-m", "octavo.exercises.worker", str(LIFETIME), str(self.limits.memory)]
+            longest = math.ceil(max(self.limits.seconds, STARTING)) + 5  # the clock here comes first
+            command = [sys.executable, "-P", "-m", "octavo.exercises.worker", str(LIFETIME), str(self.limits.memory),
+                       str(longest)]  # fmt: skip
             self.process = start_process(command, dict(os.environ))
-            self._reply({"do": "number", "as": {"right": 0}, "given": 0}, 60)  # starting is not the answer's fault
+            self._reply(
+                {"do": "number", "as": {"right": 0}, "given": 0}, STARTING
+            )  # starting is not the answer's fault
         reply = self._reply(what, self.limits.seconds)
         if "refused" in reply:
             raise UserError(reply["refused"])

@@ -1,11 +1,12 @@
 """A process of its own that reads and compares what strangers wrote: one line of JSON in, one out, under limits.
 
-python -m octavo.exercises.worker SECONDS BYTES
+python -m octavo.exercises.worker SECONDS BYTES SECONDS-OF-ONE-THING
 """
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tomllib
 from typing import Any
@@ -73,7 +74,9 @@ def _plain(value: Any, depth: int = 0) -> Any:
 def main() -> None:
     limit(int(sys.argv[1]), int(sys.argv[2]))
     for line in sys.stdin:
+        signal.alarm(int(sys.argv[3]))  # who asked watches the clock, but may have been killed
         print(json.dumps(answer(json.loads(line))), flush=True)
+        signal.alarm(0)
 
 
 if __name__ == "__main__":

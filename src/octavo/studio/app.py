@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from octavo.errors import UserError
-from octavo.studio.guard import Guard
+from octavo.studio.guard import HEADERS, Guard
 from octavo.studio.shelf import Shelf, Unknown
 from octavo.studio.trainings import Occupied, Trainings
 from octavo.studio.work import Busy, Gone, TooLong, Work
@@ -28,6 +28,7 @@ from octavo.version import VERSION
 
 WEB = Path(__file__).parent / "web"
 TEXT = 20_000  # characters of a text that is asked about
+MOST_VALUES, DEEPEST = 5000, 8  # of a request's JSON: more would keep the others waiting while it is looked through
 STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
     Unknown: 404, Occupied: 409, Busy: 503, TooLong: 503,
 }  # fmt: skip
@@ -56,7 +57,21 @@ class Asked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_kind_of_number(cls, given: Any) -> Any:
+        check_size(given)
         return whole(given)
+
+
+def check_size(value: Any) -> None:
+    """Refuse JSON of too many values, or nested too deep, before they are looked at one by one."""
+    level, seen = [value], 0
+    for _ in range(DEEPEST):
+        found = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        seen += sum(map(len, found))
+        if seen > MOST_VALUES:
+            raise ValueError(f"a request may have {MOST_VALUES} values; send fewer")
+        level = [value for one in found for value in one]
+    if level:
+        raise ValueError(f"values may be nested {DEEPEST} deep; send flatter ones")
 
 
 def whole(value: Any) -> Any:
@@ -152,9 +167,16 @@ async def _gone(_: Request, __: Exception) -> Response:
 async def _malformed(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     told = [
-        f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the request'}: {one['msg']}" for one in error.errors()
+        f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the request'}: {_in_words(one)}" for one in error.errors()
     ]
     return Json({"error": "; ".join(told[:3])}, 422)
+
+
+def _in_words(wrong: Mapping[str, Any]) -> str:
+    if wrong["type"] == "string_too_long":
+        most, here = wrong["ctx"]["max_length"], len(wrong["input"])
+        return f"at most {most:,} characters are read, and these are {here:,}; shorten it"
+    return str(wrong["msg"])
 
 
 async def _http(_: Request, error: Exception) -> Response:
@@ -165,4 +187,4 @@ async def _http(_: Request, error: Exception) -> Response:
 
 async def _bug(_: Request, error: Exception) -> Response:
     told = f"that was a bug in octavo, not your mistake ({type(error).__name__}); the terminal has the details"
-    return Json({"error": told}, 500)
+    return Json({"error": told}, 500, HEADERS)  # it does not pass the guard

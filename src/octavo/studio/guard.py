@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 import secrets
 from collections import deque
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +22,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "octavo_token"
 BODY = 4 << 20  # bytes of a request
 BODY_SECONDS = 20  # that its coming may take
+COMING = 64 << 20  # bytes of all requests that are still coming
 SAFE = ("GET", "HEAD", "OPTIONS")
+HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -53,6 +55,7 @@ class Guard:
         request must show; empty where none is asked for."""
         self.app, self.token, self.numbers = app, token, numbers
         self.names = {"localhost", "127.0.0.1", "::1", *(name.lower() for name in names)}
+        self._coming = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -77,30 +80,31 @@ class Guard:
         await self.app(scope, receive, _with_headers(send))
 
     def _check_host(self, headers: Headers) -> None:
-        name = _host(headers.get("host", ""))
+        given = headers.getlist("host")
+        name = _host(given[0]) if len(given) == 1 else ""
         if name in self.names or (self.numbers and _is_address(name)):
             return
         raise Refused(421, f"this studio is not called {name!r}; open it by the address it printed, or start it with "
                            "--name and that name")  # fmt: skip
 
     def _check_origin(self, scope: Scope, headers: Headers) -> None:
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin is not None:
-            here = urlsplit(origin)
-            if here.scheme not in ("http", "https") or here.netloc.lower() != headers.get("host", "").lower():
-                raise Refused(403, f"a page of {origin} asked; only the studio's own pages may")
-        if site not in (None, "same-origin", "none") and scope["method"] not in SAFE:
+        own = {f"{scheme}://{headers.get('host', '').lower()}" for scheme in ("http", "https")}
+        for origin in headers.getlist("origin"):
+            if origin.lower() not in own:
+                raise Refused(403, f"a page of {origin[:100]} asked; only the studio's own pages may")
+        elsewhere = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
+        opened = scope["method"] in SAFE and headers.get("sec-fetch-mode") == "navigate"  # somebody followed a link
+        if elsewhere and not opened:
             raise Refused(403, "a page from elsewhere asked; only the studio's own pages may")
 
     def _check_token(self, headers: Headers) -> None:
         kind, _, shown = headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer":
-            try:
-                cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-            except CookieError:
-                cookie = None
-            shown = cookie.value if cookie is not None else ""
-        if not self._is_token(shown):
+        if kind.lower() == "bearer":
+            given = [shown.strip()]
+        else:  # cookies of others on this host, whatever they look like, are not in the way
+            pairs = [one.strip().partition("=") for one in headers.get("cookie", "").split(";")]
+            given = [value.strip('"') for name, _, value in pairs if name == COOKIE]
+        if not any(self._is_token(one) for one in given):
             raise Refused(401, "this studio asks for a token: open the address that it printed, which ends in ?token=…")
 
     def _is_token(self, shown: str) -> bool:
@@ -112,7 +116,7 @@ class Guard:
         if scope["method"] != "GET" or not any(key == "token" and self._is_token(value) for key, value in pairs):
             return None
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        path = "/" + str(scope["path"]).lstrip("/\\")  # never another host's
+        path = "/" + quote(str(scope["path"]).lstrip("/\\"))  # never another host's, and one line
         return path + (f"?{rest}" if rest else "")
 
     async def _whole(self, headers: Headers, receive: Receive) -> Receive:
@@ -123,7 +127,7 @@ class Guard:
         if said and int(said[:20]) > BODY:
             raise Refused(413, f"a request may have {BODY:,} bytes: this has {said[:20]}; send less")
         messages: deque[Message] = deque()
-        came, more = 0, True
+        came, more, counted = 0, True, 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while more:
@@ -133,8 +137,13 @@ class Guard:
                     more = message.get("more_body", False)
                     if came > BODY:
                         raise Refused(413, f"a request may have {BODY:,} bytes: this has more; send less")
+                    self._coming, counted = self._coming + came - counted, came
+                    if self._coming > COMING:
+                        raise Refused(503, "too many large requests come at once; try again in a moment")
         except TimeoutError:
             raise Refused(408, f"a request must come within {BODY_SECONDS} seconds; this did not") from None
+        finally:
+            self._coming -= counted
 
         async def kept() -> Message:
             return messages.popleft() if messages else await receive()
@@ -143,10 +152,9 @@ class Guard:
 
 
 def _host(value: str) -> str:
-    """The name of a Host header, without its port."""
-    if value.startswith("["):
-        return value[1:].partition("]")[0].lower()
-    return value.rpartition(":")[0].lower() if ":" in value else value.lower()
+    """The name of a Host header, without its port; what has another form is given back as it is."""
+    found = HOST.fullmatch(value)
+    return value[:100] if found is None else (found["six"] or found["name"] or "").lower()
 
 
 def _is_address(name: str) -> bool:

@@ -13,14 +13,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from octavo.errors import UserError
 from octavo.studio.app import Studio, make_app
+from octavo.studio.connection import HEADER_SECONDS, Connection
 from octavo.studio.shelf import KEPT, KEPT_BYTES, Shelf
 
 HOST, PORT = "127.0.0.1", 8642
 NEXT_PORTS = 20  # that are tried where the usual one is taken
-HEADER_SECONDS = 5  # an idle connection is kept open
 ENDING_SECONDS = 3  # that requests in work get when the studio ends
 
 
@@ -41,15 +42,19 @@ def serve(
     print("stop it with Ctrl-C", file=sys.stderr)
     if browser:
         threading.Timer(0.5, webbrowser.open, (address,)).start()
-    config = uvicorn.Config(
-        app, log_level="warning", timeout_keep_alive=HEADER_SECONDS, timeout_graceful_shutdown=ENDING_SECONDS,
-        server_header=False, h11_max_incomplete_event_size=1 << 16,
-    )  # fmt: skip
     try:
         with suppress(KeyboardInterrupt):  # which is how one stops it
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(settings(app)).run(sockets=[listening])
     finally:
         studio.close()
+
+
+def settings(app: FastAPI) -> uvicorn.Config:
+    """How the app is served: with a limit on everything that a stranger could make last."""
+    return uvicorn.Config(
+        app, log_level="warning", http=Connection, ws="none", timeout_keep_alive=HEADER_SECONDS,
+        timeout_graceful_shutdown=ENDING_SECONDS, server_header=False, h11_max_incomplete_event_size=1 << 16,
+    )  # fmt: skip
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

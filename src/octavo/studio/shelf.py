@@ -6,6 +6,7 @@ or a link says.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 from octavo.encoder import NAMED, Encoder, load_encoder
 from octavo.errors import UserError
 from octavo.files import size
-from octavo.folder import CONFIG, TENSORS, find_runs, read_record
+from octavo.folder import CONFIG, TENSORS, TOKENIZER, find_runs, read_record
 from octavo.progress import listening
 from octavo.run import Run, load
 from octavo.studio.work import LOOK_AGAIN, Ticket
@@ -27,6 +28,7 @@ from octavo.training.translator import Translator, load_translator
 
 KEPT = 4  # models in memory
 KEPT_BYTES = 4 << 30  # of their files, together
+READ_FROM = (CONFIG, TENSORS, TOKENIZER)
 LOADERS: dict[str, Callable[[Path], Any]] = {  # by what a run was trained to do; "" predicts the next token
     "": load, "classify text": load_classifier, "classify images": load_images, "translate": load_translator,
     "fill in masked words": load_encoder,
@@ -78,8 +80,8 @@ class Shelf:
         return read_record(self.path(name))
 
     def _inside(self, path: Path) -> bool:
-        """Whether no link leads out of the folder."""
-        files = [path, *(path / name for name in (CONFIG, TENSORS))]
+        """Whether no link of those that a model is read through leads out of the folder."""
+        files = [path, *(path / name for name in READ_FROM)]
         return all(one.resolve().is_relative_to(self.root) for one in files)
 
     # ------------------------------------------------------------------ models
@@ -99,7 +101,7 @@ class Shelf:
 
     def _claim(self, name: str, path: Path) -> tuple[Model, bool]:
         """The model's place on the shelf, and whether the caller must fill it."""
-        stats = [(path / file).stat() for file in (CONFIG, TENSORS) if (path / file).exists()]
+        stats = [(path / file).stat() for file in READ_FROM if (path / file).exists()]
         version, large = tuple(stat.st_mtime_ns for stat in stats), sum(stat.st_size for stat in stats)
         if large > self.kept_bytes:
             raise UserError(
@@ -127,6 +129,7 @@ class Shelf:
 
         try:
             told = read_record(path)
+            check_links(path, self.root)
             check_base(told, self.root)
             with listening(listen):
                 loaded = LOADERS[str(told.get("task", ""))](path)
@@ -155,9 +158,19 @@ class Shelf:
             ]  # fmt: skip
 
 
+def check_links(path: Path, root: Path) -> None:
+    """Refuse a folder in which a link leads out of ours: any of its files may be read."""
+    with os.scandir(path) as entries:
+        links = [entry.name for entry in entries if entry.is_symlink()]
+    if out := [name for name in links if not (path / name).resolve().is_relative_to(root)]:
+        raise UserError(f"{out[0]} is a link that leads out of the studio's folder; put the file itself there")
+
+
 def check_base(told: dict[str, Any], root: Path) -> None:
     """Refuse a classifier that is built on a model outside the folder."""
     base = told.get("base")
     path = str(base.get("path", "")) if isinstance(base, dict) else ""
     if path and path not in NAMED and not Path(path).resolve().is_relative_to(root):
         raise UserError(f"it reads another model, {path}, which is not below the studio's folder; move that there")
+    if path and Path(path).is_dir():
+        check_links(Path(path), root)

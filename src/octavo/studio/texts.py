@@ -17,6 +17,7 @@ from octavo.studio.shelf import Unknown
 from octavo.text import sources
 
 FOLDER = "texts"
+FACTS = "known-facts"  # what users have said, run by run; see routes/answer.py
 ENDING = ".txt"  # of every name, so that nothing is taken for a packed file or a table
 LONGEST_NAME = 80
 MOST_FILES, MOST_BYTES = 100, 200 << 20  # that are kept

@@ -27,7 +27,7 @@ from octavo.folder import CONFIG, STATE
 from octavo.models import NEURAL
 from octavo.report.listing import value_at
 from octavo.studio.forms import MOST_SECONDS, Value, form_of
-from octavo.studio.texts import FOLDER, Texts
+from octavo.studio.texts import FACTS, FOLDER, Texts
 from octavo.text import TOKENIZERS, sources
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
@@ -174,7 +174,9 @@ class Trainings:
     # ------------------------------------------------------------------ processes
 
     def _check_new(self, run: str) -> None:
-        if not re.fullmatch(NAME, run) or run == FOLDER:
+        if run in (FOLDER, FACTS):
+            raise UserError(f"{run} is a folder of the studio's own; choose another name")
+        if not re.fullmatch(NAME, run):
             raise UserError(
                 f"a run's name has letters, digits, dots, dashes and underscores, 64 at most: {run!r}; try my-run"
             )

@@ -108,7 +108,9 @@ class Work:
             ticket = Ticket(self.turns, self.seconds)
             watching = asyncio.ensure_future(_watch(request, ticket))
             try:
-                return await asyncio.get_running_loop().run_in_executor(self._pool, function, ticket, *args)
+                return await asyncio.get_running_loop().run_in_executor(self._pool, _begin, function, ticket, *args)
+            except asyncio.CancelledError:  # only the server's end does this
+                raise Busy("the studio is ending; start it again") from None
             finally:
                 ticket.cancel()
                 watching.cancel()
@@ -119,24 +121,31 @@ class Work:
         """What function(ticket, *args) yields in a thread, as it comes; it is cancelled where nobody takes it."""
         with self._admitted():
             ticket, loop = Ticket(self.turns, self.seconds), asyncio.get_running_loop()
-            ready: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
-            end = object()
+            ready: asyncio.Queue[Any] = asyncio.Queue()
+            room, end = threading.Semaphore(AHEAD), object()
 
             def work() -> None:
-                try:
-                    for item in function(ticket, *args):
-                        _put(ready, item, loop, ticket)
-                finally:
-                    with suppress(Gone, RuntimeError):
-                        _put(ready, end, loop, ticket)
+                ticket.check()  # it may have waited for a thread
+                for item in function(ticket, *args):
+                    while not room.acquire(timeout=LOOK_AGAIN):
+                        ticket.check()
+                    loop.call_soon_threadsafe(ready.put_nowait, item)
+
+            def ended(done: asyncio.Future[None]) -> None:
+                if not done.cancelled():
+                    done.exception()  # which is raised below, where somebody still listens
+                ready.put_nowait(end)
 
             doing = loop.run_in_executor(self._pool, work)
+            doing.add_done_callback(ended)
             try:
                 while (item := await ready.get()) is not end:
+                    room.release()
                     yield item
                 await doing
             finally:
                 ticket.cancel()
+                doing.cancel()
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -153,19 +162,9 @@ class Work:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _put(ready: asyncio.Queue[Any], item: object, loop: asyncio.AbstractEventLoop, ticket: Ticket) -> None:
-    """From a thread, wait until there is room."""
-    placed = asyncio.run_coroutine_threadsafe(ready.put(item), loop)
-    while True:
-        try:
-            placed.result(LOOK_AGAIN)
-            return
-        except TimeoutError:
-            try:
-                ticket.check()
-            except Exception:
-                placed.cancel()
-                raise
+def _begin(function: Callable[..., R], ticket: Ticket, *args: Any) -> R:
+    ticket.check()  # it may have waited for a thread
+    return function(ticket, *args)
 
 
 async def _watch(request: Request, ticket: Ticket) -> None:

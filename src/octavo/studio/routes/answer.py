@@ -10,16 +10,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from octavo.answering import Facts, Rules, open_file_of_facts, other_answers, replies_to
+from octavo.answering import Facts, Rules, open_file_of_facts, other_answers, replies_to, what_words_did
 from octavo.errors import UserError
 from octavo.folder import CONFIG
 from octavo.studio.app import Asked, Studio
 from octavo.studio.routes.classify import Point, Share
 from octavo.studio.routes.reading import language_model
+from octavo.studio.texts import FACTS
 from octavo.studio.work import Ticket
 from octavo.training.facts_run import DONE, oracle_of
 
-KEPT = "known-facts"  # the folder of what users have said, below the runs' folder
+KEPT = FACTS
 MOST_KEPT = 10_000  # facts in a file
 OTHERS = 5  # answers that are shown beside the first
 
@@ -43,6 +44,7 @@ class Reply(BaseModel):
     guess: str
     confidence: float
     others: list[tuple[str, float]]
+    words: list[tuple[str, float]]  # of the question; how much the log-odds of the guess fall when one is left out
     stored: bool
     can_keep: bool
 
@@ -161,9 +163,11 @@ def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
             raise UserError(f"the answer cannot be kept in {KEPT}: {error.strerror or error}") from error
     with ticket.turn():
         others = other_answers(oracle, reply, OTHERS)
+    with ticket.turn():
+        words = what_words_did(oracle, reply)
     return {
         "question": asked.question, "asked": question, "answer": reply.answer, "source": reply.source,
-        "guess": reply.guess, "confidence": reply.confidence, "others": others,
+        "guess": reply.guess, "confidence": reply.confidence, "others": others, "words": words,
         "stored": reply.stored, "can_keep": facts is not None,
     }  # fmt: skip
 

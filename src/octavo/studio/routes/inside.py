@@ -71,11 +71,18 @@ def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images
     family, views = views_of(found)
     titles = VIEWS | ({"attention": "Alignment"} if isinstance(found, Translator) else {})
     return {
-        "family": family, "told": found.summary() if hasattr(found, "summary") else found.name,
+        "family": family, "told": _summary(found),
         "views": [{"view": one, "title": titles[one]} for one in VIEWS if one in views],
         "languages": list(found.languages[1:]) if isinstance(found, Translator) else [],
         "held_out": pictures.count(found, ticket) if isinstance(found, ImageRun) else 0, "text": TEXT,
     }  # fmt: skip
+
+
+def _summary(found: Loaded) -> str:
+    try:
+        return found.summary() if hasattr(found, "summary") else found.name
+    except (TypeError, ValueError, AttributeError, KeyError, ArithmeticError):  # the record is foreign
+        return found.name
 
 
 def views_of(found: Loaded) -> tuple[str, tuple[str, ...]]:

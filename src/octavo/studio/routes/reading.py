@@ -19,6 +19,7 @@ from octavo.studio.app import TEXT, Asked, Studio
 from octavo.studio.work import Ticket
 
 CANDIDATES = 8
+PAIRS = 400_000  # candidates of a whole text that are told: of a long one fewer for each token
 LOOKED = 4096  # tokens of a text that it is told of what was looked at
 
 
@@ -27,7 +28,7 @@ class Read(Asked):
 
     run: str = Field(max_length=400)
     text: str = Field(max_length=TEXT)
-    candidates: int = Field(default=CANDIDATES, ge=1, le=50)
+    candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text gets fewer
 
 
 class Told(BaseModel):
@@ -119,8 +120,12 @@ def spelt(run: Run, token: int) -> str:
 
 def _read(ticket: Ticket, studio: Studio, asked: Read) -> Response:
     run = language_model(studio, asked.run, ticket)
-    told = read(run.model, tokens_of(run, asked.text), asked.candidates, ticket.turn)
+    told = _reading(run, tokens_of(run, asked.text), asked, ticket)
     return packed(_columns(run, told))
+
+
+def _reading(run: Run, x_N: list[int], asked: Read, ticket: Ticket) -> Reading:
+    return read(run.model, x_N, max(1, min(asked.candidates, PAIRS // max(1, len(x_N)))), ticket.turn)
 
 
 def _columns(run: Run, told: Reading) -> dict[str, Any]:
@@ -152,7 +157,7 @@ def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
         changed = " and ".join(name for name, run in zip(names, runs, strict=True) if not run.comparable)
         raise UserError(f"{changed} does not read the text as it stands, so the two do not read the same bytes; "
                         "compare runs that do")  # fmt: skip
-    told = [read(run.model, x_N, asked.candidates, ticket.turn) for run, x_N in zip(runs, texts, strict=True)]
+    told = [_reading(run, x_N, asked, ticket) for run, x_N in zip(runs, texts, strict=True)]
     columns = [_columns(run, one) for run, one in zip(runs, told, strict=True)]
     spans = align(columns[0]["bytes"], columns[1]["bytes"])
     bits = [one.bits_N.tolist() for one in told]

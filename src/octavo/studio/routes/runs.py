@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Mapping
@@ -193,20 +192,27 @@ def _of_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, Any], di
     row["made"] = _changed(path / CONFIG) / 1e9 or None
     try:
         record = read_record(path)
+        return {**row, **_of_record(record, path)}, record
     except UserError as error:
         return {**row, "error": str(error).replace(f"{studio.root}/", "")}, {}
+    except Exception as error:  # one strange record must not keep the others from being shown
+        return {**row, "error": f"its {CONFIG} is damaged or foreign: {type(error).__name__}"}, {}
+
+
+def _of_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
     figures = figures_of(record)
     called, value = figures[0] if figures else ("", None)
     task = str(record.get("task", ""))
-    return {
-        **row, "task": task, "model": str(record.get("model", "")), "detail": detail_of(record),
+    row = {
+        "task": task, "model": str(record.get("model", "")), "detail": detail_of(record),
         "corpus": without_folders(trained_on(record)), "figure": value, **_unit(called, value),
         "label": str(value_at(record, "result.label") or ""),
         "seconds": None if is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
         "numbers": numbers_in(path), "operations": operations_of(record),
         "pages": [*PAGES.get(task, ()), *(["answer"] if "facts" in record else [])],
-    }, record  # fmt: skip
+    }  # fmt: skip
+    return ShownRun(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # so that it can be shown
 
 
 def _unit(called: str, value: float | None) -> dict[str, Any]:
@@ -262,7 +268,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e15 else None
+    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else None  # which nan is not either
 
 
 # ---------------------------------------------------------------------- two runs
