@@ -285,7 +285,7 @@ def test_what_is_told_follows_the_slider_and_the_address(page: Any) -> None:
     slider.focus()
     slider.press("ArrowRight")
     page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=20)['told']}")
-    page.wait_for_function("location.hash.includes('singular=1.21')")
+    page.wait_for_function("() => location.hash.includes('singular=1.21')")
     page.get_by_label("steps, as a number").fill("300")
     page.get_by_label("steps, as a number").press("Enter")
     page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=300)['told']}")
@@ -300,7 +300,7 @@ def test_a_table_is_edited_and_made_larger(page: Any) -> None:
     page.get_by_role("button", name="Larger").click()
     table = [[9, 2, 1], [0, 4, 1], [1, 1, 1]]
     page.wait_for_selector(f"text={PLAYGROUND['greedy'].function(table=table)['told']}")
-    page.wait_for_function("decodeURIComponent(location.hash).includes('[[9,2,1],[0,4,1],[1,1,1]]')")
+    page.wait_for_function("() => decodeURIComponent(location.hash).includes('[[9,2,1],[0,4,1],[1,1,1]]')")
 
 
 @pytest.mark.browser
@@ -308,7 +308,7 @@ def test_a_pasted_file_is_graded(page: Any) -> None:
     go(page, "exercises?view=grade")
     page.get_by_label("Exercise", exact=True).select_option(ONE)
     page.get_by_role("button", name="Put them below").click()
-    page.wait_for_function(f"document.querySelector('textarea').value.includes('[{ONE}]')")
+    page.wait_for_function(f"() => document.querySelector('textarea').value.includes('[{ONE}]')")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Download them").click()
     assert saved.value.suggested_filename == "answers.toml"

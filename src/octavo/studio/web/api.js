@@ -17,15 +17,22 @@ async function answered(response) {
   throw new Mistake(told || `the studio answered with status ${response.status}`, response.status);
 }
 
+/** What is asked over the network, and where that fails, words for it. */
+async function heard(promise) {
+  try {
+    return await promise;
+  } catch (error) {
+    if (error instanceof TypeError) throw new Mistake("the studio does not answer; is it still running?", 0);
+    throw error;
+  }
+}
+
 async function ask(path, options) {
   const key = Symbol(path);
   const tell = (name) => document.dispatchEvent(new CustomEvent(name, { detail: key }));
   if (options.method === "POST") tell("octavo:asking");
   try {
-    return await answered(await fetch(path, options));
-  } catch (error) {
-    if (error instanceof TypeError) throw new Mistake("the studio does not answer; is it still running?", 0);
-    throw error;
+    return await answered(await heard(fetch(path, options)));
   } finally {
     tell("octavo:answered");
   }
@@ -33,24 +40,25 @@ async function ask(path, options) {
 
 /** The JSON at an address of the studio. */
 export async function get(path, signal) {
-  return (await ask(path, { signal })).json();
+  return heard((await ask(path, { signal })).json());
 }
 
 /** Send a value, get a value. */
 export async function post(path, value, signal, method = "POST") {
   const headers = { "content-type": "application/json" };
-  return (await ask(path, { method, headers, body: JSON.stringify(value), signal })).json();
+  return heard((await ask(path, { method, headers, body: JSON.stringify(value), signal })).json());
 }
 
 /** Send a value, get bytes. */
 export async function bytes(path, value, signal) {
   const headers = { "content-type": "application/json" };
-  return (await ask(path, { method: "POST", headers, body: JSON.stringify(value), signal })).arrayBuffer();
+  return heard((await ask(path, { method: "POST", headers, body: JSON.stringify(value), signal })).arrayBuffer());
 }
 
 /** Send a file as it is, get a value. */
 export async function send(path, file, signal) {
-  return (await ask(path, { method: "POST", headers: { "content-type": "text/plain" }, body: file, signal })).json();
+  const headers = { "content-type": "text/plain" };
+  return heard((await ask(path, { method: "POST", headers, body: file, signal })).json());
 }
 
 /** Send a value; yield the values of the answer as its lines come. */
@@ -60,7 +68,7 @@ export async function* stream(path, value, signal) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value: text } = await reader.read();
+    const { done, value: text } = await heard(reader.read());
     const lines = (rest + (text ?? "")).split("\n");
     rest = lines.pop();
     for (const line of lines) {

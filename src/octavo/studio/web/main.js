@@ -8,7 +8,12 @@ const PAGES = {
   exercises: "Exercises",
 };
 const POLL = 400; // milliseconds between looks at how far a model has been read
+const AT_ONCE = 60; // addresses in ten seconds that are written at once
+const OFTEN = 100; // milliseconds between those after them
 const main = document.getElementById("main");
+let wanted = null; // the address to be written
+let due = 0; // the timer that will write it
+let written = 0; // addresses in the last ten seconds
 let leaving = new AbortController();
 
 /** The page and its settings, from the address. */
@@ -19,11 +24,24 @@ function address() {
 
 /** Write a view's settings into the address, without showing the page anew. Empty ones are left out. */
 export function remember(page, settings) {
+  if (page !== address().page) return; // one that was left has nothing to say any more
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) if (value !== "" && value != null) params.set(name, value);
   const query = params.toString();
-  history.replaceState(null, "", `#/${page}${query ? `?${query}` : ""}`);
-  showTabs(page);
+  wanted = `#/${page}${query ? `?${query}` : ""}`;
+  showTabs(page, params);
+  if (!due) write();
+}
+
+/** Browsers take 200 addresses in ten seconds. A slider makes more: after the first few, only now and then the last. */
+function write() {
+  due = 0;
+  if (wanted === null) return;
+  history.replaceState(null, "", wanted);
+  wanted = null;
+  written += 1;
+  setTimeout(() => { written -= 1; }, 10_000);
+  if (written > AT_ONCE) due = setTimeout(write, OFTEN);
 }
 
 /** The address of a view, for links. */
@@ -32,26 +50,35 @@ export function addressOf(page, settings = {}) {
   return `#/${page}${query.size ? `?${query}` : ""}`;
 }
 
-function showTabs(current) {
-  // What was chosen on one page serves on the next.
-  const { params } = address();
-  const kept = Object.fromEntries(["run", "text"].filter((name) => params.get(name)).map((n) => [n, params.get(n)]));
-  replace(document.getElementById("pages"), Object.entries(PAGES).map(([page, title]) => h("a", {
-    href: addressOf(page, kept), "aria-current": page === current ? "page" : null,
-  }, title)));
+const tabs = Object.entries(PAGES).map(([page, title]) => h("a", { "data-page": page }, title));
+document.getElementById("pages").append(...tabs);
+
+/** What was chosen on one page serves on the next. The links themselves stay, and so does the focus on one. */
+function showTabs(current, params) {
+  const kept = Object.fromEntries(["run", "text"].map((name) => [name, params.get(name)]));
+  for (const tab of tabs) {
+    tab.href = addressOf(tab.dataset.page, kept);
+    if (tab.dataset.page === current) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  }
 }
 
-async function show() {
+async function show(came) {
   leaving.abort();
+  wanted = null; // that of the page before
   leaving = new AbortController();
   const { signal } = leaving;
   const { page, params } = address();
-  showTabs(page);
+  showTabs(page, params);
   document.title = `${PAGES[page]} · octavo studio`;
   try {
-    const found = await import(`/web/pages/${page}.js`);
+    const found = await import(`/web/pages/${page}.js`).catch((error) => {
+      if (!(error instanceof TypeError)) throw error; // it came, and is wrong
+      throw new Error("the studio does not answer; is it still running? Reload this page when it is.");
+    });
     if (signal.aborted) return;
     replace(main, []);
+    if (came && document.activeElement === document.body) main.focus(); // what led here is gone
     await found.show(main, params, signal);
   } catch (error) {
     if (!signal.aborted) replace(main, said(error));
@@ -78,5 +105,9 @@ const waiting = new Set();
 document.addEventListener("octavo:asking", (event) => waiting.add(event.detail));
 document.addEventListener("octavo:answered", (event) => waiting.delete(event.detail));
 window.addEventListener("hashchange", show);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // an address is a view here
+  main.focus();
+});
 show();
 watchModels();

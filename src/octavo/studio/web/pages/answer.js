@@ -4,8 +4,9 @@ import { get, post } from "/web/api.js";
 import { field, h, latest, replace, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
+import { colouredWords, wordsLegend } from "/web/parts/contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { nothing, picker } from "/web/parts/pick.js";
+import { absent, nothing, picker } from "/web/parts/pick.js";
 import { columns, scrolled } from "/web/parts/region.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -18,6 +19,7 @@ export async function show(main, params, signal) {
     main.append(nothing("run that answers questions", "octavo train facts birthplaces --out runs/facts"));
     return;
   }
+  main.append(...await absent([params.get("run")], signal));
   const given = params.get("threshold");
   const view = {
     run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
@@ -87,11 +89,14 @@ function replied(found, threshold, ask) {
   }[found.source];
   const every = [[found.guess || "(nothing)", found.confidence], ...found.others].sort((a, b) => b[1] - a[1]);
   return [
-    h("p", { class: "quiet" }, found.asked), h("p", { class: "verdict" }, told),
-    found.source === "nobody" && found.can_keep && teach(ask),
+    h("p", { class: "verdict" }, told), found.source === "nobody" && found.can_keep && teach(ask),
+    h("h2", {}, "Word by word"), found.words.length > 0 && wordsLegend(guess),
+    found.words.length > 0 ? colouredWords(...unzipped(found.words)) : h("p", { class: "quiet" }, found.asked),
     h("h2", {}, "What else it thought of"), bars(every, "Probability of each whole answer"),
   ];
 }
+
+const unzipped = (pairs) => [pairs.map(([word]) => word), pairs.map(([, did]) => did)];
 
 /** Where nobody knows, the user may say it. */
 function teach(ask) {

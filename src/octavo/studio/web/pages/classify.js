@@ -6,7 +6,8 @@ import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { nothing, picker, runsFor } from "/web/parts/pick.js";
+import { tellCut } from "/web/parts/longtext.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
 import { columns, scrolled } from "/web/parts/region.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -19,6 +20,7 @@ export async function show(main, params, signal) {
     main.append(nothing("classifier", "octavo classify train linear sentence-polarity --out runs/polarity"));
     return;
   }
+  main.append(...await absent([params.get("run")], signal));
   const known = (name) => runs.some((one) => one.run === name);
   const view = {
     run: known(params.get("run")) ? params.get("run") : runs[0].run, text: params.get("text") ?? "",
@@ -53,10 +55,10 @@ export async function show(main, params, signal) {
     if (about.measured) replace(figures, measured(about.measured, "held out of its training"));
   });
 
-  const text = h("textarea", {
+  const text = tellCut(h("textarea", {
     value: view.text, maxlength: LONGEST, spellcheck: "false", placeholder: "A text to classify",
     oninput: settled(() => { view.text = text.value; ask(); }),
-  });
+  }));
   main.append(
     h("div", { class: "bar" }, field("Classifier", picker(runs, view.run, (run) => {
       view.run = run;

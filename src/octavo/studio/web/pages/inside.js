@@ -6,7 +6,9 @@ import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
 import { backoffView, bagView, votesView } from "/web/parts/backoff.js";
 import { depthsView, fillView, flowView } from "/web/parts/layers.js";
-import { nothing, picker, runsFor } from "/web/parts/pick.js";
+import { tellCut } from "/web/parts/longtext.js";
+import { patient } from "/web/parts/patience.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
 import { imageView } from "/web/parts/sight.js";
 import { gatesView } from "/web/parts/strips.js";
 import { tabs } from "/web/parts/tabs.js";
@@ -17,9 +19,8 @@ const VIEWS = {
   backoff: backoffView, votes: votesView, bag: bagView, attention: attentionView, heads: headsView, gates: gatesView,
   depths: depthsView, flow: flowView, fill: fillView, image: imageView,
 };
-const OF_A_TEXT = ["token", "from", "at"]; // settings that mean nothing for another text
+const OF_A_TEXT = ["token", "from", "at", "strip"]; // settings that mean nothing for another text
 const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for another run
-const PATIENCE = 400; // milliseconds until waiting is worth a word
 
 export async function show(main, params, signal) {
   const runs = await runsFor(TASKS, signal);
@@ -28,12 +29,13 @@ export async function show(main, params, signal) {
     return;
   }
   const settings = { text: SENTENCE, ...Object.fromEntries(params) };
+  const lost = await absent([settings.run], signal);
   if (!runs.some((one) => one.run === settings.run)) settings.run = runs[0].run;
   const views = h("div", {});
-  const text = h("textarea", { rows: 3, maxlength: 20000, spellcheck: false, value: settings.text });
+  const text = tellCut(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
   const page = { settings, about: null, remember, go, again, write: rewrite };
   const wanted = () => write("inside", { ...settings, text: settings.text === SENTENCE ? "" : settings.text });
-  let ask = null; // of the view that is shown
+  let asking = null; // of the view that is shown
   let place = null;
 
   function remember(changed) {
@@ -54,24 +56,7 @@ export async function show(main, params, signal) {
   }
 
   function again() {
-    const { panel } = place;
-    ask(async (ended) => {
-      const timer = setTimeout(() => replace(waiting, [h("span", {}, "Computing … "),
-        h("button", { type: "button", onclick: stop }, "Stop")]), PATIENCE);
-      try {
-        await VIEWS[settings.view](panel, page, ended);
-      } finally {
-        clearTimeout(timer);
-        if (!ended.aborted) replace(waiting, []);
-      }
-    });
-  }
-
-  function stop() {
-    ask(async () => {
-      replace(waiting, []);
-      replace(place.panel, h("p", {}, "Stopped. ", h("button", { type: "button", onclick: again }, "Start again")));
-    });
+    asking.begin((ended) => VIEWS[settings.view](place.panel, page, ended));
   }
 
   function rewrite(next) {
@@ -88,7 +73,7 @@ export async function show(main, params, signal) {
   const load = latest(views, signal);
   const open = () => load(async (ended) => {
     page.about = null;
-    ask?.(async () => {}); // what is asked of the run before is not wanted any more
+    asking?.begin(async () => {}); // what is asked of the run before is not wanted any more
     const about = await post("/api/inside/about", { run: settings.run }, ended);
     page.about = about;
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
@@ -96,9 +81,8 @@ export async function show(main, params, signal) {
     replace(languages, about.languages.length > 1 ? field("Into", languageList(about.languages)) : []);
     place = shelf(about);
     const told = about.told !== settings.run && h("p", { class: "quiet small" }, about.told);
-    replace(views, [told, place.bar, place.panel]);
-    place.bar.after(waiting);
-    ask = latest(place.panel, signal);
+    asking = patient(place.panel, signal);
+    replace(views, [told, place.bar, asking.element, place.panel]);
     wanted();
     again();
   });
@@ -119,13 +103,12 @@ export async function show(main, params, signal) {
     return list;
   }
 
-  const waiting = h("p", { class: "waiting", role: "status" });
   const languages = h("span", {});
   text.addEventListener("input", settled(typed, 400));
   const writing = field("Text", text, "Every run reads the same; what it was trained on decides what its tokens are.");
   writing.classList.add("wide", "inside");
   replace(main, [
-    h("h1", {}, "Inside"),
+    h("h1", {}, "Inside"), lost,
     h("div", { class: "bar" }, field("Run", picker(runs, settings.run, (run) => {
       forget(OF_A_RUN);
       remember({ run });

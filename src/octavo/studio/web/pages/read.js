@@ -1,10 +1,12 @@
 // A text read by one model or two: each token on the colour of what it cost, and what was expected instead.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace, said, settled } from "/web/dom.js";
+import { field, h, replace, said, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { difference } from "/web/parts/difference.js";
-import { nothing, picker, runsFor, told as runInWords } from "/web/parts/pick.js";
+import { tellCut } from "/web/parts/longtext.js";
+import { patient } from "/web/parts/patience.js";
+import { absent, nothing, picker, runsFor, told as runInWords } from "/web/parts/pick.js";
 import { about, markSeen, totals } from "/web/parts/reading.js";
 import { coloured, legend, level, walk } from "/web/parts/tokens.js";
 
@@ -24,28 +26,34 @@ export async function show(main, params, signal) {
     main.append(nothing("language model", "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7"));
     return;
   }
+  main.append(...await absent([params.get("run"), params.get("other")], signal));
   const known = (name) => runs.some((one) => one.run === name);
   const settings = {
     run: known(params.get("run")) ? params.get("run") : runs[0].run,
     other: known(params.get("other")) ? params.get("other") : "",
     text: params.get("text") ?? EXAMPLES["A plain sentence"], layers: params.get("layers") === "all" ? "all" : "",
+    at: params.get("at") ?? "",
   };
-  const text = h("textarea", { maxlength: LONGEST, spellcheck: "false", "aria-label": "Text", value: settings.text });
+  const text = tellCut(h("textarea", {
+    maxlength: LONGEST, spellcheck: "false", "aria-label": "Text", value: settings.text,
+  }));
   const out = h("div", {});
-  const ask = latest(out, signal);
+  const asking = patient(out, signal);
   const refresh = () => {
     remember("read", settings);
-    return ask((mine) => (settings.other ? compare : readOne)(out, settings, mine, (has) => { heads.hidden = !has; }));
+    return asking.begin((mine) =>
+      (settings.other ? compare : readOne)(out, settings, mine, (has) => { heads.hidden = !has; }));
   };
   const soon = settled(refresh, 300);
-  text.addEventListener("input", () => { settings.text = text.value; soon(); });
-  const change = (name) => (value) => { settings[name] = value; refresh(); };
+  const set = (name, value) => Object.assign(settings, { at: name === "layers" ? settings.at : "", [name]: value });
+  text.addEventListener("input", () => { set("text", text.value); soon(); });
+  const change = (name) => (value) => { set(name, value); refresh(); };
   const other = h("select", { onchange: () => change("other")(other.value) },
     h("option", { value: "" }, "nothing"),
     runs.map((one) => h("option", { value: one.run, selected: one.run === settings.other }, runInWords(one))));
   const examples = h("select", { onchange: () => {
     if (!examples.value) return;
-    settings.text = text.value = EXAMPLES[examples.value];
+    set("text", text.value = EXAMPLES[examples.value]);
     examples.value = "";
     refresh();
   } }, h("option", { value: "" }, "choose …"), Object.keys(EXAMPLES).map((one) => h("option", { value: one }, one)));
@@ -56,7 +64,7 @@ export async function show(main, params, signal) {
   main.append(
     h("div", { class: "bar" }, field("Run", picker(runs, settings.run, change("run"))), field("Compared with", other),
       field("Example", examples), heads),
-    text, out);
+    text, asking.element, out);
   await refresh();
 }
 
@@ -75,11 +83,12 @@ async function readOne(out, settings, signal, attends) {
   const tokens = walk("The text, token by token: the arrow keys move", (i) => {
     replace(card, about(told, i, looked));
     marked = markSeen(tokens.spans, looked, i, marked);
-  });
+  }, () => {}, (i) => moved(settings, i));
   replace(card, h("p", { class: "quiet" }, "Point at a token, or walk through them with the arrow keys."));
   replace(out, [totals([run], [told]), unlike([run], [told]), coloured(), legend(),
     h("div", { class: "beside" }, tokens.place, card)]);
   await tokens.fill(told.tokens, told.bits.map((one, i) => level(one, told.bytes[i])), signal);
+  if (settings.at) tokens.go(Number(settings.at), false);
   if (!told.looks || !told.tokens.length) return;
   out.removeAttribute("aria-busy"); // what it looked at comes later, and nobody need wait for it
   const asked = { run, text, layers: settings.layers || "last" };
@@ -90,6 +99,12 @@ async function readOne(out, settings, signal, attends) {
     return;
   }
   if (card.querySelector("table")) tokens.go(tokens.current, tokens.place.contains(document.activeElement));
+}
+
+/** The token that is told about stands in the address, too. */
+function moved(settings, at) {
+  settings.at = String(at);
+  remember("read", settings);
 }
 
 /** Said where the bytes are not those of the text. */
@@ -108,7 +123,7 @@ async function compare(out, settings, signal, attends) {
   const readings = [told.first, told.second];
   const card = h("div", { class: "card about", "aria-live": "polite" },
     h("p", { class: "quiet" }, "Point at a stretch or a token, or walk through them with the arrow keys."));
-  const view = difference(names, told, card);
+  const view = difference(names, told, card, settings.at, (at) => moved(settings, at));
   replace(out, [totals(names, readings), unlike(names, readings), h("div", { class: "beside" }, view.place, card)]);
   await view.fill(signal);
 }

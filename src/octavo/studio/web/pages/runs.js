@@ -5,6 +5,7 @@ import { field, h, replace, said, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { AXES, closer } from "/web/parts/compare.js";
 import { Live } from "/web/parts/live.js";
+import { absent } from "/web/parts/pick.js";
 import { COLUMNS, filtered, put, runsTable, sorted } from "/web/parts/runs_table.js";
 import { trainForm } from "/web/parts/train_form.js";
 
@@ -50,9 +51,12 @@ class Page {
   }
 
   async open() {
+    const wanted = this.view.chosen;
     await this.load();
+    const lost = await absent(wanted, this.signal);
     const filter = h("div", { class: "bar" }, field("Filter by words", this.words), this.count);
-    this.main.append(h("h1", {}, "Runs"), this.train, this.live.element, filter, this.wrong, this.closer, this.table);
+    this.main.append(h("h1", {}, "Runs"), this.train, this.live.element, filter, this.wrong,
+      ...lost, this.closer, this.table);
     this.draw();
     this.showClosely();
     if (this.view.train) await this.fill();
@@ -157,6 +161,7 @@ class Page {
   }
 
   toggled() {
+    if (!this.train.isConnected) return; // the page is being opened, and does this itself
     if (this.train.open === Boolean(this.view.train) && this.form.firstChild) return;
     if (!this.train.open) this.change({ train: "" });
     else if (!this.form.firstChild) this.fill();

@@ -5,7 +5,8 @@ import { field, h, latest, replace, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { choices } from "/web/parts/choices.js";
 import { column, ending, joined, METHODS } from "/web/parts/columns.js";
-import { nothing, picker, runsFor } from "/web/parts/pick.js";
+import { tellCut } from "/web/parts/longtext.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
 import { coloured, legend, quoted } from "/web/parts/tokens.js";
 import { tree } from "/web/parts/tree.js";
 
@@ -36,6 +37,7 @@ export async function show(main, params, signal) {
     main.append(nothing("language model", "octavo train gpt shakespeare --budget 3min --out runs/gpt"));
     return;
   }
+  main.append(...await absent([params.get("run")], signal));
   const settings = {
     run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
     text: params.get("text") ?? "The ",
@@ -54,7 +56,7 @@ const drawing = (settings) => ({ temperature: settings.temperature, top_p: setti
 
 async function page(main, runs, settings, kept, signal) {
   const [wrongNext, wrongTree] = [h("div", {}), h("div", {})];
-  const prompt = h("textarea", { maxlength: PROMPT, spellcheck: "false", value: settings.text });
+  const prompt = tellCut(h("textarea", { maxlength: PROMPT, spellcheck: "false", value: settings.text }));
   const place = { path: [], told: h("p", { class: "quiet" }) }; // which the next tokens are shown of
   const panel = choices((end) => branch(end, wrongNext));
   const nextPlace = h("div", {}, place.told, wrongNext, panel.place);
@@ -75,6 +77,7 @@ async function page(main, runs, settings, kept, signal) {
     const mine = (stopping = new AbortController());
     const both = AbortSignal.any([mine.signal, signal]);
     settings.go = "1";
+    place.chosen = ""; // what stands there may be another token now
     kept();
     stop.disabled = false;
     asked = begun(settings);
@@ -88,6 +91,7 @@ async function page(main, runs, settings, kept, signal) {
   function again(one) {
     const [method, at] = settings.at.split(".");
     if (method !== one.method || place.chosen === settings.at || !(Number(at) < one.written.length)) return;
+    one.text.go(Number(at), false);
     choose(method, Number(at), one.written);
   }
 
@@ -138,9 +142,11 @@ async function page(main, runs, settings, kept, signal) {
 
   prompt.addEventListener("input", () => { settings.text = prompt.value; settings.go = ""; soon(); });
   const soon = settled(() => changed(), 300);
+  const writeSoon = settled(() => settings.go && writeAll(), 500);
   const knob = (name) => knobFor(name, settings, () => {
     kept();
     if (CUTS.includes(name)) next();
+    if (settings.go) writeSoon(); // what is shown is what the address gives
   });
   const run = picker(runs, settings.run, (chosen) => {
     settings.run = chosen;

@@ -32,6 +32,7 @@ export async function attentionView(place, page, signal) {
   const draw = latest(stage, signal);
   const small = h("div", { class: "heads", role: "group", "aria-label": "All heads" });
   const controls = h("div", { class: "bar" });
+  const reading = h("p", { class: "quiet" }); // how the drawing is read
   const count = told.layers * told.heads;
   const shading = () => settings.shade || (told.seen.length > MANY ? "row" : "weight");
 
@@ -48,6 +49,7 @@ export async function attentionView(place, page, signal) {
   function control() {
     const numbers = (most) => Array.from({ length: most }, (_, i) => [i + 1, i + 1]);
     const arcsShown = settings.drawn === "arcs";
+    replace(reading, howToRead(told.one, arcsShown));
     replace(controls, [
       count > 1 && choice("Layer", numbers(told.layers), one.layer, (value) => pick(Number(value), one.head)),
       count > 1 && choice("Head", numbers(told.heads), one.head, (value) => pick(one.layer, Number(value))),
@@ -94,10 +96,7 @@ export async function attentionView(place, page, signal) {
     told.translation && h("p", {}, "Translation: ", h("b", {}, told.translation)),
     told.note && h("p", {}, told.note),
     told.cut && h("p", { class: "quiet" }, `Only the first ${told.looking.length - 1} tokens are looked at.`),
-    h("p", { class: "quiet" }, told.one
-      ? "Rows are the tokens from the top down; in each, what it looks at. Rows sum to 100 %."
-      : "Rows are the translation from the top down, columns the source."),
-    count > 1 && small, controls, stage,
+    count > 1 && small, controls, reading, stage,
   ]);
   control();
   const drawing = draw(showHead);
@@ -106,6 +105,15 @@ export async function attentionView(place, page, signal) {
     replace(small, told.habits.map((habits, n) => smallMap(habits, found, n, one, pick, signal)));
   }
   await drawing;
+}
+
+function howToRead(one, arcsShown) {
+  if (arcsShown) {
+    return one ? "An arc goes from a token to one that it looks at; the wider, the more."
+      : "Below is the translation, above the source; a line goes from a token to one that it was written looking at.";
+  }
+  return one ? "Rows are the tokens from the top down; in each, what it looks at. Rows sum to 100 %."
+    : "Rows are the translation from the top down, columns the source.";
 }
 
 function said(told, row, column, a) {

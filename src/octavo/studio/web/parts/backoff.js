@@ -2,6 +2,7 @@
 
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
+import { heat } from "/web/parts/colours.js";
 import { tokenRow } from "/web/parts/tokenrow.js";
 import { level, percent } from "/web/parts/tokens.js";
 
@@ -17,7 +18,7 @@ function bar(share, whole, colour = "--main") {
 const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 const cut = (told) =>
   told.cut && h("p", { class: "quiet" }, `Only the first ${told.tokens.length} tokens are looked at.`);
-const shade = (share) => ({ background: `color-mix(in srgb, var(--main) ${Math.round(55 * share)}%, var(--paper))` });
+const shade = (share) => ({ background: heat(share) });
 
 /** A row of tokens, and below it what is told of the one that is chosen. */
 function pickable(place, told, page, look, detail, label, before) {

@@ -46,3 +46,6 @@ export async function bitmap(table, rows, columns, kind, byRow = false) {
   canvas.getContext("2d").putImageData(new ImageData(new Uint8ClampedArray(pixels.buffer), columns, rows), 0, 0);
   return canvas.transferToImageBitmap();
 }
+
+/** A background behind text, deeper for a larger share; the scheme says how deep at most, so that it can be read. */
+export const heat = (share) => `color-mix(in srgb, var(--main) calc(${share.toFixed(3)} * var(--heat)), var(--paper))`;

@@ -46,15 +46,18 @@ export function closer(place, outer, on) {
     const query = new URLSearchParams(runs.map((run) => ["run", run]));
     const [told] = await Promise.all([get(`/api/compare?${query}`, signal), ...curves.map((one) => one.read(signal))]);
     const two = runs.length > 1;
-    const settings = table(told.settings, runs, "Their settings are the same.");
+    const shared = told.settings.filter((one) => one.values.every((value) => value != null));
+    const own = told.settings.filter((one) => !shared.includes(one)); // the other model knows nothing of them
     const drawing = curvesOf(curves, view, onview, () => runs.some(on.growing));
     replace(place, [
       h("h2", {}, two ? `${runs[0]} and ${runs[1]}` : runs[0]), drawing.elements, !two && on.actions(runs[0]),
       h("div", { class: "side" },
         h("section", {}, h("h3", {}, "Figures"), table(told.figures, runs, "It has not been measured.")),
-        two ? h("section", {}, h("h3", {}, "Settings that differ"), settings,
-          h("p", { class: "quiet" }, `${told.same} other settings are the same.`))
-          : h("details", {}, h("summary", {}, "All settings"), settings)),
+        two ? h("section", {}, h("h3", {}, "Settings that differ"), table(shared, runs, "None that both of them have."),
+          h("p", { class: "quiet" }, `${told.same} other settings are the same.`),
+          own.length > 0 && h("details", {}, h("summary", {}, `${own.length} settings that only one of them has`),
+            table(own, runs)))
+          : h("details", {}, h("summary", {}, "All settings"), table(told.settings, runs, "It has none."))),
     ]);
     drawing.draw(); // now that it has a width
     readOn(curves, drawing, () => runs.some(on.growing), signal);

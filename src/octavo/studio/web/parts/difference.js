@@ -22,7 +22,9 @@ function spanOf(ends) {
   return of;
 }
 
-export function difference(names, told, card) {
+/** `at` is the place to begin at, "s5": stretch 5, or token 5 of the one text, "a5", or of the other, "b5"; onmove(at)
+ * is called where one has gone to another. */
+export function difference(names, told, card, at, onmove) {
   const readings = [told.first, told.second];
   const ends = [told.first_ends, told.second_ends];
   const of = ends.map(spanOf);
@@ -43,11 +45,11 @@ export function difference(names, told, card) {
         h("td", {}, pieces(readings[side], ends[side], span)),
         h("td", { class: "r" }, `${bits([a, b][side])} bits`))))),
       a != null && b != null && h("p", {}, verdict(names, a - b))]);
-  });
+  }, () => {}, (span) => onmove(`s${span}`));
   const texts = names.map((name, side) => walk(`The text as ${name} reads it: the arrow keys move`, (i) => {
     mark(of[side][i]);
     replace(card, [h("p", { class: "quiet" }, name), ...about(readings[side], i, null)]);
-  }));
+  }, () => {}, (i) => onmove(`${"ab"[side]}${i}`)));
   const place = h("div", {},
     h("h2", {}, "Who paid less"),
     h("ul", { class: "legend" }, [["p3", names[0]], ["q3", names[1]]].map(([kind, name]) =>
@@ -64,6 +66,8 @@ export function difference(names, told, card) {
         const one = readings[side];
         await text.fill(one.tokens, one.bits.map((paid, i) => level(paid, one.bytes[i])), signal);
       }
+      const place = { s: together, a: texts[0], b: texts[1] }[at[0]];
+      if (place) place.go(Number(at.slice(1)), false);
     },
   };
 }

@@ -2,6 +2,7 @@
 
 import { post } from "/web/api.js";
 import { field, h, replace } from "/web/dom.js";
+import { heat } from "/web/parts/colours.js";
 import { chart } from "/web/parts/curve.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -41,9 +42,9 @@ export async function depthsView(place, page, signal) {
     h("td", { class: "r" }, one.bits == null ? "∞" : one.bits.toFixed(3)),
     h("td", { class: "r" }, percent(one.right))))));
   replace(place, [
-    h("p", { class: "quiet" }, "What would the model predict if it were read out after each layer? The last is its own "
-      + "prediction. Below, each row is a token, and in it what each depth expected in its place, shaded by its "
-      + "probability; underlined where that token came."),
+    h("p", { class: "quiet" }, "What would the model predict if it were read out after each layer? (This is the logit "
+      + "lens.) The last is its own prediction. Below, each row is a token, and in it what each depth expected in its "
+      + "place, shaded by its probability; underlined where that token came."),
     told.cut && h("p", { class: "quiet" }, `Only the first ${told.tokens.length} tokens are looked at.`),
     region("Bits at each depth", facts), h("div", { class: "bar" },
       field("In each cell", cell), told.tokens.length > ROWS && [earlier, later]), stage,
@@ -55,7 +56,7 @@ function row(told, token, n, cell) {
   return h("tr", {}, h("th", { class: "mono", scope: "row" }, short(token)), told.depths.map((one) => {
     const cost = one.costs[n] == null ? "∞" : `${one.costs[n].toFixed(2)} bits`;
     const share = cell === "bits" ? (one.costs[n] == null ? 0 : 2 ** -one.costs[n]) : one.ps[n];
-    const style = { background: `color-mix(in srgb, var(--main) ${Math.round(60 * share)}%, var(--paper))` };
+    const style = { background: heat(share) };
     if (cell === "bits") return h("td", { style, class: "r" }, cost);
     const title = `${one.name} expected ${one.tops[n]}, ${percent(one.ps[n])}; ${token} costs ${cost}`;
     return h("td", { style, title },

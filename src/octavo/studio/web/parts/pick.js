@@ -1,11 +1,18 @@
 // Choosing a run from a list.
 
 import { get } from "/web/api.js";
-import { h } from "/web/dom.js";
+import { h, said } from "/web/dom.js";
 
 /** The runs that do one of the tasks; "" predicts the next token. */
 export async function runsFor(tasks, signal) {
   return (await get("/api/runs", signal)).filter((one) => !one.error && tasks.includes(one.task));
+}
+
+/** Said where the address names a run that is not in the folder: a list of one paragraph, or of none. */
+export async function absent(names, signal) {
+  const known = (await get("/api/runs", signal)).map((one) => one.run);
+  return names.filter((name) => name && !known.includes(name)).map((name) =>
+    said(new Error(`There is no run “${name}” in this folder, so it is not shown.`)));
 }
 
 /** A list to choose one of the runs from. */

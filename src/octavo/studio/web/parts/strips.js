@@ -19,6 +19,7 @@ export async function gatesView(place, page, signal) {
 
   const strips = matrix({
     rows: names, columns: told.tokens, square: false, label: "Gates and states over the tokens", signal,
+    at: settings.strip ?? "", onmove: (strip) => remember({ strip }),
     tell: (row, column) => {
       const one = told.gates[row];
       const mean = one.mean[column].toFixed(2);
@@ -93,7 +94,7 @@ function gateTable(gates, pick) {
       h("td", {}, h("button", { type: "button", class: "link", onclick: () => pick(n) },
         `${one.gate}, layer ${one.layer}`)),
       h("td", { class: "r" }, mean(one.mean).toFixed(2)), h("td", { class: "r" }, share(one.low)),
-      h("td", { class: "r" }, share(one.high)), h("td", {}, one.meaning))))),
+      h("td", { class: "r" }, share(one.high)), h("td", { class: "note" }, one.meaning))))),
   h("p", { class: "quiet small" }, "low and high: the share of units below 0.1 and above 0.9, which hardly learn; of "
     + "values with a sign, below −0.9 and above 0.9."));
 }

@@ -38,9 +38,10 @@ export const quoted = (token) => `“${token}”`;
 
 /**
  * A text whose tokens can be walked through: by pointer, or by arrow keys with one of them in the tab order.
- * onshow(i) tells that token i is pointed at or in focus; onchoose(i) that it was clicked, or Enter pressed on it.
+ * onshow(i) tells that token i is pointed at or in focus; onchoose(i) that it was clicked, or Enter pressed on it;
+ * onmove(i) that one has gone there, by a click or a key.
  */
-export function walk(label, onshow, onchoose = () => {}) {
+export function walk(label, onshow, onchoose = () => {}, onmove = () => {}) {
   const spans = [];
   let current = 0;
   const place = h("div", {
@@ -63,6 +64,7 @@ export function walk(label, onshow, onchoose = () => {}) {
     spans[i].setAttribute("aria-selected", "true");
     if (focus) spans[i].focus({ preventScroll: false });
     onshow(i);
+    onmove(i);
   }
 
   /** The token above or below, nearest to where this one begins. */
