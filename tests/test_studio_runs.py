@@ -431,7 +431,7 @@ def studio_process(root: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def test_a_studio_that_is_terminated_leaves_no_training_behind(place: Studio) -> None:
-    import httpx
+    import httpx2 as httpx
 
     with studio_process(place.root) as (process, address), httpx.Client(base_url=address, timeout=30) as asking:
         start = {"model": "gru", "corpus": "play.txt", "run": "mine", "seconds": 600, "settings": TINY}
@@ -448,7 +448,7 @@ def test_a_studio_that_is_terminated_leaves_no_training_behind(place: Studio) ->
 
 
 def _answers(asking: Any) -> bool:
-    import httpx
+    import httpx2 as httpx
 
     try:
         return bool(asking.get("/api/models").status_code == 200)
