@@ -309,7 +309,7 @@ def test_a_head_and_a_place_are_in_the_address_and_come_back_from_it(page: Any, 
     page.mouse.move(0, 0)
     go(page, address, run="gpt", text=TEXT * 6)
     page.click("[data-head='2.1']")
-    page.focus(".matrix canvas")
+    page.focus(".matrix canvas[aria-label^='Layer 2, head 1']")  # not that of the head before, which goes
     for key in ("+", "+", "+", "Shift+ArrowRight", "Shift+ArrowDown"):
         page.keyboard.press(key)
     until(page, "location.hash.includes('at=')")
