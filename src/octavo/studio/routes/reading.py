@@ -15,7 +15,7 @@ from octavo.lens.look import tokens_of
 from octavo.lens.looked import MOST, Layers, looked_at, looks
 from octavo.lens.surprisal import BEGIN, Reading, read, shown
 from octavo.run import Run
-from octavo.studio.app import TEXT, Asked, Studio
+from octavo.studio.app import TEXT, Asked, Studio, finite
 from octavo.studio.work import Ticket
 
 CANDIDATES = 8
@@ -133,7 +133,7 @@ def _columns(run: Run, told: Reading) -> dict[str, Any]:
     names = {token: spelt(run, token) for token in {*x_N, *told.top_NK.unique().tolist()}}
     sizes = {token: len(run.tokenizer.spelling(token)) for token in set(x_N)}
     return {
-        "tokens": [names[token] for token in x_N], "bits": _finite(told.bits_N.tolist()), "ranks": told.rank_N.tolist(),
+        "tokens": [names[token] for token in x_N], "bits": finite(told.bits_N.tolist()), "ranks": told.rank_N.tolist(),
         "bytes": [sizes[token] for token in x_N],
         "candidates": [
             [(names[token], p) for token, p in zip(top, ps, strict=True) if p > 0]
@@ -142,10 +142,6 @@ def _columns(run: Run, told: Reading) -> dict[str, Any]:
         "contexts": None if told.context_N is None else told.context_N.tolist(),
         "looks": looks(run.model), "comparable": run.comparable,
     }  # fmt: skip
-
-
-def _finite(bits: list[float]) -> list[float | None]:
-    return [one if math.isfinite(one) else None for one in bits]
 
 
 def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
@@ -166,8 +162,8 @@ def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
         "spans": ["".join(columns[0]["tokens"][slice(*span.first)]) for span in spans],
         "first_ends": [span.first[1] for span in spans], "second_ends": [span.second[1] for span in spans],
         "bytes": [span.bytes for span in spans],
-        "first_bits": _finite([math.fsum(bits[0][slice(*span.first)]) for span in spans]),
-        "second_bits": _finite([math.fsum(bits[1][slice(*span.second)]) for span in spans]),
+        "first_bits": finite([math.fsum(bits[0][slice(*span.first)]) for span in spans]),
+        "second_bits": finite([math.fsum(bits[1][slice(*span.second)]) for span in spans]),
     })  # fmt: skip
 
 

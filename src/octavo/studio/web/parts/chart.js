@@ -2,37 +2,14 @@
 
 import { h, replace, svg } from "/web/dom.js";
 import { plain, short } from "/web/parts/numbers.js";
+import { logTicks, ticks } from "/web/parts/ticks.js";
 
 const HEIGHT = 300;
 const ROOM = { left: 52, right: 12, top: 10, bottom: 42 };
 const MOST = 400; // points of a line that are drawn; each is then the mean of its neighbours
 
-/** Ticks of a linear axis: about `count` round numbers. */
-export function ticks(low, high, count = 5) {
-  const rough = (high - low) / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough) ?? power;
-  const found = [];
-  const last = Math.floor(high / step + 1e-9);
-  for (let i = Math.ceil(low / step - 1e-9); i <= last; i++) found.push(+(i * step).toPrecision(12));
-  return found;
-}
-
-/** Ticks of a logarithmic axis: powers of ten, and twos and fives where there is room for them. */
-export function logTicks(low, high) {
-  const found = [];
-  const within = Math.log10(high / low) < 2.5 ? [1, 2, 5] : [1];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-    for (const one of within) {
-      const tick = +(one * 10 ** power).toPrecision(6);
-      if (tick >= low * 0.999 && tick <= high * 1.001) found.push(tick);
-    }
-  }
-  return found.length > 1 ? found : ticks(low, high);
-}
-
 /** At most MOST points: the means of stretches that are equally long on the axis. */
-export function thinned(points, log) {
+function thinned(points, log) {
   if (points.length <= MOST) return points;
   const at = (x) => (log ? Math.log(Math.max(x, 1e-9)) : x);
   const first = at(points[0][0]);

@@ -1,6 +1,7 @@
 // Curves over a pair of axes. Each is told apart by its dashes, not by its colour alone; arrow keys read it out.
 
 import { h, svg, replace } from "/web/dom.js";
+import { logTicks, ticks } from "/web/parts/ticks.js";
 
 const WIDTH = 400, HEIGHT = 250, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 40;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
@@ -25,19 +26,10 @@ function axis(values, log, range) {
   let [low, high] = range ?? [Math.min(...values), Math.max(...values)];
   if (low === high) [low, high] = log ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
   if (log) {
-    const [first, last] = [Math.log10(low), Math.log10(high)];
-    const step = Math.max(1, Math.ceil((last - first) / 5)), within = last - first < 2.5 ? [1, 2, 5] : [1];
-    const ticks = [];
-    for (let power = Math.floor(first); power <= last; power += step) ticks.push(...within.map((n) => n * 10 ** power));
-    const share = (x) => (Math.log10(x) - first) / (last - first);
-    return { share, ticks: ticks.filter((x) => share(x) > -1e-9 && share(x) < 1 + 1e-9) };
+    const span = Math.log10(high / low);
+    return { share: (x) => Math.log10(x / low) / span, ticks: logTicks(low, high) };
   }
-  const rough = (high - low) / 4, unit = 10 ** Math.floor(Math.log10(rough));
-  const fine = [1, 2, 2.5, 5, 10].map((n) => n * unit).find((one) => one >= rough);
-  const step = values.every(Number.isInteger) ? Math.max(1, Math.ceil(fine)) : fine;
-  const ticks = [], last = high / step + 1e-9;
-  for (let n = Math.ceil(low / step - 1e-9); n <= last; n += 1) ticks.push(+(n * step).toPrecision(12));
-  return { share: (x) => (x - low) / (high - low), ticks };
+  return { share: (x) => (x - low) / (high - low), ticks: ticks(low, high, 4, values.every(Number.isInteger)) };
 }
 
 /**
