@@ -3,7 +3,7 @@
 import { h, svg, replace } from "/web/dom.js";
 import { logTicks, ticks } from "/web/parts/ticks.js";
 
-const WIDTH = 400, HEIGHT = 250, LEFT = 52, RIGHT = 12, TOP = 10, BOTTOM = 40;
+const WIDTH = 400, HEIGHT = 250, LEFT = 62, RIGHT = 12, TOP = 10, BOTTOM = 40;
 const DASHES = ["", "7 3", "2 3", "9 3 2 3"];
 const COLOURS = ["var(--a)", "var(--b)", "var(--c)", "var(--d)"];
 

@@ -20,7 +20,8 @@ export function logTicks(low, high) {
   const powers = Math.log10(high / low);
   const within = powers < 2.5 ? [1, 2, 5] : [1];
   const step = Math.max(1, Math.ceil(powers / MOST_POWERS));
-  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += step) {
+  const first = step * Math.floor(Math.log10(low) / step); // so that 1, where it is there, is one of them
+  for (let power = first; power <= Math.ceil(Math.log10(high)); power += step) {
     for (const one of within) {
       const tick = +(one * 10 ** power).toPrecision(6);
       if (tick >= low * 0.999 && tick <= high * 1.001) found.push(tick);
