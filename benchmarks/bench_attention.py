@@ -24,7 +24,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.ops import linear
 from octavo.ops.attention import CAUSAL, Local, attend
-from octavo.training.watch import matmul_rate
+from octavo.training.metrics_log import matmul_rate
 
 REPEATS, WARM_UP = 20, 5
 HEADS, SIZE = 12, 64

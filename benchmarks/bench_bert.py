@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from octavo.core import seeded
-from octavo.data.masking import Masked
-from octavo.data.sentences import Sentences, documents, split_sentences
-from octavo.encoder import Encoder
+from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
+from octavo.tasks.encoder import Encoder
+from octavo.tasks.masked_training import PretrainConfig, losses, pretrain
+from octavo.tasks.masking import Masked
+from octavo.tasks.sentences import Sentences, documents, split_sentences
 from octavo.text import open_corpus
-from octavo.text.sources import get_files
-from octavo.text.wordpiece import WordPiece
-from octavo.training.bert import PretrainConfig, losses, pretrain
-from octavo.training.optim import OptimConfig
+from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.training.optimizer import OptimConfig
 from octavo.training.precision import compiled
 
 ABLATED: tuple[tuple[Any, ...], ...] = (

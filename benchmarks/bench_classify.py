@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from measure import middle
-from octavo.data.labelled import Labelled, LabelledConfig, read_labelled
+from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled
 from octavo.models.dan import DanConfig, LinearConfig
-from octavo.training.classifier import Classifier, load_classifier
-from octavo.training.classify import ClassifyConfig, Plan, cross_validate, measure, train_classifier
+from octavo.tasks.classification_training import ClassifyConfig, Plan, cross_validate, measure, train_classifier
+from octavo.tasks.classifier import Classifier, load_classifier
 
 THREADS = 2
 AT_LEAST = 200_000  # sentences whose labels are asked for at once

@@ -27,7 +27,7 @@ from measure import middle
 from octavo.cli import main as command
 from octavo.cli.cost_time import Asked, here, piece_of, this_machine
 from octavo.models import preset
-from octavo.training.rehearsal import rehearse
+from octavo.training.step_timing import rehearse
 
 RECURRENT, TRANSFORMER = {"width": 512}, {"width": 256, "layers": 6, "context": 128}
 LARGER: dict[str, dict[str, int]] = {

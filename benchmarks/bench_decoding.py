@@ -72,7 +72,7 @@ def on_cpu(args: argparse.Namespace) -> None:
 
 def on_gpu(args: argparse.Namespace) -> None:
     """900 tokens behind a prompt of 32."""
-    from octavo.models.decoding.graph import GraphSession
+    from octavo.models.decoding.cuda_graph_session import GraphSession
 
     vocab, new = 50304, 900
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: GPT-2 124M, bfloat16, batch 1")

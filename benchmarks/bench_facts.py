@@ -14,8 +14,8 @@ from statistics import median
 from typing import Any
 
 from octavo.models.parts.config import GPTConfig
-from octavo.training.facts import USUAL, FactsConfig
-from octavo.training.facts_run import train_facts
+from octavo.tasks.facts_run import train_facts
+from octavo.tasks.facts_training import USUAL, FactsConfig
 
 SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)
 SMALL_HOW = FactsConfig(pretrain_passes=60, pretrain_batch=32, passes=40, batch=16)

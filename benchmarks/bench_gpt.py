@@ -29,11 +29,11 @@ import torch
 
 import octavo
 from octavo.core import seeded
-from octavo.loss import NextToken
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.text import open_corpus
-from octavo.training.optim import OptimConfig, Optimizers, gradient_norm
+from octavo.training.loss import NextToken
+from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
 
 BATCH, CONTEXT, STEPS = 12, 64, 2000
 SHAPE = {"width": 128, "layers": 4, "heads": 4, "context": CONTEXT}

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.ngram.count import Vocabulary, count_ngrams
-from octavo.text.block import BLOCK, Block, no_starts
-from octavo.text.word import learn_and_encode
+from octavo.models.ngram.counting import Vocabulary, count_ngrams
+from octavo.text.blocks import BLOCK, Block, no_starts
+from octavo.text.tokenizers.word import learn_and_encode
 
 LMPLZ = 0.72e6  # words per second of lmplz -o 5 on two cores, the figure to beat thirty times
 ORDER = 5

@@ -9,7 +9,7 @@ import argparse
 
 import numpy as np
 
-from octavo.scaling import Law, fit_law
+from octavo.experiments.scale import Law, fit_law
 
 LONGEST, NOISE, FURTHER = 1e6, 0.003, 10
 CASES = (  # what it is, lengths, seeds of each, the truth

@@ -17,7 +17,7 @@ import torch
 import octavo
 from measure import middle, run
 from measure import octavo as command
-from octavo.scoring import coder
+from octavo.scoring import range_coder as coder
 from octavo.text import open_corpus
 
 REPEATS = 5
@@ -39,7 +39,7 @@ def main() -> None:
     nltk(train, valid)
 
 
-def fit_and_score() -> octavo.api.Run:
+def fit_and_score() -> octavo.tasks.api.Run:
     """Train and score in this process, the text read and torch loaded."""
     seconds, fits = [], []
     for _ in range(REPEATS):
@@ -60,7 +60,7 @@ def whole_command() -> None:
     print(f"  the whole command (start, train, score, sample, page): {middle([t.seconds for t in took])} s")
 
 
-def compression(run_: octavo.api.Run, name: str, data: bytes) -> None:
+def compression(run_: octavo.tasks.api.Run, name: str, data: bytes) -> None:
     """Size against claim, and speed each way."""
     score = octavo.evaluate(run_, data)
     there, back = [], []

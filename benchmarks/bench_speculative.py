@@ -24,11 +24,11 @@ import torch
 import octavo
 from octavo.core import LanguageModel, device_of, seeded
 from octavo.decode import Greedy, Sample, Speculative, Tally, lucks, speculate, stream
-from octavo.decode.draft import draft_of
+from octavo.decode.drafting import draft_of
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.run import Run
+from octavo.tasks.count_training import store_tensor
+from octavo.tasks.run import Run
 from octavo.text import open_corpus, tokenize
-from octavo.training.fit import store_tensor
 
 WAYS = {"sample": Sample(), "temperature 0.7, top-k 40": Sample(temperature=0.7, top_k=40), "greedy": Greedy()}
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from measure import octavo, run
-from octavo.text.sources import where
+from octavo.datasets.sources import where
 
 CHARACTERS = 500
 GOALS = {"baby": 150.0, "kn7": 30.0}  # milliseconds of one reader's answer, on two idle cores

@@ -28,9 +28,9 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from octavo import translation
+from octavo.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from octavo.scoring.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
+from octavo.tasks import translation
 
 GPU: dict[str, Any] = {  # small for 29,000 pairs, and dropped out heavily: they are soon known by heart
     "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "size": 8000, "tokens": 4096, "budget": "4000steps",

@@ -14,9 +14,10 @@ import time
 import torch
 
 from octavo.core import seeded
-from octavo.ops import channel
-from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern, grid
-from octavo.ops.channel import channel_operations
+from octavo.ops import channel_attention as channel
+from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
+from octavo.ops.attention import image_patterns as grid
+from octavo.ops.channel_attention import channel_operations
 
 HEADS, SIZE, IMAGES = 4, 16, 8
 

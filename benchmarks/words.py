@@ -28,8 +28,8 @@ from typing import IO
 from urllib.parse import unquote
 
 from octavo.errors import UserError
-from octavo.files import whole_file
-from octavo.progress import progress
+from octavo.io.files import whole_file
+from octavo.io.progress import progress
 
 # By their names in Debian 12: those that hold the most prose for the time it takes to read them.
 PACKAGES = (

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, seeded
-from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.gpt import GPT
@@ -16,6 +15,7 @@ from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import REACHING, GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
+from octavo.models.rnn_attention import Attentive, AttentiveConfig
 from octavo.training.bigram import fit_bigram
 
 VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin

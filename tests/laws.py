@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, scan, select
-from octavo.scoring import coder
+from octavo.scoring import range_coder as coder
 
 LENGTHS = (1, 2, 63)
 EXACT = {"rtol": 1e-10, "atol": 1e-10}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from octavo.version import VERSION as __version__  # noqa: N811
-
 __all__ = ["UserError", "__version__", "compare", "evaluate", "generate", "load", "resume", "train"]
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from octavo.api import evaluate, generate, load, resume, train
     from octavo.errors import UserError
-    from octavo.ladder import compare
+    from octavo.experiments.compare import compare
+    from octavo.tasks.api import evaluate, generate, load, resume, train
 
 
 def __getattr__(name: str) -> Any:
@@ -21,11 +20,11 @@ def __getattr__(name: str) -> Any:
 
         return UserError
     if name == "compare":
-        from octavo.ladder import compare
+        from octavo.experiments.compare import compare
 
         return compare
     if name in __all__:
-        from octavo import api
+        from octavo.tasks import api
 
         return getattr(api, name)
     raise AttributeError(f"module 'octavo' has no attribute {name!r}")

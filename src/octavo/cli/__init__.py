@@ -8,8 +8,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from octavo import __version__
 from octavo.errors import Stopped, UserError
-from octavo.version import VERSION
 
 VERBS: dict[str, str] = {
     "data": "list, fetch and show the named texts",
@@ -105,7 +105,7 @@ def _run(argv: list[str]) -> int:
         print(USAGE.format(verbs="\n".join(f"  {verb:<12}{what}" for verb, what in VERBS.items())), end="")
         return 0
     if argv[0] in ("-V", "--version"):
-        print(f"octavo {VERSION}")
+        print(f"octavo {__version__}")
         return 0
     if argv[0] not in VERBS:
         import difflib

@@ -10,20 +10,21 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional, arg
 
-from octavo.answering import Facts, Reply, Rules, open_file_of_facts, pairs_in, replies_to
-from octavo.api import resume
 from octavo.cli.flags import STYLE, RunPath
-from octavo.cli.show import note, print_json, print_table
-from octavo.data.questions import Frame, read_questions
+from octavo.cli.output import note, print_json, print_table
+from octavo.datasets.questions import Frame, read_questions
 from octavo.errors import UserError
 from octavo.models.parts.config import GPTConfig
-from octavo.report.answers_page import answers_page_maker
-from octavo.run import Run
+from octavo.pages.answers import answers_page_maker
 from octavo.scoring.answers import answered, exact_match
-from octavo.training.facts import USUAL, FactsConfig
-from octavo.training.facts_run import Oracle, load_oracle, train_facts
-from octavo.training.facts_run import learn as learn_pairs
-from octavo.training.fit import pick_device
+from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
+from octavo.tasks.api import resume
+from octavo.tasks.count_training import pick_device
+from octavo.tasks.facts_file import Facts, open_file_of_facts
+from octavo.tasks.facts_run import Oracle, load_oracle, train_facts
+from octavo.tasks.facts_run import learn as learn_pairs
+from octavo.tasks.facts_training import USUAL, FactsConfig
+from octavo.tasks.run import Run
 
 Source = Annotated[Positional[str], arg(metavar="FACTS")]
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]

@@ -10,12 +10,12 @@ from typing import Annotated
 from tyro.conf import arg
 
 from octavo.cli.flags import Corpora
-from octavo.cli.show import print_json
+from octavo.cli.output import print_json
 from octavo.errors import UserError
-from octavo.ladder.climb import compare as compare_models
-from octavo.ladder.rows import Comparison
-from octavo.ladder.shown import NOTES, table_text
-from octavo.run import REPORT
+from octavo.experiments.compare.rows import Comparison
+from octavo.experiments.compare.run import compare as compare_models
+from octavo.experiments.compare.terminal import NOTES, table_text
+from octavo.tasks.run import REPORT
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
 WIDTH = 80

@@ -12,12 +12,9 @@ import tyro
 from octavo.cli.cost_tables import print_cost, print_plan
 from octavo.cli.cost_time import Asked, costs_of, piece_of, predictions
 from octavo.cli.flags import STYLE, RunPath
-from octavo.cli.show import print_json
+from octavo.cli.output import print_json
 from octavo.cli.verbs import task_of
-from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL, PRESETS, name_of, preset
-from octavo.run import load
-from octavo.scoring.cost import (
+from octavo.cost import (
     Assumptions,
     Cost,
     Machine,
@@ -31,10 +28,13 @@ from octavo.scoring.cost import (
     parse_budget,
     plan_for,
     training_memory,
-)  # fmt: skip
-from octavo.scoring.cost.like import DECODERS, NAMES, context_of
-from octavo.scoring.cost.memory import SIZE
-from octavo.training.rehearsal import Piece
+)
+from octavo.cost.memory import SIZE
+from octavo.cost.published import DECODERS, NAMES, context_of
+from octavo.errors import UserError
+from octavo.models import CONFIGS, NEURAL, PRESETS, name_of, preset
+from octavo.tasks.run import load
+from octavo.training.step_timing import Piece
 
 TASKS = ("vit", "davit", "seq2seq", "seq2seq-recurrent")
 ROWS = 8  # of a step, where training does not say

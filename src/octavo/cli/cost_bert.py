@@ -9,11 +9,11 @@ import torch
 import tyro
 
 from octavo.cli.flags import STYLE
-from octavo.cli.show import print_json, print_table
+from octavo.cli.output import print_json, print_table
+from octavo.cost.bert import BertShape
+from octavo.cost.published import ENCODERS
 from octavo.errors import UserError
 from octavo.models.bert import Bert, BertConfig
-from octavo.scoring.cost.bert import BertShape
-from octavo.scoring.cost.like import ENCODERS
 
 PUBLISHED = {"bert-base": 110_000_000, "bert-large": 340_000_000}  # Devlin et al. 2018
 GROUPS = {  # by the first of these that stands in a parameter's name

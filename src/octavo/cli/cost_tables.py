@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from octavo.cli.show import print_table, size
+from octavo.cli.output import print_table, size
+from octavo.cost import Assumptions, Machine, Plan, Prediction
 from octavo.models import NEURAL
-from octavo.scoring.cost import Assumptions, Machine, Plan, Prediction
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 

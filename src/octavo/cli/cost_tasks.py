@@ -14,18 +14,18 @@ import tyro
 from octavo.cli.cost_tables import big, duration
 from octavo.cli.cost_time import here
 from octavo.cli.flags import STYLE, RunPath
-from octavo.cli.show import print_json, print_table, size
+from octavo.cli.output import print_json, print_table, size
+from octavo.cost import Cost, named_gpu
+from octavo.cost.memory import Optimizer, optimizer_bytes
+from octavo.cost.seq2seq import PairShape, seq2seq_cost
+from octavo.cost.seq2seq_recurrent import recurrent_seq2seq_cost
+from octavo.cost.vision import vision_cost
 from octavo.errors import UserError
-from octavo.folder import read_record
-from octavo.models.given import Sizes
-from octavo.scoring.cost import Cost, named_gpu
-from octavo.scoring.cost.memory import Optimizer, optimizer_bytes
-from octavo.scoring.cost.seq2seq import PairShape, seq2seq_cost
-from octavo.scoring.cost.seq2seq_recurrent import recurrent_seq2seq_cost
-from octavo.scoring.cost.vision import vision_cost
-from octavo.training.image_run import VISION, load_images
-from octavo.training.translator import KINDS, load_translator
-from octavo.training.watch import matmul_rate
+from octavo.io.run_folder import read_record
+from octavo.models.encoder_decoder import Sizes
+from octavo.tasks.image_run import VISION, load_images
+from octavo.tasks.translator import KINDS, load_translator
+from octavo.training.metrics_log import matmul_rate
 
 PAIR_COSTS: dict[str, Callable[..., Cost]] = {"seq2seq": seq2seq_cost, "seq2seq-recurrent": recurrent_seq2seq_cost}
 ROWS = {"image": 64, "source": 32}  # of a training step, where nothing else is asked for

@@ -8,9 +8,7 @@ from typing import Any
 
 import torch
 
-from octavo.errors import UserError
-from octavo.memory import available
-from octavo.scoring.cost import (
+from octavo.cost import (
     Cost,
     Machine,
     Prediction,
@@ -21,14 +19,16 @@ from octavo.scoring.cost import (
     on_meta,
     predict_decoding,
     predict_training,
-)  # fmt: skip
-from octavo.scoring.cost.memory import Optimizer, Precision
-from octavo.scoring.cost.roofline import UTILISATION
+)
+from octavo.cost.memory import Optimizer, Precision
+from octavo.cost.roofline import UTILISATION
+from octavo.errors import UserError
+from octavo.io.memory import available
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optim import OptimConfig
+from octavo.training.metrics_log import matmul_rate
+from octavo.training.optimizer import OptimConfig
 from octavo.training.precision import has_bfloat16
-from octavo.training.rehearsal import Piece, Rehearsal, rehearse
-from octavo.training.watch import matmul_rate
+from octavo.training.step_timing import Piece, Rehearsal, rehearse
 
 TRIES = 5  # at the machine's peak: on a busy one, the best of a few is nearer to it
 

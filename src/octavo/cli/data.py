@@ -12,10 +12,11 @@ import tyro
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import STYLE, Corpora
-from octavo.cli.show import note, print_json, print_table, size
+from octavo.cli.output import note, print_json, print_table, size
+from octavo.datasets import sources
 from octavo.errors import UserError
-from octavo.text import encode_blocks, learn_tokenizer, open_corpus, save_tokenizer, sources
-from octavo.text.tokens_file import TOKENIZER, check_fits, write_bin
+from octavo.text import encode_blocks, learn_tokenizer, open_corpus, save_tokenizer
+from octavo.text.nanogpt_bin import TOKENIZER, check_fits, write_bin
 
 
 def run_data(argv: list[str]) -> None:

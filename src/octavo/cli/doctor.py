@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from octavo.cli.flags import RunPath
-from octavo.cli.show import print_json, print_table
-from octavo.lens.doctor import Diagnosis, Finding, examine
-from octavo.run import load
+from octavo.cli.output import print_json, print_table
+from octavo.inspect.doctor import Diagnosis, Finding, examine
+from octavo.tasks.run import load
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
 TOLD = ("floors", "context")  # their figures are worth a sentence even where all is well

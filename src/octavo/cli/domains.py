@@ -11,24 +11,35 @@ from typing import Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from octavo import api
-from octavo.cli.show import note, print_json, print_table
+from octavo import __version__
+from octavo.cli.output import note, print_json, print_table
 from octavo.core import one_thread
 from octavo.errors import UserError
-from octavo.files import whole_file
+from octavo.experiments.domains.scoring import (
+    GROUPS,
+    KNOWN,
+    MARK,
+    Excerpt,
+    Vocabulary,
+    excerpt,
+    first_bytes,
+    gap,
+    read,
+    seen_share,
+)
+from octavo.io.files import whole_file
 from octavo.models import CONFIGS
-from octavo.report.domains import COPIED, Measured, domains_page, perplexity
-from octavo.report.facts import number
-from octavo.run import CONFIG, REPORT, STATE, Run, load
-from octavo.scoring.bits import NOT_COMPARABLE, finite
-from octavo.scoring.domains import GROUPS, KNOWN, MARK, Excerpt, Vocabulary, excerpt, first_bytes, gap, read, seen_share
+from octavo.pages.domains import COPIED, Measured, domains_page, perplexity
+from octavo.pages.run_facts import number
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
+from octavo.tasks import api
+from octavo.tasks.count_training import learnt_text
+from octavo.tasks.run import CONFIG, REPORT, STATE, Run, load
 from octavo.text import open_corpus
 from octavo.text.preprocess import check_steps
-from octavo.text.read import STDIN
+from octavo.text.reading import STDIN
 from octavo.training.checkpoint import FILE
-from octavo.training.fit import learnt_text
 from octavo.training.schedule import Budget
-from octavo.version import VERSION
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 STEPS = ("lower",)
@@ -149,7 +160,7 @@ def _ladder(folder: Path, corpus: str, steps: tuple[str, ...], budget: str, seed
             settings = recipe.settings | ({"preprocess": twin} if twin else {})
             settings |= {"budget": budget} if recipe.budgeted else {}
             made = [
-                VERSION,
+                __version__,
                 recipe.model,
                 corpus,
                 sha256,

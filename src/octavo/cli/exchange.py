@@ -9,21 +9,21 @@ from typing import Annotated, Any, Literal
 import torch
 from tyro.conf import Positional, arg
 
-from octavo.cli.bert import import_bert, imports_bert
 from octavo.cli.flags import RunPath, Target
-from octavo.cli.show import note, print_json, size
-from octavo.encoder import NAMED
+from octavo.cli.masked import import_bert, imports_bert
+from octavo.cli.output import note, print_json, size
+from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign, write_huggingface
-from octavo.exchange.notext import NoText
+from octavo.exchange.token_ids import NoText
+from octavo.io.compressed import stream
 from octavo.models import GPT, NGram, name_of
 from octavo.models.ngram.arpa import read_arpa, write_arpa
 from octavo.models.ngram.arpa_lines import FOREIGN
-from octavo.models.ngram.names import token_names
-from octavo.run import CONFIG, TENSORS, Run, check_out, load, save
-from octavo.text.closed import Closed
-from octavo.text.sources import MODEL_SOURCES, fetch_model
-from octavo.text.unzip import stream
+from octavo.models.ngram.arpa_tokens import token_names
+from octavo.tasks.encoder import NAMED
+from octavo.tasks.run import CONFIG, TENSORS, Run, check_out, load, save
+from octavo.text.tokenizers.closed_vocabulary import Closed
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
 Precision = Literal["float32", "float16"]

@@ -12,21 +12,21 @@ import tyro
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import STYLE
-from octavo.cli.show import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
-from octavo.exercises.answers import Choice, Formula, Function, Number, Truth
-from octavo.exercises.book import book as book_page
-from octavo.exercises.checking import Checked, check_all
-from octavo.exercises.exercise import Exercise, Part
-from octavo.exercises.grade import Student, as_csv, as_json, find_answers
-from octavo.exercises.grade import grade as grade_answers
-from octavo.exercises.limited import Limits
-from octavo.exercises.registry import chosen, exercises
-from octavo.exercises.template import hints
-from octavo.exercises.template import template as empty_answers
-from octavo.exercises.written import as_text, prose_as_text
-from octavo.files import whole_file
-from octavo.progress import progress
+from octavo.exercises.framework.answers import Choice, Formula, Function, Number, Truth
+from octavo.exercises.framework.booklet import book as book_page
+from octavo.exercises.framework.checking import Checked, check_all
+from octavo.exercises.framework.exercise import Exercise, Part
+from octavo.exercises.framework.grading import Student, as_csv, as_json, find_answers
+from octavo.exercises.framework.grading import grade as grade_answers
+from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.mathml import as_text, prose_as_text
+from octavo.exercises.framework.registry import chosen, exercises
+from octavo.exercises.framework.template import hints
+from octavo.exercises.framework.template import template as empty_answers
+from octavo.io.files import whole_file
+from octavo.io.progress import progress
 
 Name = Annotated[Positional[str], arg(metavar="ID")]
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="ID...")]

@@ -10,15 +10,15 @@ import tyro
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import STYLE, RunPath
-from octavo.cli.show import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
-from octavo.files import whole_file
-from octavo.images import evaluate_images, load, picture_of, resume, train_with_page
-from octavo.lens.images import Sight, look
-from octavo.report.images_page import lens_page
-from octavo.training.image_run import VISION, ImageRun, Measured
-from octavo.training.images import ImageLoopConfig, ImageRecipe
-from octavo.training.optim import OptimConfig
+from octavo.inspect.image_attention import Sight, look
+from octavo.io.files import whole_file
+from octavo.pages.images import lens_page
+from octavo.tasks.image_run import VISION, ImageRun, Measured
+from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe
+from octavo.tasks.images import evaluate_images, load, picture_of, resume, train_with_page
+from octavo.training.optimizer import OptimConfig
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 MOST_CLASSES = 20  # that a table of confusions is printed of

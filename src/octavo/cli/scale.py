@@ -13,15 +13,15 @@ from typing import Any
 import tyro
 
 from octavo.cli.flags import STYLE, Corpora
-from octavo.cli.show import note, print_json, print_table, size
+from octavo.cli.output import note, print_json, print_table, size
+from octavo.experiments.scale import Scaling
+from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, Plan
+from octavo.experiments.scale.power_law import LEVEL
+from octavo.experiments.scale.run import HELD_OUT, scale
+from octavo.experiments.scale.wording import summary
 from octavo.models import NEURAL, preset
-from octavo.report.facts import number
-from octavo.run import REPORT
-from octavo.scaling import Scaling
-from octavo.scaling.law import LEVEL
-from octavo.scaling.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, Plan
-from octavo.scaling.survey import HELD_OUT, scale
-from octavo.scaling.words import summary
+from octavo.pages.run_facts import number
+from octavo.tasks.run import REPORT
 from octavo.training import LoopConfig, OptimConfig, TextConfig
 
 WIDE = 79  # letters of a line

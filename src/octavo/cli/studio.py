@@ -6,8 +6,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.studio.serving import HOST, serve
-from octavo.studio.shelf import KEPT
+from octavo.studio.server.model_cache import KEPT
+from octavo.studio.server.serve import HOST, serve
 
 
 def studio(

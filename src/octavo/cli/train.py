@@ -9,13 +9,13 @@ from typing import Any
 
 import tyro
 
-from octavo import api
 from octavo.cli.flags import STYLE, Corpora, RunPath
-from octavo.cli.show import note, print_json
+from octavo.cli.output import note, print_json
 from octavo.models import CONFIGS, NEURAL, preset
+from octavo.models.descriptions import TOLD
 from octavo.models.mix import MixConfig
-from octavo.models.told import TOLD
-from octavo.run import Run
+from octavo.tasks import api
+from octavo.tasks.run import Run
 from octavo.training import LoopConfig, OptimConfig, TextConfig
 
 MODELS = {
@@ -32,7 +32,7 @@ MODELS = {
 OTHERS = {  # that are no language models: what takes their flags
     "vit": "images.run_train_images", "davit": "images.run_train_images",
     "seq2seq": "translate.run_train_translator", "seq2seq-recurrent": "translate.run_train_translator",
-    "bert": "bert.run_train_bert", "facts": "answer.run_train_facts",
+    "bert": "masked.run_train_bert", "facts": "answer.run_train_facts",
 }  # fmt: skip
 
 

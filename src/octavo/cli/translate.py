@@ -10,21 +10,21 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
-from octavo import translation
 from octavo.cli.flags import STYLE, Files, RunPath
-from octavo.cli.show import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table
 from octavo.core import seeded
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
-from octavo.files import whole_file
-from octavo.lens.alignment import LONGEST, Alignment, align
-from octavo.report.alignment_page import alignment_page
-from octavo.report.translation_page import translation_page
-from octavo.scoring.translated import Translated
-from octavo.training.fit import pick_device
-from octavo.training.optim import OptimConfig
-from octavo.training.seq2seq import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
-from octavo.training.translator import KINDS, Method, Translator, load_translator
+from octavo.inspect.translation_alignment import LONGEST, Alignment, align
+from octavo.io.files import whole_file
+from octavo.pages.alignment import alignment_page
+from octavo.pages.translation import translation_page
+from octavo.scoring.translation import Translated
+from octavo.tasks import translation
+from octavo.tasks.count_training import pick_device
+from octavo.tasks.translation_training import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
+from octavo.tasks.translator import KINDS, Method, Translator, load_translator
+from octavo.training.optimizer import OptimConfig
 
 Pairs = Annotated[Positional[tuple[str, ...]], arg(metavar="PAIRS...", help_behavior_hint="(at least one)")]
 InFile = Annotated[Positional[str], arg(metavar="FILE")]

@@ -11,11 +11,11 @@ import tyro
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import STYLE, Corpora
-from octavo.cli.show import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
-from octavo.lens.words import Compass, check
+from octavo.inspect.word_similarity import Compass, check
 from octavo.text import open_text
-from octavo.text.vectors import read_vectors, write_vectors
+from octavo.text.word_vectors import read_vectors, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
 
 VectorFile = Annotated[Positional[str], arg(metavar="FILE")]

@@ -15,22 +15,22 @@ import tyro
 
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
-from octavo.folder import CONFIG, read_record
-from octavo.tasks import task_of as task_of_run
+from octavo.io.run_folder import CONFIG, read_record
+from octavo.tasks.registry import task_of as task_of_run
 
 FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "compare": "compare.compare",
     "resume": "train.resume",
-    "eval": "score.eval_",
-    "generate": "write.generate",
+    "eval": "eval.eval_",
+    "generate": "generate.generate",
     "translate": "translate.translate",
-    "compress": "score.compress",
-    "decompress": "score.decompress",
-    "inspect": "look.inspect",
+    "compress": "eval.compress",
+    "decompress": "eval.decompress",
+    "inspect": "inspect.inspect",
     "answer": "answer.answer",
-    "fill": "bert.fill",
-    "embed": "bert.embed",
-    "list": "runs.list_",
+    "fill": "masked.fill",
+    "embed": "masked.embed",
+    "list": "list.list_",
     "studio": "studio.studio",
     "export": "exchange.export",
     "import": "exchange.import_",
@@ -57,7 +57,7 @@ OF_TASK: dict[str, dict[str, str]] = {  # as FUNCTIONS, for runs that are no lan
         "eval": "classify.eval_classifier", "inspect": "classify.explain_", "resume": "classify.resume_classifier_",
     },
     "answer questions": {"resume": "answer.resume_facts"},
-    "fill in masked words": {"resume": "bert.resume_bert", "export": "bert.export_bert"},
+    "fill in masked words": {"resume": "masked.resume_bert", "export": "masked.export_bert"},
 }  # fmt: skip
 
 

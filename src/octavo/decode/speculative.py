@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import BACK, LanguageModel, device_of, evaluating
-from octavo.decode.draft import Guess, Luck, absorbed, distribution, draft_of
+from octavo.decode.drafting import Guess, Luck, absorbed, distribution, draft_of
 from octavo.decode.greedy import Greedy, Prompt, check_choosable, without_begin
 from octavo.decode.sample import Sample, draw
 from octavo.errors import UserError

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from octavo.core import LanguageModel, device_of, evaluating
+from octavo.decode.annotated import Ready, prepare
 from octavo.decode.greedy import without_begin
-from octavo.decode.noted import Ready, prepare
 
 BRANCHES, OPENED = 5, 12
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from octavo.exchange.foreign import Foreign
-from octavo.exchange.huggingface import is_huggingface, read_huggingface
-from octavo.exchange.huggingface_out import write_huggingface
-from octavo.exchange.llamacpp import is_gguf, read_llamacpp
+from octavo.exchange.gguf import is_gguf, read_llamacpp
+from octavo.exchange.huggingface_export import write_huggingface
+from octavo.exchange.huggingface_import import is_huggingface, read_huggingface
+from octavo.exchange.imported import Foreign
 
 __all__ = ["Foreign", "is_foreign", "read_foreign", "write_huggingface"]
 

@@ -16,8 +16,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from octavo import __version__
 from octavo.errors import UserError
-from octavo.exchange.huggingface import (
+from octavo.exchange.foreign_config import check_context, check_settings, settings_of
+from octavo.exchange.huggingface_export import MARK, check_target
+from octavo.exchange.huggingface_import import (
     CONFIG,
     TENSORS,
     TOKENIZER,
@@ -26,14 +29,11 @@ from octavo.exchange.huggingface import (
     read_object,
     read_weights,
 )
-from octavo.exchange.huggingface_out import MARK, check_target
-from octavo.exchange.names import Names
-from octavo.exchange.settings import check_context, check_settings, settings_of
-from octavo.files import whole_folder
+from octavo.exchange.tensor_names import Names
+from octavo.io.files import whole_folder
 from octavo.models.bert import Bert, BertConfig
-from octavo.models.filled import filled
-from octavo.text.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
-from octavo.version import VERSION
+from octavo.models.loading import filled
+from octavo.text.tokenizers.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
 
 FEEDS = {"gelu": "gelu-exact", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu2"}
 ACTIVATIONS = {"gelu-exact": "gelu", "gelu": "gelu_new", "relu2": "relu2"}
@@ -202,7 +202,7 @@ def settings_from(config: BertConfig, vocab: int, pad: int) -> dict[str, Any]:
         layer_norm_eps=config.norm_eps, tie_word_embeddings=config.tied,
     )) | {
         "model_type": "bert", "attention_probs_dropout_prob": config.dropout, "pad_token_id": pad, "dtype": "float32",
-        MARK: f"octavo {VERSION}",
+        MARK: f"octavo {__version__}",
     }  # fmt: skip
 
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange.names import Names
-from octavo.exchange.settings import check_settings, settings_of
+from octavo.exchange.foreign_config import check_settings, settings_of
+from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 
 FEEDS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu-exact", "relu2": "relu2"}

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange.names import Names
-from octavo.exchange.settings import check_context, check_settings, settings_of
+from octavo.exchange.foreign_config import check_context, check_settings, settings_of
+from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 
 SHAPE: dict[str, tuple[Any, ...]] = {  # what of our settings a Llama can have

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from octavo.text.bpe import Bpe
-from octavo.text.byte import Byte
-from octavo.text.char import Char
-from octavo.text.spell import BYTES
-from octavo.text.tokenizer import Tokenizer
+from octavo.text.tokenizers.bpe import Bpe
+from octavo.text.tokenizers.byte import Byte
+from octavo.text.tokenizers.char import Char
+from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.spelling import BYTES
 
 BEGIN = "<|begin|>"
 FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}

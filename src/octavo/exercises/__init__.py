@@ -39,8 +39,8 @@ functions of `formula.FUNCTIONS`.
 
 A small one:
 
-    from octavo.exercises.answers import At, Formula
-    from octavo.exercises.exercise import Exercise, Found, Part
+    from octavo.exercises.framework.answers import At, Formula
+    from octavo.exercises.framework.exercise import Exercise, Found, Part
 
     def squared_score() -> Found:
         d, mean_square = ...  # computed, not looked up

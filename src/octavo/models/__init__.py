@@ -13,17 +13,17 @@ from torch import Tensor, nn
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.attentive import Attentive, AttentiveConfig
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bert import Bert, BertConfig
 from octavo.models.bigram import Bigram, BigramConfig
+from octavo.models.classifier_head import Head, HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
 from octavo.models.gpt import GPT
-from octavo.models.head import Head, HeadConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
+from octavo.models.rnn_attention import Attentive, AttentiveConfig
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig

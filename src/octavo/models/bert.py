@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
+from octavo.models.parts.attention import Place, QueriesKeysValues
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.mixes import Place, QueriesKeysValues
-from octavo.models.parts.simple import MLP, Norm, draw_inner, zero
+from octavo.models.parts.feed_forward import MLP, Norm, draw_inner, zero
 from octavo.models.recurrent import check_positive
 from octavo.ops.attention import FULL, Pattern, attend
-from octavo.ops.feed import ACTIVATIONS
+from octavo.ops.feed_forward import ACTIVATIONS
 
 Task = Literal["words", "next", "order", "replaced"]
 PAIRED = ("next", "order")  # tasks about two sentences, judged by the pooler

@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.data.bags import Bags
 from octavo.errors import UserError
-from octavo.models.head import Head, HeadConfig
+from octavo.models.classifier_head import Head, HeadConfig
+from octavo.text.bag_of_ngrams import Bags
 
 MOST_BITS = 28
 

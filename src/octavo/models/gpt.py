@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session, tap
 from octavo.errors import UserError
+from octavo.models.parts.attention import MIXES, Place
 from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
-from octavo.models.parts.mixes import MIXES, Place
-from octavo.models.parts.simple import FEEDS, Norm, draw_inner
+from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
 from octavo.models.recurrent import draw
 from octavo.ops.positions import rotary_angles, sinusoids
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
-from octavo.models.given import EncoderDecoder, Memory
+from octavo.models.encoder_decoder import EncoderDecoder, Memory
+from octavo.models.parts.attention import Attention, Place, QueriesKeysValues, split_heads
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.mixes import Attention, Place, QueriesKeysValues, split_heads
-from octavo.models.parts.simple import FEEDS, Norm, draw_inner
+from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
 from octavo.models.recurrent import check_positive, draw
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from octavo.core import map_state, tap
 from octavo.errors import UserError
-from octavo.models.given import EncoderDecoder, Memory
+from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.recurrent import Init, Layer, check_dropout, check_init, check_positive, draw
 from octavo.ops.attention.scores import additives, dots
 from octavo.ops.recurrent import layer

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.gpt import BlockOf
+from octavo.models.parts.attention import Place, QueriesKeysValues
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.mixes import Place, QueriesKeysValues
-from octavo.models.parts.simple import Norm
+from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import check_positive, draw
-from octavo.ops import channel
-from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern, grid
+from octavo.ops import channel_attention as channel
+from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
+from octavo.ops.attention import image_patterns as grid
 from octavo.ops.patches import check_quarters, embed, rotary_2d, sinusoids_2d
 
 LARGEST = 1 << 14  # pixels along a side, and classes

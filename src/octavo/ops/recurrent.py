@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import tap, tracing
-from octavo.ops.through_time import BY_HAND
+from octavo.ops.backprop_through_time import BY_HAND
 
 Cell = Literal["rnn", "gru", "lstm"]
 Path = Literal["auto", "plain", "by_hand", "fused"]

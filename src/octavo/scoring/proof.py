@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from octavo.core import LanguageModel
-from octavo.progress import progress
-from octavo.scoring import coder
-from octavo.scoring.bits import Score
+from octavo.io.progress import progress
+from octavo.scoring import range_coder as coder
+from octavo.scoring.bits_per_byte import Score
 from octavo.text import Tokenizer
 
 

@@ -14,27 +14,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from octavo.answering import Reply, Rules, other_answers, replies_to
-from octavo.api import generate
-from octavo.data.bags import words_of
 from octavo.errors import UserError
-from octavo.lens.contributions import explain as explain_texts
-from octavo.lens.gradients import has_gradient
-from octavo.lens.look import look
-from octavo.lens.surprisal import surprises
-from octavo.report.classify_page import STYLE as CLASSIFY_STYLE
-from octavo.report.classify_page import explained_html, words_legend
-from octavo.report.figure_lines import Series, lines
-from octavo.report.figures import bars
-from octavo.report.lens_page import inside_html
-from octavo.report.page import STYLE, paragraph, shown, table
-from octavo.report.surprise import Piece, coloured, legend, pieces
-from octavo.run import Run, load
+from octavo.inspect.gradient_flow import has_gradient
+from octavo.inspect.summary import look
+from octavo.inspect.surprisal import surprises
+from octavo.inspect.word_contributions import explain as explain_texts
+from octavo.pages.classification import STYLE as CLASSIFY_STYLE
+from octavo.pages.classification import explained_html, words_legend
+from octavo.pages.figures.bars import bars
+from octavo.pages.figures.lines import Series, lines
+from octavo.pages.frame import STYLE, paragraph, shown, table
+from octavo.pages.inspect import inside_html
+from octavo.pages.surprisal import Piece, coloured, legend, pieces
 from octavo.scoring.answers import Point, at_threshold
-from octavo.studio.scoped import scoped
+from octavo.studio.server.scoped_style import scoped
+from octavo.tasks.answering import Reply, Rules, other_answers, replies_to
+from octavo.tasks.api import generate
+from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.facts_run import oracle_of
+from octavo.tasks.run import Run, load
+from octavo.text.bag_of_ngrams import words_of
 from octavo.text.preprocess import apply
-from octavo.training.classifier import Classifier, load_classifier
-from octavo.training.facts_run import oracle_of
 
 KIND = "octavo-view"
 MOST = 200  # tokens of an n-gram's table

@@ -1,9 +1,6 @@
 """Text to tokens: files in, lossless tokenizers, memory-mapped tokens out."""
 
-from octavo.text.block import Block, encode_blocks
-from octavo.text.bpe import Bpe
-from octavo.text.byte import Byte
-from octavo.text.char import Char
+from octavo.text.blocks import Block, encode_blocks
 from octavo.text.corpus import (
     Corpus,
     learn_and_tokenize,
@@ -13,12 +10,15 @@ from octavo.text.corpus import (
     text_in_memory,
     tokenize,
 )
-from octavo.text.load import Split
+from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
-from octavo.text.registry import TOKENIZERS, load_tokenizer, save_tokenizer
-from octavo.text.store import Store, fingerprint, open_store, write_store
-from octavo.text.tokenizer import Tokenizer, Tokens
-from octavo.text.word import Word
+from octavo.text.token_store import Store, fingerprint, open_store, write_store
+from octavo.text.tokenizers.bpe import Bpe
+from octavo.text.tokenizers.byte import Byte
+from octavo.text.tokenizers.char import Char
+from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.registry import TOKENIZERS, load_tokenizer, save_tokenizer
+from octavo.text.tokenizers.word import Word
 
 __all__ = [
     "PREPROCESS",

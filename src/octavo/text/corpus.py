@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from octavo.errors import UserError
-from octavo.progress import Advance, progress
-from octavo.text.block import Block, encode_blocks
-from octavo.text.load import Source, Split, Text, load_text, text_of
+from octavo.io.progress import Advance, progress
+from octavo.text.blocks import Block, encode_blocks
+from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
-from octavo.text.read import Errors
-from octavo.text.registry import load_tokenizer, tokenizer_class
-from octavo.text.store import Store, in_memory, write_store
-from octavo.text.tokenizer import Tokenizer, Tokens
-from octavo.text.word import learn_and_encode
+from octavo.text.reading import Errors
+from octavo.text.token_store import Store, in_memory, write_store
+from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class
+from octavo.text.tokenizers.word import learn_and_encode
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.data.holdout import Held, hold_out
 from octavo.errors import UserError
+from octavo.io.progress import progress
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
-from octavo.progress import progress
-from octavo.text.tokenizer import Tokenizer
-from octavo.text.vectors import match_vectors
+from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.word_vectors import match_vectors
+from octavo.training.validation_chunks import Held, hold_out
 
 EVERY = 50  # steps between looks at what is held out
 COUNTED = 1 << 24  # tokens counted at once

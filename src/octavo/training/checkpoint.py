@@ -16,8 +16,8 @@ from torch import Tensor
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.files import whole_file
-from octavo.run import STATE, TENSORS, stream_tensors
+from octavo.io.files import whole_file
+from octavo.tasks.run import STATE, TENSORS, stream_tensors
 
 FILE = "training.safetensors"
 FORMAT = "octavo training 1"

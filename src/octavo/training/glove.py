@@ -24,10 +24,10 @@ from torch import Tensor
 
 from octavo.core import seeded
 from octavo.errors import UserError
-from octavo.progress import Advance, progress
-from octavo.text.block import Block
-from octavo.text.vectors import Vectors, word_of
-from octavo.text.word import learn_and_encode
+from octavo.io.progress import Advance, progress
+from octavo.text.blocks import Block
+from octavo.text.tokenizers.word import learn_and_encode
+from octavo.text.word_vectors import Vectors, word_of
 from octavo.training.bigram import Report
 
 CHUNK = 1 << 18  # words whose neighbours are counted at once

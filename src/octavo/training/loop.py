@@ -20,9 +20,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, evaluating, map_state, select, state_from, tensors_of
-from octavo.data.lanes import Lanes, Window
 from octavo.errors import Stopped, UserError
-from octavo.loss import NextToken
 from octavo.training.checkpoint import (
     Checkpoint,
     Position,
@@ -34,11 +32,13 @@ from octavo.training.checkpoint import (
 )
 from octavo.training.distributed import Team, joined, placed_like, unsharded, whole
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optim import OptimConfig, Optimizers, gradient_norm
+from octavo.training.loss import NextToken
+from octavo.training.metrics_log import Log, Screen, TensorBoard, clock, worth_logging
+from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
-from octavo.training.stopping import Stopping
-from octavo.training.watch import Log, Screen, TensorBoard, clock, worth_logging
+from octavo.training.signals import Stopping
+from octavo.training.streams import Lanes, Window
 
 PATIENCE = 3  # bad steps in a row before training goes back, and times it goes back before it gives up
 EXPLODED = 3.0  # a loss so many times its running average is a bad step

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, state_from, tensors_of
-from octavo.training.watch import matmul_rate
+from octavo.training.metrics_log import matmul_rate
 
 
 class Precision:

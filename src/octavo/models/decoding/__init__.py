@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from octavo.core import Session, tracing
-from octavo.models.decoding.cached import CachedSession
-from octavo.models.parts.mixes import Attention
+from octavo.models.decoding.cached_session import CachedSession
+from octavo.models.parts.attention import Attention
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
@@ -27,7 +27,7 @@ def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = 
         return Session(model, state)
     worth_it = recorded and tokens >= WORTH_RECORDING
     if worth_it and model.embedding_VD.is_cuda and len(state[0]) == 1 and find_spec("triton"):
-        from octavo.models.decoding.graph import GraphSession, served
+        from octavo.models.decoding.cuda_graph_session import GraphSession, served
 
         if served(model):
             return GraphSession(model, state)

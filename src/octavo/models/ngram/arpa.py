@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.files import whole_file
+from octavo.io.compressed import is_compressed
+from octavo.io.files import whole_file
+from octavo.io.progress import progress
 from octavo.models.ngram.arpa_lines import Lines, Section, read_end, read_ngrams, read_sizes, read_words
-from octavo.models.ngram.count import Level
-from octavo.models.ngram.estimate import Weights
+from octavo.models.ngram.counting import Level
+from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.model import NGram, NGramConfig
 from octavo.models.ngram.trie import parents
-from octavo.progress import progress
-from octavo.text.closed import BEGIN, END, UNKNOWN, UNKNOWNS
-from octavo.text.unzip import is_compressed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS
 
 ZERO = -99.0  # how the format writes log10 of zero
 ROWS = 1 << 18  # n-grams worked on at once

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.progress import Advance
-from octavo.text.unzip import stream
+from octavo.io.compressed import stream
+from octavo.io.progress import Advance
 
 LONGEST_LINE = 1 << 20  # bytes; whatever is longer, without a line's end, is no ARPA file
 PREAMBLE = 10_000  # lines that may stand before \data\

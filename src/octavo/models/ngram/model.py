@@ -14,10 +14,10 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.memory import give_back
-from octavo.models.ngram import estimate
-from octavo.models.ngram.count import Level, Vocabulary, Workspace, count_ngrams
-from octavo.models.ngram.estimate import Weights
+from octavo.io.memory import give_back
+from octavo.models.ngram import estimators as estimate
+from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngrams
+from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.trie import Index
 
 MANY = 1 << 22  # tokens or n-grams: below, memory given back would only have to be asked for again

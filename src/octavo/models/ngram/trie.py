@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.memory import expect_random_access
+from octavo.io.memory import expect_random_access
 
 ODD = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 divided by the golden ratio, as a signed number
 SLOTS_PER_NODE = 2

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.ops.linear import naive
-from octavo.ops.linear.chunk import chunked
-from octavo.ops.linear.features import FEATURES, Features, draw_features, features
-from octavo.ops.linear.naive import State, weights
+from octavo.ops.linear import reference as naive
+from octavo.ops.linear.chunked import chunked
+from octavo.ops.linear.feature_maps import FEATURES, Features, draw_features, features
+from octavo.ops.linear.reference import State, weights
 
 __all__ = ["FEATURES", "PATHS", "Features", "Path", "State", "attend", "choose", "draw_features", "features", "full",
            "start", "weights"]  # fmt: skip
@@ -110,7 +110,7 @@ def why_no_kernel(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
         return f"K and V must be of {sizes} in {v_BHTV.dtype}: K={K}, V={V}"
     if T < 1 or not 1 <= B * H <= KERNEL_ROWS:
         return f"there must be a token, and at most {KERNEL_ROWS} rows of them: T={T}, B={B}, H={H}"
-    from octavo.ops.linear.kernel import INTERPRETED
+    from octavo.ops.linear.triton_attention import INTERPRETED
 
     if not (v_BHTV.is_cuda or INTERPRETED):
         return f"the tensors must be on a CUDA device, not on {v_BHTV.device}"
@@ -123,7 +123,7 @@ def through_kernel(
     """The Triton kernel; q and k are taken in the precision of v."""
     if reason := why_no_kernel(q_BHTK, v_BHTV):
         raise UserError(f'path "kernel" cannot be taken: {reason}; try path="auto"')
-    from octavo.ops.linear import kernel
+    from octavo.ops.linear import triton_attention as kernel
 
     dtype = v_BHTV.dtype
     return kernel.attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, state, chunk)

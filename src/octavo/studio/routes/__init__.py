@@ -4,8 +4,11 @@ from collections.abc import Callable
 
 from fastapi import APIRouter
 
-from octavo.studio.app import Studio
-from octavo.studio.routes import answer, classify, exercises, inside, reading, runs, trainings, writing
+from octavo.studio.routes import answer, classify, exercises, runs, trainings
+from octavo.studio.routes import inspect as inside
+from octavo.studio.routes import read as reading
+from octavo.studio.routes import write as writing
+from octavo.studio.server.app import Studio
 
 ROUTES: tuple[Callable[[Studio], APIRouter], ...] = (
     runs.router,

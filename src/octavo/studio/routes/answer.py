@@ -10,15 +10,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field, ValidationError
 
-from octavo.answering import Facts, Rules, open_file_of_facts, other_answers, replies_to, what_words_did
 from octavo.errors import UserError
-from octavo.folder import CONFIG
-from octavo.studio.app import Asked, Studio
+from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
-from octavo.studio.routes.reading import language_model
-from octavo.studio.texts import FACTS
-from octavo.studio.work import Ticket
-from octavo.training.facts_run import DONE, oracle_of
+from octavo.studio.routes.read import language_model
+from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.scheduler import Ticket
+from octavo.studio.server.texts import FACTS
+from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
+from octavo.tasks.facts_file import Facts, open_file_of_facts
+from octavo.tasks.facts_run import DONE, oracle_of
 
 KEPT = FACTS
 MOST_KEPT = 10_000  # facts in a file

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from octavo.studio.app import Asked, Studio
-from octavo.studio.markup import tree
-from octavo.studio.shelf import Unknown
-from octavo.studio.work import LOOK_AGAIN, Ticket
+from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.markup import tree
+from octavo.studio.server.model_cache import Unknown
+from octavo.studio.server.scheduler import LOOK_AGAIN, Ticket
 
 if TYPE_CHECKING:  # what is heavy is imported when first needed, so that the studio is up at once
-    from octavo.exercises.apart import Apart
-    from octavo.exercises.exercise import Exercise
+    from octavo.exercises.framework.check_process import Apart
+    from octavo.exercises.framework.exercise import Exercise
 
 ANSWERS = 1 << 17  # characters of a file of answers; the empty one with every exercise has half as many
 SECONDS, MEMORY = 5.0, 1 << 29  # that one answer may take
@@ -214,20 +214,20 @@ class Book:
     def every(self) -> dict[str, tuple[str, Exercise]]:
         """Topic and exercise by id; read when first asked for."""
         if not self._every:
-            from octavo.exercises.registry import exercises
+            from octavo.exercises.framework.registry import exercises
 
             self._every = {one.id: (topic, one) for topic, some in exercises().items() for one in some}
         return self._every
 
     def plays(self) -> dict[str, Any]:
         """What can be turned by hand."""
-        from octavo.exercises.playground import PLAYGROUND
+        from octavo.exercises.framework.playground import PLAYGROUND
 
         return PLAYGROUND
 
     def _apart_now(self) -> Apart:
         if self._apart is None:
-            from octavo.exercises.apart import Apart
+            from octavo.exercises.framework.check_process import Apart
 
             self._apart = Apart()
         return self._apart
@@ -243,7 +243,7 @@ class Book:
         return {"id": name, "title": one.title, "topic": topic, "claims": len(one.parts), "play": play}
 
     def opened(self, name: str) -> dict[str, Any]:
-        from octavo.exercises.book import article
+        from octavo.exercises.framework.booklet import article
 
         _, one = self._one(name)
         self._apart_now().warm()  # whoever reads an exercise may want its evidence
@@ -262,14 +262,14 @@ class Book:
         return self._apart_now().check(name, one.part(part).id, ticket.check)
 
     def template(self, name: str) -> str:
-        from octavo.exercises.template import template
+        from octavo.exercises.framework.template import template
 
         return template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
 
     def grade(self, ticket: Ticket, answers: str) -> dict[str, Any]:
-        from octavo.exercises.grade import grade_text
-        from octavo.exercises.limited import Limits
-        from octavo.exercises.written import prose_as_text
+        from octavo.exercises.framework.grading import grade_text
+        from octavo.exercises.framework.limits import Limits
+        from octavo.exercises.framework.mathml import prose_as_text
 
         every = [one for _, one in self.every().values()]
         while not self._grading.acquire(timeout=LOOK_AGAIN):  # one process for it, however many wait

@@ -13,8 +13,8 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel
 
 from octavo.errors import UserError
-from octavo.folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.report.listing import (
+from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
+from octavo.pages.run_rows import (
     BITS,
     SHARES,
     detail_of,
@@ -28,11 +28,11 @@ from octavo.report.listing import (
     value_at,
     without_folders,
 )
-from octavo.studio.app import Studio
-from octavo.studio.guard import OF_PAGES
-from octavo.studio.shelf import Unknown
-from octavo.studio.trainings import resuming
-from octavo.training.watch import rows_and_length
+from octavo.studio.server.app import Studio
+from octavo.studio.server.model_cache import Unknown
+from octavo.studio.server.request_guard import OF_PAGES
+from octavo.studio.server.training_process import resuming
+from octavo.training.metrics_log import rows_and_length
 
 READ = 1 << 20  # bytes of a metrics.jsonl that are read at once
 WRITTEN_LATELY = 60  # seconds since its last row for which an unfinished run is taken to go on

@@ -11,14 +11,14 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from octavo.folder import CONFIG, METRICS, STATE
-from octavo.studio.app import Asked, Studio
-from octavo.studio.forms import LEAST_SECONDS, MOST_SECONDS, OFFERED, USUAL_SECONDS, forms
-from octavo.studio.guard import BODY
-from octavo.studio.texts import LEAST, LONGEST_NAME, Text
-from octavo.studio.trainings import NAME, Training
+from octavo.io.run_folder import CONFIG, METRICS, STATE
+from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.request_guard import BODY
+from octavo.studio.server.texts import LEAST, LONGEST_NAME, Text
+from octavo.studio.server.training_forms import LEAST_SECONDS, MOST_SECONDS, OFFERED, USUAL_SECONDS, forms
+from octavo.studio.server.training_process import NAME, Training
 from octavo.training.checkpoint import FILE
-from octavo.training.watch import read_rows
+from octavo.training.metrics_log import read_rows
 
 TAIL = 1 << 16  # bytes of the end of metrics.jsonl in which the last row is looked for
 PLAIN = {"type": "string", "minLength": LEAST, "maxLength": BODY, "pattern": "^[^\\x00]+$"}

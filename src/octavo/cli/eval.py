@@ -1,0 +1,147 @@
+"""octavo eval, compress and decompress: the number and its proof."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo.cli.flags import Files, InPath, OutPath, RunPath
+from octavo.cli.output import note, print_json, print_table
+from octavo.errors import UserError
+from octavo.io.files import whole_file
+from octavo.scoring.bits_per_byte import Score, score_text, total
+from octavo.scoring.proof import compressed, proof_of, restored
+from octavo.tasks import api
+from octavo.tasks.count_training import held_out
+from octavo.tasks.run import load
+
+
+def eval_(
+    run: RunPath,
+    files: Files = (),
+    prove: bool = False,
+    field: str = "text",
+    errors: Literal["strict", "replace", "raw"] = "strict",
+    json: bool = False,
+) -> None:
+    """Bits per byte of files under a model; without files, of the part held out of the run's own corpus.
+
+    Example: octavo eval runs/kn7 chapter.txt --prove
+
+    Args:
+        run: A run folder.
+        files: Files, folders or named sources; each becomes a row.
+        prove: Compress, restore and compare, and show both figures.
+        field: JSON lines, parquet: where the text is.
+        errors: What is not UTF-8: refuse it, replace it, or keep the bytes.
+        json: Print JSON.
+    """
+    loaded = load(run)
+    if loaded.unfinished:
+        note(f"{run}: its training is not finished; these are its best weights so far")
+    if files:
+        texts = [(name, api.open_for(loaded, name, field, errors)) for name in files]
+        label = api.label_of(loaded, errors)
+    else:
+        texts = [held_out(loaded)]
+        label = api.label_of(loaded, loaded.record["corpus"].get("errors", "strict"))
+    rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
+    score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
+    proofs = [
+        proof_of(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
+        for row, (_, text) in zip(rows, texts, strict=True) if prove
+    ]  # fmt: skip
+    if json:
+        print_json(score.to_json() | ({"proof": proofs} if prove else {}))
+    else:
+        _print_score(score, proofs)
+
+
+def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
+    titles = ("text", "bits/byte", "bits/token", "perplexity", "tokens", "bytes", "seconds")
+    rows = [
+        (s.name, f"{s.bits_per_byte:.4f}", f"{s.bits_per_token:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}",
+         f"{s.bytes:,}", f"{s.seconds:.2f}")
+        for s in (*score.rows, score)
+    ]  # fmt: skip
+    print_table(titles, rows)
+    print(f"policy: {score.policy}" + (f"; {score.label}: information was lost before scoring" if score.label else ""))
+    if score.unknown_rate is not None:
+        print(f"words that the vocabulary lacks: {score.unknown_rate:.2%}")
+    if score.impossible:
+        print(f"{score.impossible:,} tokens have probability zero, so the bits are infinite; smooth the model")
+    for proof in proofs:
+        verdict = "restored to the byte" if proof["restored"] else "NOT RESTORED"
+        print(
+            f"proof: {proof['name']}: claimed {proof['claimed_bytes']:,.0f} bytes, compressed to "
+            f"{proof['archive_bytes']:,} ({proof['archive_bytes'] - proof['claimed_bytes']:+,.0f}, "
+            f"{proof['difference']:+.3%}, "
+            f"{proof['archive_bits_per_byte']:.4f} bits/byte), {verdict}"
+        )
+    if score.passages:
+        print("\nmost surprising (bits per byte, at byte, text):")
+        for passage in score.passages:
+            name = f"  in {passage.name}" if score.rows else ""
+            print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
+
+
+def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = None, json: bool = False) -> None:
+    """Compress any file with a model. The archive opens only with the same model.
+
+    Example: octavo compress runs/kn7 play.txt play.oct
+
+    Args:
+        run: A run folder.
+        source: The file to compress.
+        target: The archive to write.
+        lanes: Parts coded side by side: more are faster and cost a few bytes each.
+        json: Print JSON.
+    """
+    _check_folder(target)
+    data = _read(source)
+    loaded = load(run)
+    archive = compressed(loaded.model, loaded.tokenizer, loaded.identity, data, lanes)
+    with whole_file(target) as file:
+        file.write(archive)
+    told = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
+    if json:
+        print_json(told)
+    else:
+        print(f"{len(data):,} bytes to {len(archive):,}: {told['bits_per_byte']:.4f} bits per byte, in {target}")
+
+
+def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False) -> None:
+    """Restore a file that octavo compress wrote, with the same model.
+
+    Example: octavo decompress runs/kn7 play.oct play.txt
+
+    Args:
+        run: The run folder it was compressed with.
+        source: The archive.
+        target: The file to write.
+        json: Print JSON.
+    """
+    _check_folder(target)
+    archive = _read(source)
+    loaded = load(run)
+    data = restored(loaded.model, loaded.tokenizer, loaded.identity, archive)
+    with whole_file(target) as file:
+        file.write(data)
+    if json:
+        print_json({"bytes": len(data), "archive_bytes": len(archive)})
+    else:
+        print(f"{len(data):,} bytes restored to {target}")
+
+
+def _check_folder(target: str) -> None:
+    """A mistyped folder is refused before the work, not made."""
+    if not Path(target).absolute().parent.is_dir():
+        raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
+
+
+def _read(path: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error

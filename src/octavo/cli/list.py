@@ -1,0 +1,68 @@
+"""octavo list: the runs of a folder, each with the figure that its task is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from octavo.cli.output import note, print_json, print_table, size
+from octavo.errors import UserError
+from octavo.exchange import is_foreign
+from octavo.pages.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
+from octavo.tasks.run import TENSORS, find_runs, read_record
+
+RUNS = "runs"
+
+
+def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json: bool = False) -> None:
+    """The runs in a folder, each with its own figure; language models first, the best before the others.
+
+    Example: octavo list runs
+
+    Args:
+        folder: Where the runs are.
+        json: Print JSON.
+    """
+    if folder != RUNS and not Path(folder).is_dir():
+        raise UserError(f"there is no folder {folder}; name one that holds runs")
+    told, foreign = [], []
+    for path in find_runs(folder):
+        if is_foreign(path):
+            foreign.append(str(path))
+            continue
+        try:
+            told.append((path, read_record(path)))
+        except UserError as error:
+            note(f"left out: {error}")
+    if foreign:
+        note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
+    told.sort(key=_order)
+    if json:
+        print_json([
+            {"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in told
+        ])  # fmt: skip
+        return
+    if not told:
+        note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
+        return
+    rows = [_row(path, record) for path, record in told]
+    print_table(("run", "model", "trained on", "figure", "", "train s", "size"), rows, left=(0, 1, 2, 4))
+
+
+def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[bool, str, float, str]:
+    path, record = one
+    figures = figures_of(record)
+    name, value = figures[0] if figures else (BITS, 1e9)
+    return name != BITS, str(record.get("task", "")), value if name == BITS else -value, str(path)
+
+
+def _row(path: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
+    tensors, result = path / TENSORS, record.get("result", {})
+    told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
+    label = "not finished" if is_unfinished(record) else str(result.get("label", ""))
+    figure = ", ".join(shown_figure(*one) for one in figures_of(record))
+    seconds, model = record.get("train_seconds", 0), str(record.get("model", ""))
+    return str(path), model, trained_on(record), figure, label, f"{seconds:.2f}", told_size

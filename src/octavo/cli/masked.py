@@ -1,0 +1,262 @@
+"""octavo train bert, fill and embed, and a BERT in and out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from torch import Tensor
+from tyro.conf import Positional, arg
+
+from octavo.cli.flags import STYLE, Corpora, RunPath, Target
+from octavo.cli.output import note, print_json, print_table, size
+from octavo.errors import UserError
+from octavo.exchange.bert import is_bert, write_bert
+from octavo.io.files import whole_file
+from octavo.io.run_folder import TENSORS, check_out
+from octavo.models.bert import BertConfig
+from octavo.tasks.encoder import NAMED, PSEUDO, Encoder, load_encoder
+from octavo.tasks.masked_training import PretrainConfig, pretrain, resume_pretraining
+from octavo.tasks.masking import MaskConfig
+from octavo.text.reading import STDIN
+from octavo.text.tokenizers.wordpiece import MASK
+from octavo.training.optimizer import OptimConfig
+
+Sentence = Annotated[Positional[str], arg(metavar="TEXT")]
+SentenceFile = Annotated[Positional[str], arg(metavar="FILE")]
+FIGURES = {
+    "words_accuracy": "masked words found", "words_perplexity": "perplexity of masked words",
+    "next_accuracy": "does the sentence follow?", "order_accuracy": "are the sentences in order?",
+    "replaced_balanced": "was the word replaced? (mean of both kinds)",
+}  # fmt: skip
+
+
+def run_train_bert(name: str, argv: list[str]) -> None:
+    """Parse the flags of octavo train bert and do it."""
+    tyro.cli(train_bert, prog=f"octavo train {name}", args=argv, config=STYLE)
+
+
+def train_bert(
+    corpus: Corpora,
+    config: BertConfig = BertConfig(),  # noqa: B008
+    how: PretrainConfig = PretrainConfig(),  # noqa: B008
+    optim: OptimConfig = OptimConfig(),  # noqa: B008
+    mask: MaskConfig = MaskConfig(),  # noqa: B008
+    out: str = "runs/bert",
+    seed: int = 0,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Pretrain a BERT on the first nine tenths of a text, from nothing, and measure it on the rest.
+
+    Example: octavo train bert shakespeare --budget 5min --tasks words order --out runs/bert
+
+    Stopped (Ctrl-C) or killed, it goes on with octavo resume, or when the same command is given again.
+
+    Args:
+        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
+        config: The model.
+        how: How long, and in what pieces.
+        optim: How the weights are changed.
+        mask: How text is spoilt.
+        out: The folder the run is written to.
+        seed: For the first weights, and for what is drawn at each step.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    tell_trained(pretrain(list(corpus), config, how, optim, mask, out, seed, device), json)
+
+
+def resume_bert(run: RunPath, budget: str | None = None, json: bool = False) -> None:
+    """Go on with pretraining that was stopped or killed, as if it had not been; or, with a larger budget, of any run.
+
+    Example: octavo resume runs/bert --budget 20min
+
+    Args:
+        run: A run folder.
+        budget: How long to train in all, what is done included; without it, as it was.
+        json: Print JSON.
+    """
+    tell_trained(resume_pretraining(run, budget), json)
+
+
+def tell_trained(run: Encoder, json: bool) -> None:
+    """What came of pretraining, and what to do with it."""
+    record, result = run.record, run.record["result"]
+    for line in record["notes"]:
+        note(line)
+    training, tokens = record["training"], record["train_tokens"]
+    if json:
+        told = {key: training[key] for key in ("steps", "seconds", "why", "padding")}
+        print_json({"run": str(run.path), "train_seconds": record["train_seconds"], **told, **result})
+        return
+    print(f"{_described(run)}, on {record['corpus']['name']}")
+    print(f"read {tokens:,} tokens in {training['steps']:,} steps, {training['padding']:.2%} of them padding: "
+          f"{tokens / max(training['seconds'], 1e-9):,.0f} tokens/s: {training['why']}")  # fmt: skip
+    rows = [(FIGURES[key], _shown(key, result[key])) for key in FIGURES if key in result]
+    print_table(("on the held-out part", ""), rows)
+    print(f"the run is in {run.path}; next:")
+    if run.model.words is not None:
+        print(f'  octavo fill {run.path} "a text with a {MASK} in it"')
+    print(f"  octavo embed {run.path} FILE\n  octavo export {run.path}")
+
+
+def fill(run: RunPath, text: Sentence, top: int = 5, json: bool = False) -> None:
+    """Fill in masked words; or, of a text without any, say how well each word is foreseen from all others.
+
+    Example: octavo fill runs/bert "the [MASK] sat"
+
+    Args:
+        run: A run of octavo train bert, or a Hugging Face folder with a BERT.
+        text: A text with [MASK] in it. Without one, its pseudo-log-likelihood: it ranks texts, but is no probability.
+        top: How many words to show for each [MASK].
+        json: Print JSON.
+    """
+    if top < 1:
+        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    encoder = load_encoder(run)
+    if MASK not in text:
+        _tell_foreseen(encoder, text, json)
+        return
+    guesses = encoder.fill(text, top)
+    best = encoder.filled(text)
+    if json:
+        masks = [[one._asdict() for one in some] for some in guesses]
+        print_json({"text": text, "filled": best, "masks": masks})
+        return
+    print(best)
+    rows = [(str(i + 1), one.token, f"{one.probability:.2%}") for i, some in enumerate(guesses) for one in some]
+    print_table((MASK, "word", "probability"), rows, left=(0, 1))
+
+
+def _tell_foreseen(encoder: Encoder, text: str, json: bool) -> None:
+    found = encoder.pseudo_log_likelihood(text)
+    if json:
+        told = {"text": text, "tokens": found.tokens, "nats": found.nats}
+        print_json(told | {"pseudo_log_likelihood": found.total, "label": PSEUDO})
+        return
+    print_table(("token", "log p given the others"), [(t, f"{n:.3f}") for t, n in zip(*found, strict=True)])
+    print(f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}")
+
+
+def embed(
+    run: RunPath,
+    file: SentenceFile,
+    query: str | None = None,
+    top: int = 5,
+    out: str | None = None,
+    device: str = "auto",
+    json: bool = False,
+) -> None:
+    """Make a vector of each line of a file, and show which sentences are nearest.
+
+    Example: octavo embed minilm sentences.txt --query "how do I cook rice?"
+
+    Args:
+        run: A run of octavo train bert, a Hugging Face folder with a BERT, or minilm.
+        file: A text file with one sentence a line, or - for standard input.
+        query: Show the sentences nearest to this one; without it, the pairs nearest to each other.
+        top: How many to show.
+        out: A .npy file for the vectors: one row a line, of length one.
+        device: auto, cpu or cuda.
+        json: Print JSON.
+    """
+    if top < 1:
+        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    lines = _lines(file)
+    encoder = load_encoder(run)
+    vectors_ND = encoder.encode(lines, device)
+    if out is not None:
+        with whole_file(out) as opened:
+            np.save(opened, vectors_ND.numpy(), allow_pickle=False)
+    if query is not None:
+        similar_N = vectors_ND @ encoder.encode([query], device)[0]
+        best = similar_N.topk(min(top, len(lines)))
+        found = [(float(s), lines[i]) for s, i in zip(best.values, best.indices.tolist(), strict=True)]
+    else:
+        found = [(s, f"{lines[i]}\n{lines[j]}") for s, i, j in nearest_pairs(vectors_ND, top)]
+    if json:
+        told = [{"similarity": s, "sentences": text.split("\n")} for s, text in found]
+        print_json({"sentences": len(lines), "width": encoder.width, "nearest": told, "file": out})
+        return
+    print_table(("cosine", "nearest sentences"), [(f"{s:.3f}", text) for s, text in found], left=(1,))
+    print(f"{len(lines):,} sentences as vectors of {encoder.width}" + (f", written to {out}" if out else ""))
+
+
+def nearest_pairs(vectors_ND: Tensor, top: int) -> list[tuple[float, int, int]]:
+    """The most similar pairs of different rows; never more than a band of all pairs is held."""
+    found: list[tuple[float, int, int]] = []
+    N, band = len(vectors_ND), 1024
+    for first in range(0, N, band):
+        similar = (vectors_ND[first : first + band] @ vectors_ND.T).triu(first + 1)
+        best = similar.flatten().topk(min(top, similar.numel()))
+        places = [divmod(place, N) for place in best.indices.tolist()]
+        found += [(s, first + i, j) for s, (i, j) in zip(best.values.tolist(), places, strict=True) if first + i < j]
+    return sorted(found, reverse=True)[:top]
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        text = Path("/dev/stdin" if file == STDIN else file).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} must be UTF-8: {error}; convert it") from error
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    if not (found := [line for line in lines if line]):
+        raise UserError(f"there are no sentences in {file}: each stands on a line of its own")
+    return found
+
+
+# ---------------------------------------------------------------------- in and out
+
+
+def imports_bert(source: str) -> bool:
+    """Whether octavo import should make an encoder of it."""
+    return is_bert(source) or (source in NAMED and not Path(source).exists())
+
+
+def import_bert(source: str, out: str, json: bool) -> None:
+    """Make a run of a BERT that others made."""
+    check_out(out)
+    run = load_encoder(source)
+    tasks = ", ".join(run.model.config.tasks) or "none"
+    run.save(out)
+    stored = (Path(out) / TENSORS).stat().st_size
+    if json:
+        told = {"run": out, "parameters": _parameters(run), "bytes": stored, "vocab": run.model.vocab}
+        print_json(told | {"heads": list(run.model.config.tasks)})
+        return
+    print(f"{_described(run)} ({size(stored)}), heads: {tasks}")
+    print(f"the run is in {out}; next:\n  octavo embed {out} FILE")
+
+
+def export_bert(run: RunPath, target: Target = None, json: bool = False) -> None:
+    """Write a run's BERT as a folder for transformers.
+
+    Example: octavo export runs/bert bert-hf
+
+    Args:
+        run: A run folder.
+        target: The folder to write, by default beside the run.
+        json: Print JSON.
+    """
+    where = target or str(Path(run).parent / f"{Path(run).absolute().name}-hf")
+    loaded = load_encoder(run)
+    notes = write_bert(loaded.model, loaded.tokenizer, where)
+    for one in notes:
+        note(one)
+    told: dict[str, Any] = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
+    print_json(told | {"format": "hf"}) if json else print(f"{_described(loaded)}, written to {where}")
+
+
+def _described(run: Encoder) -> str:
+    return f"a BERT of {_parameters(run):,} parameters, {run.model.vocab:,} tokens known"
+
+
+def _parameters(run: Encoder) -> int:
+    return sum(parameter.numel() for parameter in run.model.parameters())
+
+
+def _shown(key: str, value: float) -> str:
+    return f"{value:,.1f}" if key == "words_perplexity" else f"{value:.1%}"

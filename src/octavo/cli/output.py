@@ -1,0 +1,39 @@
+"""Tables and JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from octavo.io.files import size as size
+
+
+def print_json(value: Any) -> None:
+    """One JSON value; numbers that are not finite must have been made null before."""
+    unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json.dumps(value, ensure_ascii=not unicode, allow_nan=False))
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[int] = (0,)) -> None:
+    """A table as plain text where output is redirected, and with rules on a terminal; `left` columns align left."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i, title in enumerate(titles):
+        table.add_column(title, justify="left" if i in left else "right", overflow="fold", no_wrap=i not in left)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False, soft_wrap=False)
+    with console.capture() as drawn:  # rich has its own ideas of what to do when a pipe breaks
+        console.print(table)
+    sys.stdout.write(drawn.get())
+
+
+def note(text: str) -> None:
+    """Say something that is not a result."""
+    print(text, file=sys.stderr)

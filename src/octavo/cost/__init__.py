@@ -1,0 +1,25 @@
+"""What models cost, before they are built: parameters, operations, memory, and time on a machine.
+
+    from octavo.models.parts.config import GPTConfig
+    from octavo.cost import Shape, cost_of_config
+    cost = cost_of_config("gpt", GPTConfig(width=768, layers=12, heads=12), 50257, Shape(batch=8, window=256))
+    cost.parameters, cost.per_token("forward"), [part.name for part in cost.parts]
+
+`cost_of` takes a model that is there, `cost_like` the name of a well-known one; `training_memory`, `predict_training`
+and `predict_decoding` go on from a cost, and `plan_for` from a budget.
+"""
+
+from octavo.cost.bert import BertShape, bert_cost
+from octavo.cost.machines import GPUS, Machine, copy_rate, named_gpu
+from octavo.cost.memory import Memory, training_memory
+from octavo.cost.models import cost_of, cost_of_config, on_meta
+from octavo.cost.parts import Cache, Cost, Part, Shape
+from octavo.cost.planning import Assumptions, Plan, parse_budget, plan_for
+from octavo.cost.published import cost_like
+from octavo.cost.roofline import Prediction, predict_decoding, predict_training
+
+__all__ = [
+    "GPUS", "Assumptions", "BertShape", "Cache", "Cost", "Machine", "Memory", "Part", "Plan", "Prediction", "Shape",
+    "bert_cost", "copy_rate", "cost_like", "cost_of", "cost_of_config", "named_gpu", "on_meta", "parse_budget",
+    "plan_for", "predict_decoding", "predict_training", "training_memory",
+]  # fmt: skip

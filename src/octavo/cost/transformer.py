@@ -1,0 +1,265 @@
+"""What a transformer costs, part by part.
+
+B batch, T new tokens, S tokens seen, N = B × T, H heads, G heads of keys and values, K size of a head, D width,
+E = G × K, F inner width, C context, V vocabulary, L layers, W window of a band.
+
+The numbers kept for the way back are those of the plain steps of PyTorch, not compiled, from an empty state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from octavo.cost.parts import Cache, Part, Shape, linear, output, repeated
+from octavo.errors import UserError
+from octavo.models.parts.attention import pattern_of
+from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
+from octavo.ops.attention.dispatch import choose, simplest, window_of
+from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
+from octavo.ops.cross_entropy import SMALL
+from octavo.ops.linear import CHUNK
+
+
+def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ...]:
+    """Every part, those of all layers together."""
+    N, D, L = shape.tokens, config.width, config.layers
+    if config.absolute and shape.past + shape.window > config.context:
+        raise UserError(
+            f"a context that is read again holds at most context tokens: {shape.past + shape.window} tokens, "
+            f"context={config.context}; try --window {max(1, config.context - shape.past)}"
+        )
+    dropped = N * D if config.dropout else 0
+    mixing = [repeated(part, L) for part in mix_parts(config, shape)]
+    return (
+        Part("embeddings", V * D, kept=dropped),
+        *position_parts(config, shape),
+        *mixing,
+        repeated(replace(feed_part(config, N), kept=feed_kept(config, N) + dropped), L),
+        norms_part(config, V, N),
+        loss_kept(output(N, V, D, config.tied), N, V, D, V * D),
+    )
+
+
+def transformer_cache(config: GPTConfig) -> Cache:
+    """Keys and values of each layer, or for linear attention the sums that stand for all of them."""
+    L, D, K = config.layers, config.width, config.head_size
+    if config.mix == "linear":
+        return Cache(constant=L * config.heads * (K * K + K), least_size=4)
+    if config.mix in SYNTHESIZERS:
+        return Cache(per_token=L * D, tokens=config.context)
+    return Cache(per_token=2 * L * config.groups * K, tokens=config.context if config.absolute else config.cached)
+
+
+# ---------------------------------------------------------------------- simple parts
+
+
+def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+    """Learned positions are a table; the angles of rotary ones are kept once for all layers."""
+    if config.positions == "learned":
+        return (Part("positions", config.context * config.width, kept_bytes=8 * shape.window),)
+    if config.positions == "rotary" and config.mix not in SYNTHESIZERS:
+        return (Part("positions", kept=shape.window * config.head_size),)
+    return ()
+
+
+def norms_part(config: GPTConfig, V: int, N: int) -> Part:
+    """Two a layer and one at the end: the input or its scaled self, what it was divided by, and the result are kept."""
+    D, count = config.width, 2 * config.layers + 1
+    biased = config.norm == "layer" and config.bias
+    scales = 1 if config.norm == "rms" else 2
+    last = N * D if many_logits(N, V) else 0  # whose result the loss keeps only the gradient of
+    parameters = count * D * (2 if biased else 1)
+    return Part("norms", parameters, read=parameters, kept=count * N * (2 * D + scales) - last)
+
+
+def feed_part(config: GPTConfig, N: int) -> Part:
+    D, F = config.width, config.inner
+    if config.feed == "gated":
+        return linear("feed-forward", N, [(F, D), (F, D), (D, F)])
+    return linear("feed-forward", N, [(F, D), (D, F)], bias=(F + D) if config.bias else 0)
+
+
+def feed_kept(config: GPTConfig, N: int) -> int:
+    """What goes into the activation and what comes out; with a gate also both factors."""
+    return N * config.inner * (4 if config.feed == "gated" else 2)
+
+
+def many_logits(N: int, V: int) -> bool:
+    """Whether the loss makes and forgets logits some rows at a time."""
+    return N * V > SMALL
+
+
+def loss_kept(part: Part, N: int, V: int, D: int, weights: int) -> Part:
+    """With what the loss keeps: log-probabilities in single precision and targets, or the gradients themselves."""
+    if many_logits(N, V):
+        return replace(part, kept=N * D, kept_bytes=4 * weights, half_copies=0)
+    return replace(part, kept_bytes=N * (4 * V + 8) + 4)
+
+
+# ---------------------------------------------------------------------- parts that look at other tokens
+
+
+def mix_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+    """Those of one layer."""
+    if config.mix in SYNTHESIZERS:
+        return synthesizer_parts(config, shape)
+    N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
+    qkv = linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias=D + 2 * E if config.bias else 0)
+    kept = projected_kept(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
+    out = linear("out", N, [(D, D)], bias=D if config.bias else 0)
+    looking = linear_attention_part(config, shape) if config.mix == "linear" else attention_part(config, shape)
+    dropped = N * D if config.dropout else 0
+    return replace(qkv, kept=kept, copies=D * (D + 2 * E)), looking, replace(out, kept=dropped)
+
+
+def projected_kept(config: GPTConfig, shape: Shape) -> int:
+    """Turned queries and keys, and what all three came out as, where a kernel is given pieces of these themselves."""
+    N, D, E = shape.tokens, config.width, config.groups * config.head_size
+    turned = N * (D + E) if config.positions == "rotary" else 0
+    if config.mix != "linear":
+        return 0 if in_blocks(config, shape) else turned + N * (D + 2 * E)
+    if config.features != "elu":
+        return 0
+    return turned if turned or config.qk_norm else N * (D + 2 * E)
+
+
+def in_blocks(config: GPTConfig, shape: Shape) -> bool:
+    """Whether attention is cut into blocks along the diagonal, each a copy."""
+    T, S = shape.window, seen(config, shape)
+    pattern = simplest(pattern_of(config), T, S)
+    W = window_of(pattern)
+    return W is not None and T > W and shape.kernel == "fused" and path_of(config, T, S, pattern) == "band"
+
+
+def attention_part(config: GPTConfig, shape: Shape) -> Part:
+    """Softmax attention: scores and sums take 2 K operations each for a pair of tokens and a head.
+
+    A fused kernel does not keep the weights, so on the way back it computes the scores again: five products for two.
+    """
+    B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
+    S = seen(config, shape)
+    pairs, computed = attention_pairs(config, T, S, shape.kernel == "plain")
+    forward, needed = 4 * B * H * K * computed, 4 * B * H * K * pairs
+    backward = 2 * forward if shape.kernel == "plain" else 5 * forward // 2
+    if shape.kernel == "plain":  # the scaled and the softened scores, and the result
+        kept, kept_bytes = 2 * B * H * T * S + shape.tokens * H * K, T * S
+    else:
+        kept, kept_bytes = fused_kept(config, shape, S)
+    return Part("attention", forward=forward, needed=needed, backward=backward, kept=kept, kept_bytes=kept_bytes)
+
+
+def seen(config: GPTConfig, shape: Shape) -> int:
+    """Keys that are there for T new tokens: S."""
+    kept = config.context if config.absolute else config.cached
+    return min(shape.past, kept) + shape.window
+
+
+def attention_pairs(config: GPTConfig, T: int, S: int, plain: bool = False) -> tuple[int, int]:
+    """Pairs of tokens that may see each other, and those that are computed.
+
+    The kernels are given rectangles: all T × S pairs, or for a narrow window blocks of W queries and 2 W keys. PyTorch
+    counts the whole rectangle also where a kernel leaves out what lies above the diagonal.
+    """
+    pattern = simplest(pattern_of(config), T, S)
+    W = window_of(pattern)
+    if plain or W is None or path_of(config, T, S, pattern) != "band":
+        return pairs_of(pattern, T, S), T * S
+    near = min(S, T + W - 1)
+    blocks = -(-T // W)
+    return pairs_of(pattern, T, S), T * near if T <= W else blocks * W * 2 * W
+
+
+def path_of(config: GPTConfig, T: int, S: int, pattern: Pattern) -> str:
+    """The path that attention takes on a CPU."""
+    q_BHTK = torch.empty(1, config.heads, T, config.head_size, device="meta")
+    k_BGSK = torch.empty(1, config.groups, S, config.head_size, device="meta")
+    return choose(q_BHTK, k_BGSK, pattern)
+
+
+def pairs_of(pattern: Pattern, T: int, S: int) -> int:
+    """`pattern.pairs`, in no time for the patterns that texts of any length are read with."""
+    if pattern == FULL:
+        return T * S
+    W = S if pattern == CAUSAL else window_of(pattern)
+    if W is None:
+        return pattern.pairs(T, S)
+    growing = max(0, min(T, W - (S - T)))  # queries that still see everything before them
+    first = S - T + 1
+    return growing * first + growing * (growing - 1) // 2 + (T - growing) * W
+
+
+def fused_kept(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
+    """The result, each row's sum and the mask; a band also keeps the blocks that it was cut into."""
+    B, T, N, D, H, G = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.groups
+    pattern = simplest(pattern_of(config), T, S)
+    biased, rotary = config.positions == "alibi", config.positions == "rotary"
+    if in_blocks(config, shape):
+        W = window_of(pattern) or T
+        blocks = -(-T // W)
+        rows, masks = B * blocks * W, B * H if biased else 1
+        mask = (B * H if biased else H // G) * blocks * W * 2 * W
+        return (2 * rows + N) * D + 4 * rows * G * config.head_size + rows * H + mask, masks * blocks * W
+    masked = biased or pattern not in (CAUSAL, FULL)
+    # The result is laid out anew for the last product; so are queries whose heads share keys under a mask.
+    copies = 1 + (masked or rotary) + (masked and G < H and not rotary)
+    mask = (H if biased else H // G) * T * S if masked else 0
+    return copies * N * D + N * H + mask, (H if biased else 1) * T if masked else 0
+
+
+def linear_attention_part(config: GPTConfig, shape: Shape) -> Part:
+    """Linear attention: all pairs of a chunk of C tokens, and one state of K × K between chunks."""
+    B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
+    needed = B * H * T * 4 * K * K  # k vᵀ added to the state, and q times it
+    if T == 1:
+        forward, backward = 2 * B * H * K * K, 4 * B * H * K * K
+    elif T <= CHUNK:  # the map of all pairs; the new state has no way back, nor has the old one
+        pairs, state = 4 * T * T * K, 2 * T * K * K + 2 * T * K
+        forward, backward = B * H * (pairs + state + 2 * T * K * K), B * H * (2 * pairs + state)
+    else:
+        C, chunks = CHUNK, -(-T // CHUNK)
+        forward = B * H * chunks * (2 * C * C * (2 * K + 1) + 4 * C * K * (K + 1))
+        backward = 2 * forward
+    if config.features == "random":  # fixed directions: the way back goes through them, but does not change them
+        directions = 4 * B * H * T * K * K
+        forward, backward, needed = forward + directions, backward + directions, needed + directions
+    drawn = K * K if config.features == "random" else 0
+    kept, kept_bytes = linear_attention_kept(config, shape)
+    return Part(
+        "attention", drawn, fixed=drawn, read=drawn, forward=forward, needed=needed, backward=backward, kept=kept,
+        kept_bytes=kept_bytes,
+    )  # fmt: skip
+
+
+def linear_attention_kept(config: GPTConfig, shape: Shape) -> tuple[int, int]:
+    """Features and their exponents, the map of a chunk's pairs and the states, each laid out for its product."""
+    B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
+    made = {"elu": N * 5 * D, "relu": N * 2 * D, "random": N * (6 * D + H)}[config.features]
+    if T <= CHUNK:
+        laid_out = {"elu": 3, "relu": 3, "random": 1}[config.features]
+        return made + N * ((laid_out + 2) * D + H * (T + 1)) + B * H * (K * K + K), N * H
+    chunks = -(-T // CHUNK)
+    rows = B * chunks * CHUNK
+    pairs = rows * H * CHUNK + rows * (2 * D + 2 * H * (K + 1))
+    return made + N * (D + H) + pairs + B * H * chunks * K * (K + 1), N * H
+
+
+def synthesizer_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+    """Synthesizers: the map comes from each token alone (dense) or is learnt as it is (random)."""
+    B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
+    S, C = shape.past + T, config.context
+    dense = config.mix == "dense"
+    projected = linear("values" if not dense else "look, values", N, [(D, D)] * (2 if dense else 1))
+    one = 2 * B * H * T * S * K
+    summed = one if dense or S > 1 else 0  # with one map for all rows, a sum over one token is no product
+    forward, pairs = summed + (one if dense else 0), pairs_of(CAUSAL, T, S)
+    needed = forward // (T * S) * pairs
+    places = H * C * (K if dense else C)
+    looking = Part(
+        "attention", places, read=H * S * K if dense else H * T * S, forward=forward, needed=needed,
+        backward=2 * forward, kept_bytes=T * S + 4 * (B if dense else 1) * H * T * S,
+        kept=N * D * (2 if dense else 1),
+    )  # fmt: skip
+    dropped = N * D if config.dropout else 0
+    return projected, looking, linear("out", N, [(D, D)], kept=N * D + dropped)

@@ -1,0 +1,172 @@
+"""Pictures with a class each, from a named source, a folder of pictures, or IDX files; and which are held out.
+
+N images, C channels, H and W pixels down and across. Pixels are bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.datasets import sources
+from octavo.datasets.idx import IDX_NAMES, has_idx, missing_idx, read_idx_folder
+from octavo.datasets.image_files import read_pictures
+from octavo.errors import UserError
+from octavo.io.compressed import stream
+
+Pixels = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+Split = Literal["shuffled", "last"]
+
+HELD_OUT = 5  # one image in so many of each class
+FIXED = 1234  # the order in which images are held out is that of this number, never of a run's seed
+FASHION = (
+    "t-shirt", "trousers", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
+)  # fmt: skip
+DIGITS = tuple("0123456789")
+CSV_SIDES = {"digits": (8, 16), "mnist5k": (28, 255)}  # pixels along a side, and the brightest value
+NAMED = (*CSV_SIDES, "fashion")
+MOST_PIXELS = 1 << 31  # of all images of a source together
+
+
+@dataclass(frozen=True)
+class Images:
+    """Pictures in two parts: what is learnt from, and what is measured on, which has chosen nothing."""
+
+    name: str
+    train_NCHW: Tensor
+    train_N: Tensor
+    test_NCHW: Tensor
+    test_N: Tensor
+    labels: tuple[str, ...]
+    split: str  # in words: which images are held out
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What a model for these images takes beside its config."""
+        _, C, H, W = self.train_NCHW.shape
+        return {"height": H, "width": W, "channels": C, "classes": len(self.labels)}
+
+    @property
+    def identity(self) -> str:
+        """A hash of all of it: two results may stand side by side if they have it in common."""
+        digest = hashlib.sha256(repr((self.labels, tuple(self.train_NCHW.shape), tuple(self.test_NCHW.shape))).encode())
+        for part in (self.train_NCHW, self.train_N, self.test_NCHW, self.test_N):
+            digest.update(part.contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") -> Images:
+    """The images of a name (digits, mnist5k, fashion), of a folder with a folder of pictures for each class, or of a
+    folder with the four IDX files of MNIST and its like. Pictures of a folder become `side` pixels wide and high.
+
+    What has no test part of its own is divided: a fifth of each class is held out, always the same, whatever the seed.
+    """
+    name, path = str(source), Path(source)
+    if name in CSV_SIDES:
+        _refuse_side(side, name)
+        return _in_two(name, *_read_csv(name), DIGITS, split)
+    if name == "fashion":
+        path = _fashion_folder()
+    elif not path.is_dir():
+        known = ", ".join(NAMED)
+        raise UserError(f"images come from {known}, or a folder: there is no folder {name!r}; check the name")
+    if has_idx(path):
+        _refuse_side(side, name)
+        train_NHW, train_N, test_NHW, test_N = read_idx_folder(path)
+        told = f"the {len(test_N):,} images of its own test files"
+        parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
+        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), told)
+    if missing := missing_idx(path):
+        raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
+    return _from_folder(path, side, split)
+
+
+def _read_csv(name: str) -> tuple[Pixels, Labels]:
+    """A CSV file of one image a line: the pixels row by row, then the digit."""
+    path, (side, brightest) = sources.get(name), CSV_SIDES[name]
+    assert isinstance(path, Path)
+    text = b"".join(stream(path)).replace(b"\n", b",").rstrip(b",").decode("ascii")
+    values = np.fromstring(text, np.float64, sep=",").reshape(-1, side * side + 1)
+    x_NHW = (values[:, :-1] * (255 / brightest)).round().astype(np.uint8).reshape(-1, 1, side, side)
+    return x_NHW, values[:, -1].astype(np.int64)
+
+
+def _refuse_side(side: int, name: str) -> None:
+    if side:
+        raise UserError(f"side is for a folder of pictures: {name} has images of one size already; leave it out")
+
+
+def _fashion_folder() -> Path:
+    """Fashion-MNIST cannot be fetched from a package index: the user puts its files somewhere."""
+    roots = [Path(chosen)] if (chosen := os.environ.get("OCTAVO_DATA")) else []
+    folders = [root / "fashion" for root in (*roots, sources.cache_folder())]
+    found = next((folder for folder in folders if has_idx(folder)), None)
+    if found is None:
+        raise UserError(
+            f"fashion is not here: no package index has it; get {', '.join(IDX_NAMES)} (each may end in .gz) from the "
+            f"repository zalandoresearch/fashion-mnist, put them into {folders[0]}, or name their folder"
+        )
+    return found
+
+
+def _idx_labels(name: str, *labels_N: Labels) -> tuple[str, ...]:
+    classes = max(int(one.max()) for one in labels_N) + 1
+    return FASHION if name == "fashion" and classes == len(FASHION) else tuple(map(str, range(classes)))
+
+
+def _from_folder(path: Path, side: int, split: Split) -> Images:
+    """Pictures by class; those in test/ (or valid/, val/) are held out where there is a train/ beside it."""
+    held = next((path / name for name in ("test", "valid", "val") if (path / name).is_dir()), None)
+    if not (path / "train").is_dir() or held is None:
+        x_NCHW, y_N, labels = read_pictures([path], side)[0]
+        return _in_two(path.name, x_NCHW, y_N, labels, split)
+    (train_NCHW, train_N, labels), (test_NCHW, test_N, _) = read_pictures([path / "train", held], side)
+    told = f"the {len(test_N):,} pictures in {held.name}/"
+    return Images(path.name, *_of(train_NCHW, train_N), *_of(test_NCHW, test_N), labels, told)
+
+
+def _in_two(name: str, x_NCHW: Pixels, y_N: Labels, labels: tuple[str, ...], split: Split) -> Images:
+    """A fifth of every class is held out: files are often sorted by class, so the end alone would not do."""
+    held_N = held_out(y_N, split)
+    if not held_N.any():
+        few = min(int((y_N == one).sum()) for one in range(len(labels)))
+        raise UserError(f"each class must have at least {HELD_OUT} images, one to hold out: one has {few}; add some")
+    which = "the last fifth of each class" if split == "last" else "a fifth of each class, drawn once and for all"
+    told = f"{which}: {int(held_N.sum()):,} images"
+    return Images(name, *_of(x_NCHW[~held_N], y_N[~held_N]), *_of(x_NCHW[held_N], y_N[held_N]), labels, told)
+
+
+def held_out(y_N: Labels, split: Split = "shuffled") -> NDArray[np.bool_]:
+    """Which images are measured on: of each class a fifth, the last ones in the file's order or in a fixed other."""
+    held_N, chance = np.zeros(len(y_N), bool), np.random.default_rng(FIXED)
+    for one in np.unique(y_N):
+        (places,) = np.nonzero(y_N == one)
+        places = chance.permutation(places) if split == "shuffled" else places
+        held_N[places[len(places) - len(places) // HELD_OUT :]] = True
+    return held_N
+
+
+def _of(x_NCHW: Pixels, y_N: Labels) -> tuple[Tensor, Tensor]:
+    if not len(x_NCHW) or x_NCHW.size > MOST_PIXELS:
+        raise UserError(f"there must be images, of at most {MOST_PIXELS:,} pixels in all: shape {x_NCHW.shape}")
+    return torch.from_numpy(np.ascontiguousarray(x_NCHW)), torch.from_numpy(y_N.astype(np.int64))
+
+
+def shifted(x_BCHW: Tensor, down_B: Tensor, right_B: Tensor) -> Tensor:
+    """Each image moved by so many pixels; what comes in is of the darkest pixel, what goes out is lost."""
+    H, W = x_BCHW.shape[2:]
+    at: dict[str, Any] = {"device": x_BCHW.device}
+    row_BH, column_BW = torch.arange(H, **at) - down_B[:, None], torch.arange(W, **at) - right_B[:, None]
+    inside_BHW = ((row_BH >= 0) & (row_BH < H))[:, :, None] & ((column_BW >= 0) & (column_BW < W))[:, None]
+    b_B11 = torch.arange(len(x_BCHW), **at)[:, None, None]
+    moved_BHWC = x_BCHW[b_B11, :, row_BH.clamp(0, H - 1)[:, :, None], column_BW.clamp(0, W - 1)[:, None]]
+    return moved_BHWC.movedim(-1, 1) * inside_BHW[:, None]

@@ -1,0 +1,43 @@
+"""What is read from another format: a transformer, its tokenizer, and where they came from."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.models import build
+from octavo.models.parts.config import GPTConfig
+from octavo.text.tokenizers.protocol import Tokenizer
+
+
+class Foreign(NamedTuple):
+    """What a run is made of."""
+
+    model: LanguageModel[Any]
+    tokenizer: Tokenizer
+    record: dict[str, Any]
+
+
+def built(config: GPTConfig, vocab: int, begin: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
+    """The transformer with these tensors; a config that does not belong to them is refused before memory is taken."""
+    described = dataclasses.asdict(dataclasses.replace(config, begin=begin))
+    return build({"model": "gpt", "config": described, "vocab": vocab}, tensors)
+
+
+def untied(tensors: dict[str, Tensor], tied: bool) -> dict[str, Tensor]:
+    """The tensors without output weights that are only a copy of the embeddings."""
+    output, embedding = tensors.get("output_VD"), tensors["embedding_VD"]
+    if not tied or output is None:
+        return tensors
+    if output.shape != embedding.shape or not torch.equal(output, embedding):
+        raise UserError(
+            "tied output weights are the embeddings, and the file has others; "
+            "set tie_word_embeddings in config.json to false"
+        )
+    return {name: tensor for name, tensor in tensors.items() if name != "output_VD"}

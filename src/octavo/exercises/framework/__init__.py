@@ -1,0 +1,1 @@
+"""How exercises are stated, checked, graded and printed."""

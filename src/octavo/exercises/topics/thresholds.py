@@ -1,0 +1,204 @@
+"""Answering only when sure enough: coverage, accuracy, and what calibration has to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise, permutations, product
+
+import numpy as np
+import sympy
+
+from octavo.exercises.framework.answers import Formula, Function, Number, Truth, verdict
+from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises.framework.symbolic import symbol
+from octavo.pages.figures.lines import Series, lines
+from octavo.scoring.answers import coverage_curve, threshold_for
+
+Row = Sequence[float]
+BY_HAND: tuple[list[float], list[bool]] = ([0.9, 0.8, 0.6, 0.5, 0.2], [True, False, True, True, False])
+CASES = (BY_HAND, ([0.7, 0.3, 0.7, 0.3], [False, True, True, True]), ([0.4, 0.9, 0.1], [True, False, True]))
+SHARE = {"t": "share"}
+
+
+def curve(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+    """[threshold, coverage, accuracy] for each confidence that occurs, highest first."""
+    return [list(point) for point in coverage_curve(confidence, right)]
+
+
+def _of_all_questions(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+    return [[t, coverage, coverage * accuracy] for t, coverage, accuracy in curve(confidence, right)]
+
+
+def _equals_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+    ranked = sorted(zip(confidence, right, strict=True), key=lambda one: -one[0])
+    hits = [hit for _, hit in ranked]
+    return [[t, (n + 1) / len(hits), sum(hits[: n + 1]) / (n + 1)] for n, (t, _) in enumerate(ranked)]
+
+
+def _lowest_first(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+    return curve(confidence, right)[::-1]
+
+
+def by_definition() -> Found:
+    results = []
+    for confidence, right in CASES:
+        points = []
+        for t in sorted(set(confidence), reverse=True):
+            given = [hit for one, hit in zip(confidence, right, strict=True) if one >= t]
+            points.append([t, float(Fraction(len(given), len(right))), float(Fraction(sum(given), len(given)))])
+        results.append(points)
+    return Found(results, "for each threshold, the answers at or above it were counted, in fractions")
+
+
+def at_threshold(t: float) -> Fraction:
+    given = [hit for one, hit in zip(*BY_HAND, strict=True) if one >= t]
+    return Fraction(sum(given), len(given))
+
+
+def accuracy_by_hand() -> Found:
+    return Found(at_threshold(0.6), "the three answers with 0.6 or more were counted")
+
+
+def lowest_threshold() -> Found:
+    good = {t: at_threshold(t) for t in BY_HAND[0]}
+    lowest = min(t for t, accuracy in good.items() if accuracy >= Fraction(7, 10))
+    told = threshold_for(coverage_curve(*BY_HAND), 0.7)
+    assert told is not None
+    return Found(lowest, f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
+                 f"own search says {told.threshold:g}")  # fmt: skip
+
+
+def coverage_falls() -> Found:
+    tried = falls = 0
+    for confidence in product((0.2, 0.5, 0.8), repeat=5):
+        points = coverage_curve(confidence, [True] * 5)  # the highest threshold comes first
+        tried, falls = tried + 1, falls + all(a.coverage < b.coverage for a, b in pairwise(points))
+    return Found(verdict(falls == tried), f"all {tried} ways to give 5 answers one of 3 confidences: {falls} fall")
+
+
+def accuracy_rises() -> Found:
+    """Every outcome of 6 answers; and what is expected of answers that are right as often as they say."""
+    confidence = [Fraction(n, 10) for n in (9, 8, 6, 5, 3, 1)]
+    outcomes = list(product((False, True), repeat=6))
+    always = sum(
+        all(a.accuracy >= b.accuracy for a, b in pairwise(coverage_curve(list(map(float, confidence)), right)))
+        for right in outcomes
+    )
+    dice, expected = np.random.default_rng(0), True
+    for _ in range(200):
+        drawn = sorted((Fraction(int(one), 1000) for one in dice.integers(0, 1001, 20)), reverse=True)
+        means = [
+            sum(drawn[:n], Fraction(0)) / n for n in range(1, 21)
+        ]  # of answers that are right as often as they say
+        expected &= all(a >= b for a, b in pairwise(means))
+    note = (
+        f"of the {len(outcomes)} ways in which 6 answers can be right or wrong, accuracy never falls in {always}; the "
+        "expected accuracy of calibrated answers never fell in 200 random lists, in fractions"
+    )
+    return Found(verdict(always == len(outcomes), expected), note)
+
+
+def uniform_accuracy() -> Found:
+    t, c = symbol("t", "share"), sympy.Symbol("c", positive=True)
+    found = sympy.simplify(sympy.integrate(c, (c, t, 1)) / sympy.integrate(1, (c, t, 1)))
+    return Found(found, "SymPy: the mean of c from t to 1")
+
+
+def boasting() -> Found:
+    """Halving every confidence, or taking its root, leaves the pairs of coverage and accuracy as they are."""
+    dice = np.random.default_rng(1)
+    confidence = dice.random(500)
+    right = (dice.random(500) < confidence).tolist()
+    curves = [[point[1:] for point in coverage_curve(one.tolist(), right)]
+              for one in (confidence, confidence / 2, np.sqrt(confidence))]  # fmt: skip
+    note = f"500 answers: {len(curves[0])} points of the curve, as they are, all halved, and all raised to their root"
+    return Found(verdict(any(one != curves[0] for one in curves)), note, "exactly the same")
+
+
+def useless_confidence() -> Found:
+    """Confidence drawn by lot: the expected accuracy over every order of the answers, exactly."""
+    right, orders = (True, True, False, False, False), list(permutations(range(5)))
+    kept: dict[int, list[Fraction]] = {n: [] for n in range(1, 6)}
+    for order in orders:
+        for n in kept:
+            kept[n].append(Fraction(sum(right[i] for i in order[:n]), n))
+    means = {n: sum(some, Fraction(0)) / len(some) for n, some in kept.items()}
+    rises = means[1] > means[5]
+    return Found(verdict(rises), f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
+                 f"threshold, {means[5]} at the lowest")  # fmt: skip
+
+
+def coverage_figure() -> str:
+    dice = np.random.default_rng(2)
+    confidence = dice.random(2000)
+    right = (dice.random(2000) < confidence).tolist()
+    series = []
+    for label, ranked in (("calibrated", confidence), ("drawn by lot", dice.random(2000))):
+        points = [(point.coverage, point.accuracy) for point in coverage_curve(ranked.tolist(), right)]
+        series.append(Series(label, points[50::10]))
+    exact = [(1 - t / 50, (1 + t / 50) / 2) for t in range(49)]
+    return lines(
+        [*series, Series("expected", exact, quiet=True)],
+        "2,000 answers, confidences even between 0 and 1. From right to left the threshold rises: fewer are answered, "
+        "and if confidence means something, more of them are right.",
+        ("coverage", "accuracy"),
+    )
+
+
+COVERAGE = Exercise(
+    id="confidence-threshold",
+    title="Answer only when sure: coverage and accuracy",
+    question="Each answer comes with a confidence c, and only answers with `c >= t` are given. Coverage is the share "
+    "of questions that are answered, accuracy the share of given answers that are right. Calibrated means: of answers "
+    "with confidence c, the share c is right. Five answers are 0.9 right, 0.8 wrong, 0.6 right, 0.5 right, 0.2 wrong.",
+    answer="A higher threshold can only take answers away, so coverage falls. Accuracy rises only as far as confidence "
+    "ranks right above wrong: if it is calibrated, the expected accuracy above t is the mean of the confidences above "
+    "t, which rises with t. On a few answers it can fall all the same. The curve depends on the ranking alone; whether "
+    "0.8 means 80% is another question.",
+    figure=coverage_figure,
+    parts=[
+        Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
+             "the highest first.", Function("curve", curve, CASES, "curve(confidence: list, right: list of truth "
+                                            "values) -> list of [threshold, coverage, accuracy]"), "exact",
+             by_definition, why="Answers of equal confidence are given together: no threshold comes between them.",
+             wrong={"divided by all questions instead of those answered": _of_all_questions,
+                    "parted answers of equal confidence": _equals_one_by_one,
+                    "began with the lowest": _lowest_first}),
+        Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
+             why="Three are given, and two of them are right.",
+             wrong={"divided by all five": "2/5", "left out the one that equals the threshold": "1/2",
+                    "took the coverage": "3/5"}),
+        Part("lowest", "What is the lowest confidence that can serve as threshold for an accuracy of at least 0.7?",
+             Number(0.5, rel=0), "exact", lowest_threshold,
+             why="0.5 gives 3 of 4. That 0.8 and 0.6 give less does not matter: accuracy need not rise step by step.",
+             wrong={"stopped at the first threshold that fails": 0.9, "took the accuracy for the threshold": 0.7,
+                    "took 0.667 for enough": 0.6}),
+        Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
+             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
+             wrong={"thought that a threshold can pass an answer by": False}),
+        Part("rises", "A higher threshold never has a lower accuracy.",
+             Truth("nearly", "confidence is calibrated and expected accuracy is meant, not that of a few answers"),
+             "exact", accuracy_rises,
+             why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
+             "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
+             wrong={"took what is expected for what happens": True}),
+        Part("uniform", "Confidences are even between 0 and 1, and calibrated. What is the expected accuracy at "
+             "threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
+             why="Of answers above t, the confidences are even from t to 1, and calibrated ones are right that often: "
+             "the mean of both ends.",
+             wrong={"took the threshold for the accuracy, but it is that of the worst answer": "t",
+                    "divided by all questions": "(1 - t^2)/2", "that is coverage": "1 - t"}),
+        Part("boasting", "A model whose confidences are all doubled has another curve of accuracy over coverage.",
+             Truth("false"), "numeric", boasting,
+             why="The same answers are given in the same order; only the thresholds at which it happens change. "
+             "Calibration is lost, and this curve does not show it.",
+             wrong={"took the size of confidences to count, not their order": True}),
+        Part("useless", "If confidence is drawn by lot, a higher threshold still has a higher expected accuracy.",
+             Truth("false"), "exact", useless_confidence,
+             why="Any answer is as likely to be among those given; the curve is flat at the accuracy of all.",
+             wrong={"took a higher threshold for better answers as such": True}),
+    ],
+)  # fmt: skip
+
+EXERCISES = (COVERAGE,)

@@ -1,0 +1,124 @@
+"""What a model costs besides bits: operations of its training, memory, and how fast it writes."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from octavo.core import seeded
+from octavo.cost import Shape, cost_of
+from octavo.decode import Sample, stream
+from octavo.io.memory import give_back
+from octavo.models import Attentive, Bag, Bigram, Mix, NGram
+from octavo.pages.run_facts import entries_of
+from octavo.tasks.count_training import SAMPLE_TOKENS
+from octavo.tasks.run import Run
+from octavo.text import Split, encode_blocks
+
+WRITING = 0.25  # seconds of writing that a rate is measured over, at least
+LONGEST = 5.0  # seconds after which even a slow model has written enough
+LOOKED_AT = 1 << 23  # bytes of text that the number of different tokens is counted in
+HIGH, NOW = "VmHWM", "VmRSS"
+
+
+@dataclass
+class Peak:
+    """Bytes at the peak, beyond what was held before; None where the system does not say."""
+
+    bytes: int | None = None
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Peak]:
+    """Measure the memory that is taken within, on the GPU if that is where the work is."""
+    peak = Peak()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        yield peak
+        peak.bytes = torch.cuda.max_memory_allocated(device) - before
+        return
+    give_back()
+    held = _status(NOW) if _forget_peak() else None
+    yield peak
+    high = _status(HIGH)
+    peak.bytes = max(0, high - held) if high is not None and held is not None else None
+
+
+def _forget_peak() -> bool:
+    """Let the process's peak be what it holds now (Linux)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def _status(name: str) -> int | None:
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
+
+
+def write(run: Run, seed: int) -> tuple[str, float | None]:
+    """A sample of what the run writes from nothing, and how many tokens it writes a second."""
+    tokens: list[int] = []
+    began = first = time.perf_counter()
+    now = began
+    for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded(seed)):
+        tokens.append(int(x_1))
+        now = time.perf_counter()
+        first = now if len(tokens) == 1 else first  # what is prepared before the first token is not writing
+        if now - began > LONGEST or (len(tokens) > SAMPLE_TOKENS and now - first >= WRITING):
+            break
+    text = run.tokenizer.decode(tokens[:SAMPLE_TOKENS]).decode("utf-8", "replace")
+    return text, (len(tokens) - 1) / (now - first) if len(tokens) > 1 and now > first else None
+
+
+def parameters(run: Run) -> int:
+    """How many numbers it has learnt: of a network its weights, of an n-gram its n-grams."""
+    return sum(entries_of(run.model))
+
+
+def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split) -> float:
+    """Operations of the products that training took: there and back, for every token; counting takes none."""
+    model, told = run.model, run.record.get("training", {})
+    if isinstance(model, Bag | NGram):
+        return 0.0
+    if isinstance(model, Bigram):
+        steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
+        contexts = min(model.config.batch, _different_tokens(run, train))
+        return float(steps * cost_of(model, Shape(batch=contexts)).training_flops)
+    past = model.config.memory if isinstance(model, Attentive) else 0
+    shape = Shape(told["lanes"], told["window"], past)
+    return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
+
+
+def mixing_flops(mix: Run, parts: Sequence[float | None], held_tokens: int) -> float | None:
+    """Those of the parts, and one reading of the pieces that the weights were learnt on."""
+    assert isinstance(mix.model, Mix)
+    known = [flops for flops in parts if flops is not None]
+    reading = cost_of(mix.model, Shape()).per_token("forward") * held_tokens
+    return sum(known) + reading if len(known) == len(parts) else None
+
+
+def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
+    """The steps of a bigram's rows: while some pairs were held out, or of all of them."""
+    return [int(row["step"]) for row in metrics if "step" in row and ("held_out" in row) == held]
+
+
+def _different_tokens(run: Run, train: Split) -> int:
+    part = Split(train.text, train.start, min(train.end, train.start + LOOKED_AT))
+    found = [np.unique(block) for block in encode_blocks(run.tokenizer, part.blocks())]
+    return len(np.unique(np.concatenate(found)))

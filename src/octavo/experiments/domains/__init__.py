@@ -1,0 +1,1 @@
+"""Models on the text of two domains."""

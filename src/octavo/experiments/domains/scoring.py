@@ -1,0 +1,301 @@
+"""What a model pays for excerpts of two domains, and which words of them make the difference.
+
+Every byte of an excerpt belongs to one group, by its character and its word, so the groups are the same for every
+tokenizer; a token's bits are shared evenly among its bytes. So the groups' bits add up to what the model pays.
+
+N bytes of an excerpt, P pieces (words, punctuation marks, white space) of it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, charges, finite
+from octavo.text import Char, Split, Tokenizer, Word
+from octavo.text.blocks import Block, recut
+from octavo.text.preprocess import apply, check_steps
+from octavo.text.tokenizers.char import cut_characters
+from octavo.text.tokenizers.lexicon import Lexicon
+from octavo.text.tokenizers.spelling import Offsets
+from octavo.text.tokenizers.word_splitting import Pieces, cut_pieces, keys_of, pieces_of
+
+ALPHABET, VOCABULARY, DOMAIN, COMMON = range(4)
+GROUPS = ("out of alphabet", "out of vocabulary", "domain words", "common")
+MARK = b"<unk>"  # what stands in some corpora for the rare words that their makers removed
+OFTEN = 5.0  # a known word this many times as frequent as in the training text is a word of the domain
+COSTLIEST = 15
+PROBE, PROBES = 64, 64  # bytes of a probe for copied text, and how many are taken: nobody writes 64 bytes again
+KNOWN = 0.5  # from which share of an excerpt in its training text a model is said to have seen it
+
+Bits = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Bytes of a text, and the same after preprocessing: what a model is charged for and what it is divided by."""
+
+    name: str
+    original: bytes
+    data: bytes
+    steps: tuple[str, ...] = ()
+
+    @property
+    def characters(self) -> int:
+        """Of the original; a byte that is not UTF-8 counts as one."""
+        return len(self.original.decode("utf-8", "surrogateescape"))
+
+
+def excerpt(name: str, original: bytes, steps: Iterable[str] = ()) -> Excerpt:
+    """The excerpt after the steps; what is empty, before or after them, is refused."""
+    steps = check_steps(steps)
+    data = apply(steps, original)
+    if not data:
+        told = f"the steps {', '.join(steps)} leave nothing of it" if original else "it has no bytes"
+        raise UserError(f"there is nothing to score in the excerpt of {name}: {told}; ask for more --bytes")
+    return Excerpt(name, original, data, steps)
+
+
+def first_bytes(data: bytes, limit: int) -> bytes:
+    """At most so many bytes, and no character cut in two."""
+    return data if len(data) <= limit else data[: cut_characters(data[:limit])]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The characters and words of a training text, and how often each word occurs."""
+
+    alphabet: NDArray[np.uint32]  # code points in order
+    lexicon: Lexicon
+    counts: NDArray[np.int64]
+    total: int
+
+    @classmethod
+    def learn(cls, text: Split) -> Vocabulary:
+        """Count the words of a text; a word is the same with and without a space before it."""
+        lexicon, counts = Lexicon(), np.zeros(0, np.int64)
+        for block in recut(text.blocks(), lambda data: cut_pieces(data, "words")):
+            numbers = lexicon.add(_bare(pieces_of(block.data, "words", block.starts)))
+            counts = np.concatenate([counts, np.zeros(len(lexicon) - len(counts), np.int64)])
+            counts += np.bincount(numbers, minlength=len(lexicon))
+        characters = Char.learn(text.blocks()).characters
+        return cls(np.array([ord(c) for c in characters], np.uint32), lexicon, counts, int(counts.sum()))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The bytes of one kind: how many there are, and what they cost together."""
+
+    name: str
+    bytes: int
+    bits: float
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.bits / self.bytes if self.bytes else 0.0
+
+
+@dataclass(frozen=True)
+class Costly:
+    """A word, and what its occurrences cost together beyond the excerpt's average byte."""
+
+    word: str
+    group: str
+    count: int
+    bits: float  # of one occurrence, on average
+    excess: float  # of all
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model pays for an excerpt. All denominators are of the original bytes, whatever was done to them."""
+
+    text: str
+    steps: tuple[str, ...]
+    bytes: int
+    scored_bytes: int  # after preprocessing
+    characters: int
+    tokens: int
+    bits: float
+    impossible: int
+    unknown_rate: float | None  # words that the tokenizer had to spell; None where it has no words
+    label: str
+    groups: tuple[Group, ...]
+    costliest: tuple[Costly, ...]
+    marks: int  # literal <unk> in what was scored
+    mark_bits: float  # and what they cost together
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.bits / self.bytes
+
+    @property
+    def token_perplexity(self) -> float:
+        return _two_to(self.bits / self.tokens)
+
+    @property
+    def character_perplexity(self) -> float:
+        return _two_to(self.bits / self.characters)
+
+    def share(self, group: Group) -> float:
+        """The part of the scored bytes that belongs to the group."""
+        return group.bytes / self.scored_bytes
+
+    def paid(self, group: Group) -> float:
+        """The group's part of the bits per byte; the parts of all groups add up to it."""
+        return group.bits / self.bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; a number that is not finite becomes null."""
+        numbers = ("bits_per_byte", "token_perplexity", "character_perplexity", "bits", "unknown_rate", "mark_bits")
+        counts = ("text", "bytes", "scored_bytes", "characters", "tokens", "impossible", "marks", "label")
+        return {
+            **{key: getattr(self, key) for key in counts}, "preprocess": list(self.steps),
+            **{key: finite(getattr(self, key)) for key in numbers},
+            "groups": [
+                {"name": g.name, "share": self.share(g), "bits_per_byte": finite(g.bits_per_byte),
+                 "paid": finite(self.paid(g))}
+                for g in self.groups
+            ],
+            "costliest": [
+                {"word": c.word, "group": c.group, "count": c.count, "bits": finite(c.bits), "excess": finite(c.excess)}
+                for c in self.costliest
+            ],
+        }  # fmt: skip
+
+
+def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:
+    """What the model pays for the excerpt as one document, and for which groups and words."""
+    bits_N, tokens, impossible = bits_of_bytes(model, tokenizer, text.data)
+    pieces, group_P = _grouped(text.data, training)
+    group_N = _by_byte(text.data, pieces, group_P, training)
+    groups = tuple(
+        Group(name, int((group_N == i).sum()), float(bits_N[group_N == i].sum())) for i, name in enumerate(GROUPS)
+    )
+    marked = np.array([i for m in re.finditer(MARK, text.data) for i in range(*m.span())], np.int64)
+    unknown = tokenizer.unknown_rate(text.data) if isinstance(tokenizer, Word) else None
+    return Reading(
+        text.name, text.steps, len(text.original), len(text.data), text.characters, tokens, float(bits_N.sum()),
+        impossible, unknown, NOT_COMPARABLE if text.steps else "", groups, _costliest(bits_N, pieces, group_N),
+        len(marked) // len(MARK), float(bits_N[marked].sum()),
+    )  # fmt: skip
+
+
+def bits_of_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> tuple[Bits, int, int]:
+    """What each byte costs, a token's bits shared evenly among its bytes; how many tokens, and how many impossible."""
+    if not tokenizer.lossless:
+        raise UserError(
+            f"the tokenizer {tokenizer.name} loses some of the text, so its tokens do not cover the bytes; "
+            "name runs with the tokenizer byte, char, word or bpe"
+        )
+    costs, sizes = [], []
+    size_of: dict[int, int] = {}
+    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
+        for token in set(tokens_W.tolist()) - size_of.keys():
+            size_of[token] = len(tokenizer.spelling(token))
+        costs.append(bits_W)
+        sizes.append(np.array([size_of[token] for token in tokens_W.tolist()], np.int64))
+    bits_T, size_T = np.concatenate(costs), np.concatenate(sizes)
+    assert size_T.sum() == len(data), "the tokens spell the text"
+    return np.repeat(bits_T / size_T, size_T), len(bits_T), int(np.isinf(bits_T).sum())
+
+
+def gap(home: Reading, away: Reading) -> dict[str, float]:
+    """The difference in bits per byte, away minus home, shared among the groups.
+
+    A byte counts with what it costs beyond the home text's average byte; so a group that is merely larger does not
+    count, one that is dearer does, and the shares of all groups add up to the difference.
+    """
+    average = home.bits_per_byte
+
+    def beyond(reading: Reading, group: Group) -> float:
+        return reading.paid(group) - average * reading.share(group)
+
+    return {
+        a.name: beyond(away, a) - beyond(home, h) if math.isfinite(home.bits + away.bits) else math.nan
+        for h, a in zip(home.groups, away.groups, strict=True)
+    }
+
+
+def seen_share(blocks: Iterable[Block], data: bytes) -> float:
+    """The share of an excerpt that stands word for word in a text, by probes of 64 bytes; too short a one has none."""
+    last = len(data) - PROBE
+    if last < 0:
+        return 0.0
+    probes = {data[at : at + PROBE] for at in np.linspace(0, last, min(PROBES, last + 1), dtype=np.int64).tolist()}
+    found: set[bytes] = set()
+    tail = b""
+    for block in blocks:
+        joined = tail + block.data
+        found |= {probe for probe in probes - found if probe in joined}
+        tail = joined[-(PROBE - 1) :]
+    return len(found) / len(probes)
+
+
+def _bare(pieces: Pieces) -> Pieces:
+    """The pieces without the space before them."""
+    spaced = ((pieces.text[pieces.starts] == ord(" ")) & (pieces.lengths > 1)).astype(np.int64)
+    starts, lengths = pieces.starts + spaced, pieces.lengths - spaced
+    return Pieces(pieces.text, starts, lengths, keys_of(pieces.text, starts, lengths))
+
+
+def _grouped(data: bytes, training: Vocabulary) -> tuple[Pieces, NDArray[np.uint8]]:
+    """The pieces of an excerpt and the group of each as a word: it is never out of the alphabet as a whole."""
+    pieces = pieces_of(data, "words", np.zeros(1, np.int64))
+    words = _bare(pieces)
+    number_P = training.lexicon.find(words)
+    mine = Lexicon()
+    own_P = mine.add(words)
+    here_P = np.bincount(own_P)[own_P] / len(own_P)
+    there_P = np.append(training.counts, 0)[number_P] / max(1, training.total)  # -1, unknown, finds the last
+    group_P = np.full(len(own_P), COMMON, np.uint8)
+    group_P[here_P >= OFTEN * there_P] = DOMAIN
+    group_P[number_P < 0] = VOCABULARY
+    return pieces, group_P
+
+
+def _by_byte(data: bytes, pieces: Pieces, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
+    """The group of each byte: its word's, unless its character is one that training never saw."""
+    group_N = np.repeat(group_P, pieces.lengths)
+    text = data.decode("utf-8", "surrogateescape")
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    sizes = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
+    sizes[(points >= 0xDC80) & (points <= 0xDCFF)] = 1  # a byte that is not UTF-8
+    group_N[np.repeat(~np.isin(points, training.alphabet), sizes)] = ALPHABET
+    return group_N
+
+
+def _costliest(bits_N: Bits, pieces: Pieces, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
+    """The words whose occurrences cost most beyond the average byte, each with the space before it."""
+    if not np.isfinite(bits_N).all():
+        return ()
+    words = _bare(pieces)
+    own_P = Lexicon().add(words)
+    bits_P: Bits = np.add.reduceat(bits_N, pieces.starts)
+    group_P = np.minimum.reduceat(group_N, pieces.starts)  # one character out of the alphabet makes the word so
+    count_V, bits_V = np.bincount(own_P), np.bincount(own_P, bits_P)
+    excess_V = bits_V - bits_N.mean() * np.bincount(own_P, pieces.lengths)
+    first_V = np.unique(own_P, return_index=True)[1]
+    best = np.argsort(-excess_V, kind="stable")[:COSTLIEST]
+    return tuple(
+        Costly(_spelt(words, int(first_V[v])), GROUPS[group_P[first_V[v]]], int(count_V[v]),
+               float(bits_V[v] / count_V[v]), float(excess_V[v]))
+        for v in best if excess_V[v] > 0
+    )  # fmt: skip
+
+
+def _spelt(words: Pieces, i: int) -> str:
+    start: Offsets = words.starts[i]
+    return words.text[start : start + words.lengths[i]].tobytes().decode("utf-8", "backslashreplace")
+
+
+def _two_to(bits: float) -> float:
+    return math.inf if bits > 1023 else 2.0**bits

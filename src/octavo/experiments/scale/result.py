@@ -1,0 +1,225 @@
+"""What a series tells: the laws of its points, over each variable that it covers, and where two of them meet."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from octavo.errors import UserError
+from octavo.experiments.scale.crossing import Crossing, crossing
+from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
+from octavo.experiments.scale.series import Point
+from octavo.io.files import whole_file
+from octavo.scoring.bits_per_byte import finite
+
+Variable = Literal["text", "parameters", "operations"]
+FURTHER = 10.0  # times the largest x measured: how far a law is carried on
+RESULT, TABLE = "scaling.json", "points.csv"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points over one variable, and their law, or why there is none."""
+
+    model: str
+    variable: Variable
+    points: tuple[Point, ...]
+    fit: Fit | None
+    why: str = ""
+
+    @property
+    def xy(self) -> list[tuple[float, float]]:
+        return [(value_of(point, self.variable), point.bits) for point in self.points]
+
+    @property
+    def low(self) -> float:
+        return min(x for x, _ in self.xy)
+
+    @property
+    def high(self) -> float:
+        return max(x for x, _ in self.xy)
+
+
+def value_of(point: Point, variable: Variable) -> float:
+    """Where a point stands on a variable's axis."""
+    return float({"text": point.bytes, "parameters": point.parameters, "operations": point.operations}[variable])
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The points of a series and everything that follows from them."""
+
+    model: str
+    against: str | None
+    corpus: str
+    text_bytes: int
+    held_out_bytes: int
+    budget: str
+    points: tuple[Point, ...]
+    command: str = ""
+    seed: int = 0
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def text(self) -> dict[str, Curve]:
+        """Over bytes of text, for each model: of each length the size that was best on pieces held out of training."""
+        models = [self.model, *([self.against] if self.against else [])]
+        return {model: self._curve(model, "text", chosen(self._of(model))) for model in models}
+
+    @cached_property
+    def parameters(self) -> Curve | None:
+        """Over parameters, on the whole text; None where the series has fewer than three sizes."""
+        return self._covered("parameters", [p for p in self._of(self.model) if p.bytes == self.text_bytes])
+
+    @cached_property
+    def operations(self) -> Curve | None:
+        """Over operations of training, the whole model on the whole text; None for fewer than three budgets."""
+        whole = [p for p in self.points if p.model == self.model and p.size == 1 and p.bytes == self.text_bytes]
+        return self._covered("operations", whole)
+
+    @cached_property
+    def joint(self) -> Fit | None:
+        """Over parameters and text at once: floor + A / parameters^alpha + B / text^beta."""
+        points = self._of(self.model)
+        try:
+            rows = [(value_of(p, "parameters"), value_of(p, "text")) for p in points]
+            return fit_law(rows, [p.bits for p in points], seed=self.seed)
+        except UserError:
+            return None
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Every law of one variable that the series covers."""
+        return [*self.text.values(), *(one for one in (self.parameters, self.operations) if one is not None)]
+
+    @cached_property
+    def crossing(self) -> Crossing | None:
+        """Where the two models meet on the axis of text; None where one of them has no law."""
+        if self.against is None:
+            return None
+        first, second = self.text[self.model], self.text[self.against]
+        if first.fit is None or second.fit is None:
+            return None
+        return crossing(first.fit, second.fit, min(first.low, second.low), max(first.high, second.high))
+
+    @cached_property
+    def crossing_by_training(self) -> Crossing | None:
+        """Where the model, trained for longer on the whole text, meets what the other makes of the whole text."""
+        if self.against is None or self.operations is None or self.operations.fit is None:
+            return None
+        level = [p.bits for p in self.text[self.against].points if p.bytes == self.text_bytes]
+        if not level or max(level) == float("inf"):
+            return None
+        found = self.operations
+        return crossing(self.operations.fit, constant(sum(level) / len(level)), found.low, found.high)
+
+    def _of(self, model: str) -> list[Point]:
+        """Those with the whole budget."""
+        return [point for point in self.points if point.model == model and point.budget == 1]
+
+    def _covered(self, variable: Variable, points: Sequence[Point]) -> Curve | None:
+        neural = [point for point in points if point.operations]
+        if len({value_of(point, variable) for point in neural}) < 3 or self._too_near(neural, variable):
+            return None
+        return self._curve(self.model, variable, neural)
+
+    def _too_near(self, points: Sequence[Point], variable: Variable) -> bool:
+        """Seeds differ by a little in what they did in a time; that is no series of budgets."""
+        return len({point.size if variable == "parameters" else point.budget for point in points}) < 3
+
+    def _curve(self, model: str, variable: Variable, points: Sequence[Point]) -> Curve:
+        if worst := max((point.impossible for point in points), default=0):
+            why = f"it gives probability zero to up to {worst:,} held-out tokens, so its bits are infinite; smooth it"
+            return Curve(model, variable, tuple(points), None, why)
+        try:
+            fit = fit_law([[value_of(p, variable)] for p in points], [p.bits for p in points], seed=self.seed)
+        except UserError as error:
+            return Curve(model, variable, tuple(points), None, str(error))
+        return Curve(model, variable, tuple(points), fit)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; what is not finite becomes null."""
+        told = {key: getattr(self, key) for key in ("model", "against", "corpus", "text_bytes", "held_out_bytes")}
+        crossings = {"text": self.crossing, "operations": self.crossing_by_training}
+        return {
+            **told, "budget": self.budget, "seed": self.seed, "command": self.command, "notes": list(self.notes),
+            "points": [asdict(point) for point in self.points],
+            "laws": [_law_json(curve) for curve in self.curves],
+            "joint_law": _joint_json(self.joint) if self.joint else None,
+            "crossings": {key: _crossing_json(one) for key, one in crossings.items() if one is not None},
+        }  # fmt: skip
+
+    def to_csv(self) -> str:
+        """The points, one a line."""
+        text = io.StringIO()
+        rows = csv.DictWriter(text, [one.name for one in fields(Point)], lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(asdict(point) for point in self.points)
+        return text.getvalue()
+
+    def save(self, out: Path) -> None:
+        """scaling.json, points.csv and report.html in a folder."""
+        from octavo.experiments.scale.page import scaling_page
+
+        result = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        for name, text in ((RESULT, result), (TABLE, self.to_csv()), ("report.html", scaling_page(self))):
+            with whole_file(out / name) as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+
+    def _repr_html_(self) -> str:
+        from octavo.experiments.scale.wording import summary
+
+        return "".join(f"<p>{html.escape(line)}</p>" for line in summary(self))
+
+
+def chosen(points: Sequence[Point]) -> list[Point]:
+    """Of each length and seed the point whose model did best on the pieces held out of its training text."""
+    ordered = sorted(points, key=lambda p: (p.bytes, p.seed))
+    return [min(group, key=_choice) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
+
+
+def _choice(point: Point) -> tuple[float, float]:
+    """The less the better; the larger model where nothing was held out."""
+    return (point.pieces_bits if point.pieces_bits is not None else float("inf"), -point.size)
+
+
+def _range(interval: Interval) -> list[float | None]:
+    return [finite(interval.low), finite(interval.high)]
+
+
+def _law_json(curve: Curve) -> dict[str, Any]:
+    told: dict[str, Any] = {"model": curve.model, "variable": curve.variable, "why_not": curve.why or None}
+    if curve.fit is None:
+        return told
+    fit, further = curve.fit, FURTHER * curve.high
+    return told | {
+        "floor": fit.law.floor, "excess": fit.law.excess[0], "exponent": fit.law.exponent[0], "unit": fit.law.unit[0],
+        "floor_interval": _range(fit.floor) if fit.with_floor else None, "exponent_interval": _range(fit.exponent()),
+        "falls": fit.falls, "points": fit.points, "typical_error": fit.error,
+        "extrapolated": {"at": further, "bits_per_byte": fit.law(further), "interval": _range(fit.interval(further))},
+    }  # fmt: skip
+
+
+def _joint_json(fit: Fit) -> dict[str, Any]:
+    names = ("parameters", "text")
+    return {"floor": fit.law.floor, "floor_interval": _range(fit.floor), "points": fit.points,
+            "typical_error": fit.error} | {
+        name: {"excess": fit.law.excess[i], "exponent": fit.law.exponent[i], "unit": fit.law.unit[i],
+               "exponent_interval": _range(fit.exponent(i))}
+        for i, name in enumerate(names)
+    }  # fmt: skip
+
+
+def _crossing_json(one: Crossing) -> dict[str, Any]:
+    return {
+        "kind": one.kind, "at": finite(one.at), "interval": _range(one.interval), "overtakes": one.overtakes,
+        "measured": one.measured, "share_of_refits": one.share,
+    }  # fmt: skip

@@ -1,0 +1,193 @@
+"""Laws and crossings in plain words."""
+
+from __future__ import annotations
+
+import math
+
+from octavo.experiments.scale.crossing import REACH, Crossing
+from octavo.experiments.scale.power_law import ENOUGH_FOR_FLOOR, LEVEL, Fit, Interval
+from octavo.experiments.scale.result import FURTHER, Curve, Scaling, Variable
+from octavo.io.files import size
+from octavo.pages.figures.axis import number
+
+NAMES = {"ngram": "the n-gram", "bag": "the bag", "bigram": "the bigram"}
+OVER = {"text": "text", "parameters": "width", "operations": "training"}
+
+
+def name_of(model: str) -> str:
+    """A model's name inside a sentence."""
+    return NAMES.get(model, model)
+
+
+def amount(value: float, variable: Variable) -> str:
+    """So much text, so many parameters or operations."""
+    return size(value) if variable == "text" else number(value)
+
+
+def summary(scaling: Scaling) -> list[str]:
+    """Everything that the series says, a sentence or two a line."""
+    lines = [line for curve in scaling.curves for line in law_lines(curve, scaling)]
+    joint = [joint_line(scaling.joint)] if scaling.joint and scaling.joint.whole else []
+    return [*lines, *joint, *crossing_lines(scaling), *limit_lines(scaling)]
+
+
+def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
+    """The law as a formula, how sure it is, and where it leads."""
+    who, over = _sentence(name_of(curve.model)), OVER[curve.variable]
+    if curve.fit is None:
+        return [f"{who} has no law over {over}: {curve.why}."]
+    fit, x = curve.fit, FURTHER * curve.high
+    if not fit.falls:
+        first, last = (_mean_at(curve, x) for x in (curve.low, curve.high))
+        return [
+            f"{who}, over {over}{_at_budget(curve, scaling)}: from {first:.3f} to {last:.3f} bits per byte; these "
+            f"{fit.points} points are too few, or too scattered, to be sure of a fall."
+        ]
+    floor = f"floor {_between(fit.floor)}, " if fit.with_floor else ""
+    lines = [
+        f"{who}, over {over}{_at_budget(curve, scaling)}: bits per byte = {formula(curve)}",
+        f"  {floor}exponent {_between(fit.exponent(), 3)}; with {FURTHER:.0f} times as much "
+        f"({amount(x, curve.variable)}) {fit.law(x):.3f} ({_between(fit.interval(x), 3)}), if the law goes on.",
+    ]
+    if not fit.with_floor:
+        lines[-1] += (
+            f" Fewer than {ENOUGH_FOR_FLOOR} different values cannot tell a floor, so it is taken as 0 and what is "
+            "extrapolated is rather too low."
+        )
+    return lines
+
+
+def formula(curve: Curve) -> str:
+    """floor + excess × (x / unit)^-exponent."""
+    assert curve.fit is not None
+    law = curve.fit.law
+    floor = f"{law.floor:.3f} + " if curve.fit.with_floor else ""
+    unit = amount(law.unit[0], curve.variable)
+    return f"{floor}{law.excess[0]:.3f} × ({curve.variable} / {unit})^-{law.exponent[0]:.3f}"
+
+
+def joint_line(fit: Fit) -> str:
+    """The law over parameters N and text D at once."""
+    law = fit.law
+    (a, b), (alpha, beta), (n, d) = law.excess, law.exponent, law.unit
+    return (
+        f"Over both: bits per byte = {law.floor:.3f} + {a:.3f} × (parameters / {number(n)})^-{alpha:.3f} + {b:.3f} × "
+        f"(text / {size(d)})^-{beta:.3f}; floor {_between(fit.floor)}, exponents {_between(fit.exponent(0), 3)} and "
+        f"{_between(fit.exponent(1), 3)}, {fit.points} points, typically missed by {fit.error:.1%}."
+    )
+
+
+def crossing_lines(scaling: Scaling) -> list[str]:
+    """Who is ahead where, as measured and by the laws."""
+    if scaling.against is None:
+        return []
+    first, second = scaling.text[scaling.model], scaling.text[scaling.against]
+    lengths = sorted({p.bytes for p in first.points} & {p.bytes for p in second.points})
+    ahead = [length for length in lengths if _mean_at(first, length) < _mean_at(second, length)]
+    model, other = name_of(scaling.model), name_of(scaling.against)
+    where = "none" if not ahead else "all" if ahead == lengths else f"{len(ahead)} ({', '.join(map(size, ahead))})"
+    lines = [f"As measured, {model} is ahead of {other} at {where} of the {len(lengths)} lengths."]
+    if scaling.crossing is not None and first.fit and second.fit:
+        falling = first.fit.falls and second.fit.falls
+        lines.append(_sentence(crossing_line(scaling.crossing, "text", model, other, falling)))
+    training = scaling.operations
+    if scaling.crossing_by_training is not None and training is not None and training.fit is not None:
+        last = max(training.points, key=lambda point: point.operations)
+        pace = last.seconds / last.operations
+        told = crossing_line(scaling.crossing_by_training, "operations", model, other, training.fit.falls, pace)
+        lines.append(f"Trained for longer on the whole text, {told}")
+    return lines
+
+
+def crossing_line(
+    found: Crossing, variable: Variable, model: str, other: str, falling: bool = True, pace: float = 0.0
+) -> str:
+    """Where two laws meet; `falling`: both surely fall; `pace`: seconds an operation takes, to say when."""
+    doubt = f" {found.share:.0%} of the refits say so." if found.share < LEVEL else ""
+    if not falling and not found.measured:
+        return (
+            "they do not cross where it was measured, and a law that does not surely fall cannot be carried on to "
+            "where they might."
+        )
+    if found.kind == "ahead":
+        return f"by the laws {model} is ahead of {other} everywhere within {REACH:.0f} times what was measured.{doubt}"
+    if found.kind == "behind":
+        return (
+            f"by the laws {model} does not catch up with {other} within {REACH:.0f} times what was measured; beyond "
+            f"that any extrapolation is a guess.{doubt}"
+        )
+    verb = "overtakes" if found.overtakes else "falls behind"
+    unit = {"text": " of text", "parameters": " parameters", "operations": " operations"}[variable]
+    when = f", {_time(found.at * pace)} here" if pace else ""
+    told = f"by the laws {model} {verb} {other} at about {amount(found.at, variable)}{unit}{when} "
+    told += f"({_ends(found, variable)})."
+    if found.at > found.high:
+        told += f" That is {found.at / found.high:.1f} times the most that was measured: an extrapolation."
+    elif found.at < found.low:
+        told += f" That is {found.low / found.at:.1f} times less than the least that was measured: an extrapolation."
+    return told
+
+
+def limit_lines(scaling: Scaling) -> list[str]:
+    """Whether text or training is what is short."""
+    whole = [p for p in scaling.text[scaling.model].points if p.bytes == scaling.text_bytes]
+    lines = []
+    if whole and whole[0].operations:
+        passes = sum(p.passes for p in whole) / len(whole)
+        lines.append(f"A budget of {scaling.budget} reads the whole text {passes:.2g} times.")
+    text, training = scaling.text[scaling.model].fit, scaling.operations.fit if scaling.operations else None
+    if text is None or training is None:
+        return lines
+    by_text, by_training = (doubled(fit) for fit in (text, training))
+    told = (
+        f"By the laws, twice the text would save {by_text[0]:.3f} bits per byte ({_between(by_text[1], 3)}), twice the "
+        f"training {by_training[0]:.3f} ({_between(by_training[1], 3)}): "
+    )
+    if by_text[1].low > by_training[1].high:
+        told += f"{name_of(scaling.model)} is limited by text here."
+    elif by_training[1].low > by_text[1].high:
+        told += f"{name_of(scaling.model)} is limited by training here, and its law over text is that of this budget."
+    else:
+        told += "which of them is the limit cannot be told from these points."
+    return [*lines, told]
+
+
+def doubled(fit: Fit) -> tuple[float, Interval]:
+    """What twice the largest x would save."""
+    x = fit.law.unit[0]
+    saved = [law(x) - law(2 * x) for law in (fit.law, *fit.refits)]
+    return saved[0], Interval.of(saved[1:])
+
+
+def _mean_at(curve: Curve, x: float) -> float:
+    bits = [y for at, y in curve.xy if at == x]
+    return sum(bits) / len(bits)
+
+
+def _at_budget(curve: Curve, scaling: Scaling) -> str:
+    """A law over text or parameters is that of one budget, where there is one."""
+    return f" ({scaling.budget} each)" if curve.variable != "operations" and curve.points[0].operations else ""
+
+
+def _between(interval: Interval, places: int = 2) -> str:
+    return f"{interval.low:.{places}f} to {interval.high:.{places}f}"
+
+
+def _ends(found: Crossing, variable: Variable) -> str:
+    """The interval; where refits do not cross, they do so before or after all that was looked at."""
+    low, high = found.interval.low, found.interval.high
+    least = amount(low, variable) if low > 0 else f"below {amount(found.low / REACH, variable)}"
+    most = amount(high, variable) if math.isfinite(high) else f"beyond {amount(found.high * REACH, variable)}"
+    return f"{least} to {most}"
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _sentence(text: str) -> str:
+    """With a capital, but for names of models."""
+    return text[0].upper() + text[1:] if text.startswith(("the ", "by ", "they ")) else text

@@ -1,0 +1,130 @@
+"""All examinations of one run, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel
+from octavo.errors import UserError
+from octavo.inspect.doctor.advice import fitting, settings
+from octavo.inspect.doctor.baselines import against_floors, measure_floors
+from octavo.inspect.doctor.context_use import context
+from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
+from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
+from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
+from octavo.inspect.doctor.unseen_text import softmax, through_time
+from octavo.models import GPT
+from octavo.tasks.count_training import held_out
+from octavo.tasks.run import METRICS, Run
+from octavo.text import Split, tokenize
+from octavo.training.checkpoint import Checkpoint, check_shapes
+from octavo.training.metrics_log import read_rows
+
+QUICK = "left out by --quick"
+MODEL = ("softmax", "gradients in time", "context")  # what is found by looking at the model, not at its history
+READ = 2_000_000  # bytes of the validation part that the model is looked at with
+
+
+def examine(run: Run, quick: bool = False) -> Diagnosis:
+    """Examine a run; `quick` leaves the floors out. An unfinished one is looked at with its best weights so far."""
+    training = Training.of(run)
+    if training is not None and not training.finished:
+        _take_latest(run)
+    curve = _curve(run)
+    name = str(run.path or run.name)
+    valid, why_not = _validation(run)
+    overfits = overfitting(curve, training)
+    floors, why_none = None, QUICK if quick else why_not
+    if valid is not None and not quick:
+        try:
+            floors = measure_floors(run, valid)
+        except UserError as error:  # there are tokenizers that count models cannot have
+            why_none = str(error).partition(";")[0]
+    bag, bigram = (floors.for_curve(floors.find(order)) if floors else None for order in (1, 2))
+    own = settings(run.model, training)
+    first, *others = (
+        replace(one, advice=fitting(one.advice, run.model, own))
+        for one in (
+            start(curve, run.model.vocab, _expects_itself(run.model)),
+            overfits,
+            learning_rate(curve, training, run.model.vocab, bag, bigram),
+            *_looked_at(run, valid, why_not, gradient_lengths(curve, training)),
+            events(curve, training, name),
+        )
+    )
+    placed = not_applicable("floors", why_none)
+    if floors is not None:
+        longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
+        placed = against_floors(floors, curve, run.model, longer, _is_ill([first, *others], curve, training))
+        placed = replace(placed, advice=fitting(placed.advice, run.model, own))
+    return Diagnosis(name, (first, placed, *others))
+
+
+def _longer(run: Run, curve: Curve, training: Training | None) -> str:
+    """How to train for longer; a bigram only where its steps did not suffice."""
+    if training is not None:
+        return training.longer()
+    steps = getattr(run.model.config, "steps", 0)
+    return f"train longer: --steps {2 * steps}" if 0 < steps <= curve.steps else ""
+
+
+def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None) -> bool:
+    """Whether the findings tell what else is wrong with a run than that it was short."""
+    told = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
+    if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
+        return any(one.verdict == "warning" and one.name not in MODEL for one in told)
+    return any(training is None or training.longer() not in one.advice for one in told)
+
+
+def _curve(run: Run) -> Curve:
+    path = run.path / METRICS if run.path is not None else None
+    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
+    return Curve.of(rows, bytes_per_token(run))
+
+
+def _take_latest(run: Run) -> None:
+    """The weights of the last checkpoint: the folder's own model is still the untrained one."""
+    try:
+        tensors = Checkpoint.load(run.path).tensors if run.path is not None else {}
+    except UserError:  # stopped before the first checkpoint: there are only the weights it began with
+        return
+    weights = tensors.get("best") or tensors.get("weights") or {}
+    check_shapes(weights, dict(run.model.named_parameters()), "weights")
+    run.model.load_state_dict(weights, strict=False)
+
+
+def _validation(run: Run) -> tuple[Split | None, str]:
+    """The text that the run is measured on; or why it cannot be had."""
+    try:
+        return held_out(run)[1], ""
+    except UserError as error:
+        return None, f"the run's own text is needed: {str(error).partition(';')[0]}"
+
+
+def _looked_at(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
+    """What the model does with the validation text."""
+    if valid is None:
+        softmax_, time_, context_ = (
+            not_applicable(name, why_not) for name in ("softmax", "gradients in time", "context")
+        )
+        return [softmax_, lengths, time_, context_]
+    x_N = _tokens(run, valid)
+    return [
+        softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)
+    ]  # fmt: skip
+
+
+def _tokens(run: Run, valid: Split) -> Tensor:
+    """The beginning of the text, without the begin token in front of it."""
+    part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
+    return torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))
+
+
+def _expects_itself(model: LanguageModel[Any]) -> bool:
+    return isinstance(model, GPT) and model.config.tied and model.config.init == "zero"

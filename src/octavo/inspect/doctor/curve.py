@@ -1,0 +1,189 @@
+"""The history of a run as numbers: its losses, its checks on held-out text, its events, and how it was trained."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from octavo.config import from_json
+from octavo.tasks.run import Run
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimConfig
+from octavo.training.schedule import Budget
+
+MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
+NEAR = 0.05  # of the run: points so close to a step speak for it
+FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
+FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
+UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
+
+
+class Point(NamedTuple):
+    """One logged step."""
+
+    step: int
+    loss: float  # nats a token
+    norm: float | None  # of the gradient, before it was clipped
+
+
+class Check(NamedTuple):
+    """One measurement of the pieces held out."""
+
+    step: int
+    bits: float  # per byte
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What metrics.jsonl tells of training; empty for a model that was counted."""
+
+    points: tuple[Point, ...] = ()
+    checks: tuple[Check, ...] = ()
+    events: tuple[Mapping[str, Any], ...] = ()
+    bytes_per_token: float = 1.0
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> Curve:
+        """From the rows of metrics.jsonl; what is damaged or of another kind is passed over.
+
+        A bigram is trained twice: first to find the best number of steps, then again on all of the text for so many.
+        The curve is of its first training, up to the step that the second ended with.
+        """
+        points, checks, events, last, again = [], [], [], 0, 0
+        for row in rows:
+            step = row.get("step")
+            if type(step) is not int or not 0 <= step < MOST_STEPS:
+                continue
+            if again or step < last:
+                again = max(again, step)
+                continue
+            last = step
+            if "event" in row:
+                events.append(row)
+                continue
+            loss, norm, held = (_number(row.get(key)) for key in ("loss", "norm", "held_out_bits_per_byte"))
+            if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
+                held = bits(nats, bytes_per_token)
+            if loss is not None:
+                points.append(Point(step, loss, norm))
+            if held is not None:
+                checks.append(Check(step, held))
+        end = again or last
+        points = [point for point in points if point.step <= end]
+        checks = [check for check in checks if check.step <= end]
+        return cls(tuple(points), tuple(checks), tuple(events), bytes_per_token)
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return self.points[-1].step if self.points else 0
+
+    def mean(self, first: float, last: float) -> float:
+        """The mean loss of the points from one share of the run to another, at least one of them."""
+        n = len(self.points)
+        low = min(int(first * n), n - 1)
+        return fmean(point.loss for point in self.points[low : max(low + 1, round(last * n))])
+
+    def near(self, step: int) -> float:
+        """The mean loss around a step."""
+        reach = max(1.0, NEAR * self.points[-1].step)
+        around = [point.loss for point in self.points if abs(point.step - step) <= reach]
+        return fmean(around) if around else min(self.points, key=lambda point: abs(point.step - step)).loss
+
+    def bits(self, loss: float) -> float:
+        """Nats a token as bits per byte."""
+        return bits(loss, self.bytes_per_token)
+
+
+def bits(nats: float, bytes_per_token: float) -> float:
+    """Nats a token as bits per byte."""
+    return nats / math.log(2) / bytes_per_token
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a neural run was trained, as its record says."""
+
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    steps_per_epoch: int = 0  # 0: unknown
+    finished: bool = True
+    why: str = ""  # it ended
+    usual: OptimConfig = field(default_factory=OptimConfig)  # what the model's learning rates are if nothing is said
+
+    @classmethod
+    def of(cls, run: Run) -> Training | None:
+        """None for a run that was not trained step by step."""
+        told = run.record.get("training")
+        if not isinstance(told, Mapping):
+            return None
+        epoch = told.get("steps_per_epoch")
+        return cls(
+            from_json(OptimConfig, told.get("optim", {})).suiting(run.model),
+            from_json(LoopConfig, told.get("loop", {})),
+            epoch if type(epoch) is int else 0, bool(told.get("finished")), str(told.get("why", "")),
+            OptimConfig().suiting(run.model),
+        )  # fmt: skip
+
+    def higher_rate(self) -> str:
+        """The flags of a higher learning rate."""
+        return "a higher rate: " + self._rates(lambda rate, usual: usual if rate < usual / UNUSUAL else FASTER * rate)
+
+    def lower_rate(self) -> str:
+        """The flags of a lower learning rate."""
+        return "a lower rate: " + self._rates(lambda rate, usual: usual if rate > usual * UNUSUAL else SLOWER * rate)
+
+    def other_rate(self) -> tuple[str, ...]:
+        """Both, the higher first; but only back to the usual where a rate is far from it."""
+        ratios = [getattr(self.optim, name) / getattr(self.usual, name) for name in self._names()]
+        if max(ratios) < 1 / UNUSUAL:
+            return (self.higher_rate(),)
+        return (self.lower_rate(),) if min(ratios) > UNUSUAL else (self.higher_rate(), self.lower_rate())
+
+    def warmup(self) -> str:
+        """A longer warm-up."""
+        return f"a longer warm-up: --warmup {min(0.5, max(0.1, 2 * self.optim.warmup)):g}"
+
+    def longer(self) -> str:
+        """Twice the budget, far more of a few steps, or first of all the rest of it."""
+        if not self.finished:
+            return "train on to the end: octavo resume RUN"
+        budget = Budget.parse(self.loop.budget)
+        times = 10 if budget.kind == "steps" and budget.amount < FEW_STEPS else 2
+        return f"train longer: --budget {times * budget.amount:.12g}{'s' if budget.kind == 'seconds' else budget.kind}"
+
+    def is_short(self, steps: int) -> bool:
+        """Whether so few steps were taken, or so little of the text was read, that little can have been learnt."""
+        return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
+
+    def _names(self) -> list[str]:
+        return ["rate", "matrix_rate"] if self.optim.optimizer == "muon" and self.usual.matrix_rate else ["rate"]
+
+    def _rates(self, other: Callable[[float, float], float]) -> str:
+        changed = {name: other(getattr(self.optim, name), getattr(self.usual, name)) for name in self._names()}
+        return " ".join(f"--{name.replace('_', '-')} {value:.3g}" for name, value in changed.items())
+
+
+def bytes_per_token(run: Run) -> float:
+    """Of the training text, as the run's record has it; 1 where it says nothing."""
+    told = run.record.get("training")
+    if isinstance(told, Mapping) and (known := _number(told.get("bytes_per_token"))):
+        return known
+    size, tokens = run.record.get("corpus", {}).get("train", {}).get("bytes", 0), run.record.get("train_tokens", 0)
+    return size / tokens if size and tokens else 1.0
+
+
+def lowest_tenth(losses: Sequence[float], tenths: int = 10) -> float:
+    """The lowest mean of any tenth of the losses."""
+    n = len(losses)
+    cuts = [round(i * n / tenths) for i in range(tenths + 1)]
+    return min(fmean(losses[a:b]) for a, b in pairwise(cuts) if b > a)
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and abs(value) <= sys.float_info.max else None

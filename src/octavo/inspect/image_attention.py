@@ -1,0 +1,108 @@
+"""What a vision transformer looks at: each head's attention over the image, and all layers' together (rollout).
+
+H heads, T tokens, N patches in h rows and w columns, C channels of a group, V classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from octavo.core import evaluating, trace
+from octavo.models.vit import Channels
+from octavo.ops.patches import rows_and_columns
+from octavo.tasks.image_run import ImageRun
+
+
+@dataclass(frozen=True)
+class PatchHead:
+    """One head that looks at patches."""
+
+    layer: int
+    head: int
+    seen_hw: Tensor  # how much of each patch the token of the class takes, or a patch on average
+    entropy: float  # bits: how widely it looks
+    distance: float  # patches between one that looks and what it looks at, on average
+
+
+@dataclass(frozen=True)
+class ChannelGroup:
+    """One group of channels that look at each other."""
+
+    layer: int
+    group: int
+    a_CC: Tensor
+    itself: float  # how much a channel takes of itself, on average
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One image through the model."""
+
+    p_V: Tensor
+    heads: tuple[PatchHead, ...]
+    groups: tuple[ChannelGroup, ...]
+    rollout_hw: Tensor
+
+    @property
+    def answer(self) -> int:
+        """The likeliest class."""
+        return int(self.p_V.argmax())
+
+
+@torch.no_grad()
+def look(run: ImageRun, x_CHW: Tensor) -> Sight:
+    """Classify one image, bytes as they are, and keep what every layer looked at."""
+    model = run.model
+    x_1CHW = run.pixels(x_CHW[None].to(model.classes_VD.device))
+    with trace() as found, evaluating(model):
+        p_V = model(x_1CHW).softmax(-1, dtype=torch.float32)[0].cpu()
+    channel = [layer for layer, block in enumerate(model.blocks, 1) if isinstance(block.mix, Channels)]
+    patch = [layer for layer in range(1, len(model.blocks) + 1) if layer not in channel]
+    maps = [a_1HTT[0].float().cpu() for a_1HTT in found.get("attention", ())]
+    heads = [
+        _head(run, layer, head, a_TT)
+        for layer, a_HTT in zip(patch, maps, strict=True)
+        for head, a_TT in enumerate(a_HTT, 1)
+    ]
+    groups = [
+        ChannelGroup(layer, g, a_CC, float(a_CC.diagonal().mean()))
+        for layer, a_1GCC in zip(channel, found.get("channels", ()), strict=True)
+        for g, a_CC in enumerate(a_1GCC[0].float().cpu(), 1)
+    ]
+    return Sight(p_V, tuple(heads), tuple(groups), _over_the_image(run, rollout(maps)))
+
+
+def rollout(maps_HTT: list[Tensor]) -> Tensor:
+    """r_TT: what each token is made of when every layer halves what it had and adds the mean of what its heads saw
+    (Abnar and Zuidema 2020). Layers that look at channels leave every patch in its place, so they change nothing.
+    """
+    r_TT = torch.eye(maps_HTT[0].shape[-1])
+    for a_HTT in maps_HTT:
+        r_TT = (a_HTT.mean(0) + torch.eye(len(r_TT))) / 2 @ r_TT
+    return r_TT
+
+
+def _head(run: ImageRun, layer: int, head: int, a_TT: Tensor) -> PatchHead:
+    model = run.model
+    tokens, size = model.config.tokens, (model.rows, model.columns)
+    row_N, column_N = (one.float() for one in rows_and_columns(*size))
+    apart_NN = torch.hypot(row_N[:, None] - row_N, column_N[:, None] - column_N)
+    between_NN = a_TT[tokens:, tokens:]
+    share_N = between_NN.sum(1).clamp(min=1e-12)
+    distance = float(((between_NN * apart_NN).sum(1) / share_N).mean())
+    looking = a_TT[:1] if model.config.pool == "token" else a_TT[tokens:]
+    entropy = float(torch.special.entr(looking).sum(1).mean()) / math.log(2)
+    return PatchHead(layer, head, _over_the_image(run, a_TT), entropy, distance)
+
+
+def _over_the_image(run: ImageRun, a_TT: Tensor) -> Tensor:
+    """What the class is read from takes of each patch: the row of its token, or the mean of all patches' rows."""
+    model = run.model
+    tokens = model.config.tokens
+    from_N = a_TT[0, tokens:] if model.config.pool == "token" else a_TT[tokens:, tokens:].mean(0)
+    map_hw: Tensor = from_N.unflatten(0, (model.rows, model.columns))
+    return map_hw

@@ -1,0 +1,112 @@
+"""What each token of a text costs, what the model expected instead, and how much context it used.
+
+N tokens of a text, T those of a piece, K candidates, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel, device_of, evaluating, one_thread
+from octavo.models import NGram
+from octavo.text.tokenizers.protocol import Tokenizer
+
+CANDIDATES = 3
+PIECE = 256  # tokens that are read at once: their distributions take room
+ROOM = 1 << 20  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
+BEGIN = "▷"  # how the begin token, which stands for no text, is shown
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """One token as the model saw it coming."""
+
+    token: str
+    bits: float
+    rank: int  # 1: the model's first choice
+    candidates: tuple[tuple[str, float], ...]  # the likeliest tokens with their probabilities
+    context: int | None  # n-gram: tokens of context in the longest n-gram that ends with this token; else None
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Every token of a text as the model saw it coming; the first was foreseen from begin alone."""
+
+    x_N: Tensor
+    bits_N: Tensor
+    rank_N: Tensor  # 1: the model's first choice
+    top_NK: Tensor  # the likeliest tokens, the likeliest first
+    p_NK: Tensor  # their probabilities
+    context_N: Tensor | None  # n-gram: tokens of context in the longest n-gram that ends with each token; else None
+
+
+@torch.no_grad()
+def read(
+    model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES,
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Reading:  # fmt: skip
+    """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
+    count, counts = min(candidates, model.vocab), isinstance(model, NGram)
+    x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
+    before_1N = model.after_begin(x_1N)[:, :-1]
+    found: list[tuple[Tensor, ...]] = [(
+        torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long),
+        torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
+    )]  # fmt: skip
+    state = model.start(1)
+    longest = max(PIECE, ROOM // model.vocab) if counts else min(PIECE, model.window)
+    for start in range(0, len(x_N), longest):
+        x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
+        with turn(), evaluating(model), one_thread() if counts else nullcontext():
+            if isinstance(model, NGram):
+                logits_TV, context_T, state = _looked_up(model, state, before_1T, x_1T)
+            else:
+                logits_1TV, state = model.absorb(state, before_1T)
+                logits_TV, context_T = logits_1TV[0], torch.zeros(0)
+            found.append((*_told(logits_TV, x_1T[0], count), context_T))
+    bits_N, rank_N, top_NK, p_NK, context_N = map(torch.cat, zip(*found, strict=True))
+    return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
+
+
+def _looked_up(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`absorb` of the tokens before, and how much context each token's longest n-gram has: one look-up gives both."""
+    begun = model.predict(state, before_1T[:, 0])[1]
+    contexts, nodes = model.matches(begun, x_1T)
+    context_TK = torch.stack(contexts, -1)[0]
+    p_TV = torch.cat([model.distribution(some_RK) for some_RK in context_TK.split(PIECE)])
+    return p_TV.log_(), (torch.stack(nodes, -1)[0] != model.none).sum(-1).cpu() - 1, context_TK[-1:]
+
+
+def _told(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
+    logp_TV = logits_TV.log_softmax(-1, dtype=torch.float64)
+    own_T1 = logp_TV.gather(1, x_T[:, None])
+    best = logp_TV.topk(count)
+    rank_T = (logp_TV > own_T1).sum(1) + 1
+    return (-own_T1[:, 0] / math.log(2)).cpu(), rank_T.cpu(), best.indices.cpu(), best.values.exp().cpu()
+
+
+def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:
+    """Every token of a short text, spelt out."""
+    told = read(model, tokenizer.encode(data).tolist())
+    contexts = told.context_N.tolist() if told.context_N is not None else [None] * len(told.x_N)
+    every = zip(told.x_N.tolist(), told.bits_N.tolist(), told.rank_N.tolist(), told.top_NK.tolist(),
+                told.p_NK.tolist(), contexts, strict=True)  # fmt: skip
+    return [
+        Surprise(shown(tokenizer, token), bits, rank, tuple(
+            (BEGIN if i == model.begin else shown(tokenizer, i), p) for i, p in zip(top, ps, strict=True) if p > 0
+        ), context)
+        for token, bits, rank, top, ps, context in every
+    ]  # fmt: skip
+
+
+def shown(tokenizer: Tokenizer, token: int) -> str:
+    """A token as text on one line: what a terminal would act on, a carriage return for instance, is spelt out."""
+    text = tokenizer.spelling(token).decode("utf-8", "backslashreplace").replace("\n", "⏎").replace(" ", "␣")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,131 @@
+"""Which tokens of the source a translation looked at, as it was written.
+
+L layers, H heads, T tokens of the target, S of the source.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from octavo.core import evaluating, trace
+from octavo.decode import generate
+from octavo.errors import UserError
+from octavo.inspect.cooperative import Turn
+from octavo.inspect.surprisal import shown
+from octavo.models.encoder_decoder import Given
+from octavo.models.seq2seq import Seq2Seq
+from octavo.tasks.translator import BEAM, SPARE, Method, Translator
+from octavo.text.tokenizers.protocol import Tokenizer
+
+END = "<end>"
+LONGEST = 100  # tokens of a side
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A source, a target and the looks from one to the other: row t is what was looked at to write token t."""
+
+    text: str
+    translation: str
+    language: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    a_LHTS: Tensor
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean of all layers and heads."""
+        return self.a_LHTS.mean((0, 1))
+
+    @property
+    def strongest(self) -> list[int]:
+        """For each token of the target, the place of the source that it looked at most."""
+        found: list[int] = self.mean.argmax(-1).tolist()
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "text": self.text, "translation": self.translation, "language": self.language, "source": list(self.source),
+            "target": list(self.target), "attention": [[round(a, 4) for a in row] for row in self.mean.tolist()],
+        }  # fmt: skip
+
+
+@torch.no_grad()
+def align(
+    run: Translator, text: str, translation: str | None = None, language: str = "", method: Method = BEAM,
+    turn: Turn = nullcontext,
+) -> Alignment:  # fmt: skip
+    """The looks of a translation: of one that is given, or of the model's own."""
+    language = language or run.languages[1]
+    number = run.number_of(language)
+    source = _ended(run.source_tokenizer, text)
+    _check_length(source, "source")
+    if translation is None:
+        translation = _translated(run, text, source, number, method, turn)
+    target = _ended(run.target_tokenizer, translation)
+    _check_length(target, "translation")
+    with turn():
+        a_LHTS = _looks(run, source, [run.model.language(number), *target[:-1]])
+    return Alignment(
+        text, translation, language, spelt(run.source_tokenizer, source), spelt(run.target_tokenizer, target), a_LHTS
+    )
+
+
+def _ended(tokenizer: Tokenizer, text: str) -> list[int]:
+    return [*tokenizer.encode(text.encode("utf-8", "surrogateescape")).tolist(), tokenizer.begin]
+
+
+def _check_length(tokens: list[int], what: str) -> None:
+    fewest = 1 if what == "source" else 0
+    if not fewest < len(tokens) <= LONGEST:
+        raise UserError(
+            f"a text to look at has from {fewest} to {LONGEST - 1} tokens: the {what} has {len(tokens) - 1}; "
+            "give a sentence"
+        )
+
+
+class _InTurns(Given):
+    """Decoding that takes a turn for each of its steps."""
+
+    turn: Turn = nullcontext
+
+    def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
+        with self.turn():
+            return super().absorb(state, x_BT)
+
+
+def _translated(run: Translator, text: str, source: list[int], number: int, method: Method, turn: Turn) -> str:
+    """What `run.translate` says, a step a turn."""
+    if not text.strip():
+        return ""
+    with evaluating(run.model):
+        with turn():
+            given = _InTurns(run.model, run.model.encode(*run.model.together(source)), number)
+        given.turn = turn
+        most = min(2 * len(source) + SPARE, run.model.config.context)
+        (found,) = generate(given, [()], most, method, stop=(run.model.end,))
+    return run.spelt(found.tolist())
+
+
+def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:
+    """Tokens as they are shown."""
+    return tuple(END if token == tokenizer.begin else shown(tokenizer, token) for token in tokens)
+
+
+def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:
+    """Those of the decoder at the source; it looks at the target so far, too, but that is not asked here."""
+    with evaluating(run.model):
+        memory = run.model.encode(*run.model.together(source))
+        with trace() as found:
+            run.model.read(memory, run.model.start(memory), torch.tensor([before], device=run.model.target_VD.device))
+    looks = found.get("attention", [])
+    if not looks:
+        raise UserError(f"{run.path or run.name} has no attention to look at; train one with --score dot")
+    if isinstance(run.model, Seq2Seq):  # each block looks at the target, then at the source
+        return torch.stack([a_1HTS[0] for a_1HTS in looks[1::2]]).float().cpu()
+    return looks[0][None].float().cpu()

@@ -1,0 +1,1 @@
+"""Files: atomic writes, run folders, compressed streams, GGUF; memory and progress."""

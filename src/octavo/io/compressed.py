@@ -1,0 +1,100 @@
+"""Files as streams of bytes: plain or compressed by gzip, bzip2, xz or zstandard, told by their names."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from octavo.errors import UserError
+from octavo.text.blocks import BLOCK
+
+ZSTD_INPUT = 1 << 16  # compressed bytes at a time; small, because a few of them can hold much
+
+
+def stream(path: Path) -> Iterator[bytes]:
+    """The file's bytes, decompressed, in blocks."""
+    try:
+        yield from _open(path)
+    except (EOFError, lzma.LZMAError, zlib.error) as error:
+        raise UserError(f"{path} is a damaged or truncated archive: {error}; get a whole copy of it") from error
+    except OSError as error:
+        if error.errno is None:  # gzip and bz2 report bad data this way
+            raise UserError(f"{path} is a damaged or foreign archive: {error}; get a whole copy of it") from error
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def plain_name(path: Path) -> Path:
+    """The path without the ending that says how it is compressed."""
+    return path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the name says that the file is compressed."""
+    return path.suffix.lower() in COMPRESSED
+
+
+def _open(path: Path) -> Iterator[bytes]:
+    opener = COMPRESSED.get(path.suffix.lower(), _plain)
+    return opener(path)
+
+
+def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    while block := file.read(BLOCK):
+        yield block
+
+
+def _plain(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        yield from _blocks(file)
+
+
+def _gzip(path: Path) -> Iterator[bytes]:
+    with gzip.open(path, "rb") as file:
+        yield from _blocks(file)
+
+
+def _bzip2(path: Path) -> Iterator[bytes]:
+    with bz2.open(path, "rb") as file:
+        yield from _blocks(file)
+
+
+def _xz(path: Path) -> Iterator[bytes]:
+    with lzma.open(path, "rb") as file:
+        yield from _blocks(file)
+
+
+def _zstandard(path: Path) -> Iterator[bytes]:
+    """Frame after frame; the library's own reader takes a truncated file for a whole one."""
+    try:
+        import zstandard
+    except ImportError as error:
+        raise UserError(f"reading {path} needs zstandard: pip install zstandard") from error
+    with open(path, "rb") as file:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        begun = False
+        data = file.read(ZSTD_INPUT)
+        while data:
+            try:
+                if block := frame.decompress(data):
+                    yield block
+            except zstandard.ZstdError as error:
+                raise UserError(f"{path} is a damaged or foreign archive: {error}; get a whole copy of it") from error
+            data, begun = frame.unused_data, True
+            if frame.eof:
+                frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
+            data = data or file.read(ZSTD_INPUT)
+    if begun:
+        raise EOFError("it ends inside a frame")
+
+
+COMPRESSED: dict[str, Callable[[Path], Iterator[bytes]]] = {
+    ".gz": _gzip,
+    ".bz2": _bzip2,
+    ".xz": _xz,
+    ".zst": _zstandard,
+}

@@ -1,0 +1,219 @@
+"""A folder that octavo wrote: what was trained, on what, and how good it is.
+
+    config.json        the model's settings, the text, the seed, the versions, the result
+    model.safetensors  the tensors and nothing else; never a pickle
+
+It is written under another name and renamed when it is complete, so a killed run leaves the last good one. Reading it
+runs no code that is in it, and every value is checked before it is used. `run` adds what a language model needs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from octavo import __version__
+from octavo.errors import UserError
+from octavo.io.files import PART, whole_folder
+from octavo.io.memory import expect_random_access
+from octavo.io.progress import progress
+
+CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
+    "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
+    "tensorboard",
+)  # fmt: skip
+SAFE_NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
+    torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+LARGE = 1 << 28  # bytes of a model from which reading it is worth a word
+LARGEST_JSON = 1 << 28  # bytes of a tokenizer; a record has far fewer
+LARGEST_RECORD = 1 << 24
+MOST_DIGITS = 40  # of a whole number in it
+FORMAT = 1  # of the folder; a reader refuses what it does not know
+NUMBER: tuple[type, ...] = (int, float)
+PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
+KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
+    "model": str, "task": str,
+    "corpus": {"name": str, "source": list, "errors": str, "field": str, "preprocess": list, "valid_source": list,
+               "train": PART_OF_TEXT, "valid": PART_OF_TEXT},
+    "preprocess": list, "notes": list, "seed": int, "train_seconds": NUMBER, "train_tokens": int,
+    "result": {"bits_per_byte": (*NUMBER, type(None)), "impossible": int, "tokens": int, "label": str},
+}  # fmt: skip
+
+
+def save_folder(
+    path: Path, told: Mapping[str, Any], tensors: Mapping[str, Tensor], texts: Mapping[str, str],
+    keep: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Write the folder, in place of the one that stood there; anything else that stands there is refused.
+
+    `told` becomes config.json, `texts` are the other files. What the old folder has of the names in `keep` goes into
+    the new one.
+    """
+    check_out(path)
+    told = {**told, "format": FORMAT, "octavo": __version__}
+    with whole_folder(path) as folder:
+        write_tensors(tensors, folder / TENSORS)
+        texts = {CONFIG: json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n", **texts}
+        for name, text in texts.items():
+            # A name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape.
+            (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
+        for name in keep:
+            if (path / name).is_dir():
+                shutil.copytree(path / name, folder / name, ignore=shutil.ignore_patterns(f".*{PART}"))
+
+
+def check_out(path: str | Path) -> None:
+    """Refuse a place where a run cannot be written, or where something of the user's would be lost by it."""
+    path = Path(path)
+    if not os.path.lexists(path):
+        above = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+        if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+            raise UserError(
+                f"cannot write {path}: {above} is not a folder that can be written to; choose another --out"
+            )
+        return
+    names = set(os.listdir(path)) if os.path.isdir(path) else {""}
+    try:
+        if names:
+            read_record(path)
+    except UserError as error:
+        raise UserError(f"{path} is there already and is not a run; choose another --out") from error
+    if foreign := sorted(names - set(OURS)):
+        shown = ", ".join(foreign[:3]) + (", ..." if len(foreign) > 3 else "")
+        raise UserError(f"{path} holds what octavo did not put there: {shown}; move that, or choose another --out")
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
+    """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
+    with open(path, "wb") as file:
+        stream_tensors(tensors, file, about)
+
+
+def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> None:
+    """The tensors in the safetensors format, with some text `about` them in its header."""
+    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
+    end = 0
+    for key, tensor in tensors.items():
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    told = json.dumps(header).encode()
+    told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
+    file.write(len(told).to_bytes(8, "little") + told)
+    for tensor in tensors.values():
+        file.write(tensor.detach().cpu().contiguous().numpy().data)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a folder, each in memory of its own."""
+    try:
+        # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
+        mapped = safetensors.torch.load_file(path / TENSORS)
+        large = sum(tensor.nbytes for tensor in mapped.values())
+        found = {}
+        with progress("reading the model", large, "bytes") if large >= LARGE else nullcontext(_nobody) as advance:
+            for key, tensor in mapped.items():
+                found[key] = _copied(tensor)
+                advance(tensor.nbytes)
+        return found
+    except FileNotFoundError as error:
+        raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
+
+
+def _nobody(amount: float) -> None:
+    """Who is told of reading that takes no time."""
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy in memory of its own; half precision saves room on the disk, and is computed with in single."""
+    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+    return expect_random_access(torch.empty_like(tensor, dtype=dtype)).copy_(tensor)
+
+
+def read_record(path: str | Path) -> dict[str, Any]:
+    """config.json of a run folder, with every value of the kind that it should be."""
+    path = Path(path)
+    if not (path / CONFIG).is_file():
+        near = f"; runs here: {', '.join(map(str, found))}" if (found := find_runs(path.parent)[:5]) else ""
+        raise UserError(f"{path} is not a run: it has no {CONFIG}{near or '; make one with octavo train'}")
+    told = read_json(path / CONFIG, LARGEST_RECORD)
+    if not isinstance(told, dict) or "octavo" not in told:
+        raise UserError(
+            f"{path} is not a run: its {CONFIG} is not one of octavo's; name a folder that octavo train made"
+        )
+    if told.get("format") != FORMAT:
+        raise UserError(
+            f"{path / CONFIG} is of format {told.get('format')!r}, this octavo reads {FORMAT}; train the run again"
+        )
+    if wrong := _wrong_kind(told, KINDS):
+        raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
+    return told
+
+
+def _wrong_kind(told: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+    """What is not of its kind, in words; empty if all is well."""
+    for key, kind in kinds.items():
+        if key not in told:
+            continue
+        value, name = told[key], f"{above}{key}"
+        if isinstance(kind, dict) and isinstance(value, dict):
+            if wrong := _wrong_kind(value, kind, f"{name}."):
+                return wrong
+        elif isinstance(kind, dict) or isinstance(value, bool) or not isinstance(value, kind):
+            return f"{name} is {json.dumps(value)[:40]}"
+        elif kind is list and not all(isinstance(item, str) for item in value):
+            return f"{name} must be a list of strings"
+    return ""
+
+
+def find_runs(folder: str | Path) -> list[Path]:
+    """The run folders directly in a folder or one below, by name."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        return []
+    return sorted(found.parent for pattern in (f"*/{CONFIG}", f"*/*/{CONFIG}") for found in folder.glob(pattern)
+                  if not any(part.startswith(".") for part in found.relative_to(folder).parts))  # fmt: skip
+
+
+def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
+    """What a JSON file holds; numbers are finite."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise ValueError(f"it has more than {most:,} bytes")
+        return json.loads(
+            data.decode("utf-8"), parse_constant=_refuse_constant, parse_int=_whole_number, parse_float=_finite_number
+        )
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is missing or damaged: {error}; train the run again") from error
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits)} digits")
+    return int(digits)
+
+
+def _finite_number(digits: str) -> float:
+    if math.isinf(number := float(digits)):
+        raise ValueError(f"{digits[:40]} is too large a number")
+    return number
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,205 @@
+"""The parts that look at other tokens: softmax attention with any pattern, linear attention, synthesizers.
+
+B batch, T new tokens, S tokens seen, H heads, G heads of keys and values, K size of a head, D width, E = G × K,
+C context, M features.
+
+Each is a state and what it makes of new tokens: `absorb(x_BTD, state, place)` gives y_BTD and the new state.
+`settled(state)` says whether training meets states of this size again and again: one that still grows is met once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from octavo.core import tap
+from octavo.models.parts.config import GPTConfig
+from octavo.models.parts.feed_forward import draw_added, draw_inner, zero
+from octavo.ops import linear
+from octavo.ops.attention import CAUSAL, Block, Global, Local, Pattern, Strided, attend
+from octavo.ops.attention.synthesizer import dense_logits, synthesize
+from octavo.ops.norm import rms_norm
+from octavo.ops.positions import alibi_bias, rotate
+
+
+class Place(NamedTuple):
+    """Where the new tokens stand: how far each pair of a rotary head is turned, where positions are rotary."""
+
+    angles_TK: Tensor | None
+
+
+def pattern_of(config: GPTConfig) -> Pattern:
+    """Which earlier tokens a token may look at."""
+    near = Local(min(config.reach, config.context))
+    return {
+        "full": CAUSAL & Local(config.context),
+        "local": CAUSAL & near,
+        "strided": CAUSAL & (near | Strided(config.reach)) & Local(config.context),
+        "block": CAUSAL & Block(config.reach),
+        "global": CAUSAL & (near | Global(1)),
+    }[config.mix]
+
+
+def split_heads(x_BTE: Tensor, heads: int) -> Tensor:
+    """(B, T, H K) as (B, H, T, K), nothing copied."""
+    x_BHTK: Tensor = x_BTE.unflatten(-1, (heads, -1)).transpose(1, 2)
+    return x_BHTK
+
+
+def join_heads(y_BHTK: Tensor) -> Tensor:
+    return y_BHTK.transpose(1, 2).flatten(2)
+
+
+class QueriesKeysValues(nn.Module):
+    """The weights of queries, keys, values and of what is added in the end, and the three products as one."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        D, E = config.width, config.groups * config.head_size
+        self.config = config
+        self.query_DD = nn.Parameter(torch.empty(D, D))
+        self.key_ED = nn.Parameter(torch.empty(E, D))
+        self.value_ED = nn.Parameter(torch.empty(E, D))
+        self.out_DD = nn.Parameter(torch.empty(D, D))
+        self.query_bias = nn.Parameter(torch.empty(D)) if config.bias else None
+        self.key_bias = nn.Parameter(torch.empty(E)) if config.bias else None
+        self.value_bias = nn.Parameter(torch.empty(E)) if config.bias else None
+        self.out_bias = nn.Parameter(torch.empty(D)) if config.bias else None
+
+    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
+        for weight in (self.query_DD, self.key_ED, self.value_ED):
+            draw_inner(weight, config, generator)
+        draw_added(self.out_DD, config, generator)
+        zero(self.query_bias, self.key_bias, self.value_bias, self.out_bias)
+
+    def project(self, x_BTD: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
+        """q_BHTK, k_BGTK, v_BGTK; queries and keys scaled and turned as the config says."""
+        config = self.config
+        weight = torch.cat([self.query_DD, self.key_ED, self.value_ED])
+        bias = None
+        if self.query_bias is not None and self.key_bias is not None and self.value_bias is not None:
+            bias = torch.cat([self.query_bias, self.key_bias, self.value_bias])
+        qkv = split_heads(F.linear(x_BTD, weight, bias), config.heads + 2 * config.groups)
+        qk, v = qkv.split([config.heads + config.groups, config.groups], 1)
+        if config.qk_norm:
+            qk = rms_norm(qk, eps=config.norm_eps)
+        if place.angles_TK is not None:
+            qk = rotate(qk, place.angles_TK)
+        q, k = qk.split([config.heads, config.groups], 1)
+        return q, k, v
+
+    def out(self, y_BHTK: Tensor) -> Tensor:
+        return F.linear(join_heads(y_BHTK), self.out_DD, self.out_bias)
+
+
+class Attention(QueriesKeysValues):
+    """Softmax attention: the state is the keys and values of the tokens that may be looked at again."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__(config)
+        self.pattern = pattern_of(config)
+
+    def start(self, batch: int) -> Any:
+        none = self.key_ED.new_zeros(batch, self.config.groups, 0, self.config.head_size)
+        return none, none
+
+    def settled(self, state: Any) -> bool:
+        return self.config.absolute or state[0].shape[2] == self.config.cached
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        config = self.config
+        q_BHTK, k_BGTK, v_BGTK = self.project(x_BTD, place)
+        k_BGSK = torch.cat([state[0].to(k_BGTK.dtype), k_BGTK], 2) if state[0].shape[2] else k_BGTK
+        v_BGSK = torch.cat([state[1].to(v_BGTK.dtype), v_BGTK], 2) if state[1].shape[2] else v_BGTK
+        S = k_BGSK.shape[2]
+        bias = None
+        if config.positions == "alibi":
+            bias = alibi_bias(config.heads, q_BHTK.shape[2], S, q_BHTK.dtype, x_BTD.device)
+        y_BHTK = attend(q_BHTK, k_BGSK, v_BGSK, self.pattern, bias_HTS=bias)
+        kept = config.context if config.absolute else config.cached
+        return self.out(y_BHTK), (k_BGSK[:, :, -kept:], v_BGSK[:, :, -kept:])
+
+
+class LinearAttention(QueriesKeysValues):
+    """Linear attention: the state is the sum of the keys' features times the values, and their sum alone."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__(config)
+        if config.features == "random":
+            directions_MK = torch.empty(config.head_size, config.head_size)
+            self.features_MK = nn.Parameter(directions_MK, requires_grad=False)  # drawn and saved, but not learnt
+
+    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
+        super().initialise(config, generator)
+        if config.features == "random":
+            self.features_MK.data.copy_(linear.draw_features(config.head_size, config.head_size, generator))
+
+    def start(self, batch: int) -> Any:
+        H, K, wide = self.config.heads, self.config.head_size, linear.wide_enough(self.key_ED)
+        return self.key_ED.new_zeros(batch, H, K, K, dtype=wide), self.key_ED.new_zeros(batch, H, K, dtype=wide)
+
+    def settled(self, state: Any) -> bool:
+        return True
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        q, k, v = self.project(x_BTD, place)
+        shared = self.config.heads // self.config.groups
+        k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
+        w_MK = self.features_MK if self.config.features == "random" else None
+        q, k = linear.features(self.config.features, q, k, w_MK)
+        y_BHTK, state = linear.attend(tap("queries", q), tap("keys", k), v, state)
+        return self.out(y_BHTK), state
+
+
+class Synthesizer(nn.Module):
+    """What a token looks at depends on the token alone (dense), or on where it stands alone (random)."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        D, H, C = config.width, config.heads, config.context
+        self.config = config
+        self.value_DD = nn.Parameter(torch.empty(D, D))
+        self.out_DD = nn.Parameter(torch.empty(D, D))
+        if config.mix == "dense":
+            self.look_DD = nn.Parameter(torch.empty(D, D))
+            self.places_HCK = nn.Parameter(torch.empty(H, C, config.head_size))
+        else:
+            self.places_HCC = nn.Parameter(torch.empty(H, C, C))
+
+    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
+        draw_inner(self.value_DD, config, generator)
+        draw_added(self.out_DD, config, generator)
+        if config.mix == "dense":
+            draw_inner(self.look_DD, config, generator)
+            for head in self.places_HCK:
+                draw_inner(head, config, generator)
+        else:
+            self.places_HCC.data.zero_()  # at first the mean of all tokens so far
+
+    def start(self, batch: int) -> Any:
+        return self.value_DD.new_zeros(batch, self.config.heads, 0, self.config.head_size)
+
+    def settled(self, state: Any) -> bool:
+        return True
+
+    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
+        T, H = x_BTD.shape[1], self.config.heads
+        v_BHTK = split_heads(F.linear(x_BTD, self.value_DD), H)
+        v_BHSK = torch.cat([state.to(v_BHTK.dtype), v_BHTK], 2)
+        S = v_BHSK.shape[2]
+        if self.config.mix == "dense":
+            h_BHTK = split_heads(F.linear(x_BTD, self.look_DD), H)
+            logits = dense_logits(h_BHTK, self.places_HCK[:, :S])
+        else:
+            logits = self.places_HCC[:, S - T : S, :S]
+        y_BHTK = synthesize(logits, v_BHSK)
+        return F.linear(join_heads(y_BHTK), self.out_DD), v_BHSK
+
+
+MIXES: dict[str, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
+    "full": Attention, "local": Attention, "strided": Attention, "block": Attention, "global": Attention,
+    "linear": LinearAttention, "dense": Synthesizer, "random": Synthesizer,
+}  # fmt: skip

@@ -1,0 +1,168 @@
+"""A run as a row of a table, from its folder alone: no model is loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from octavo.config import from_json
+from octavo.cost import Shape, cost_of_config
+from octavo.errors import UserError
+from octavo.models import CONFIGS
+from octavo.tasks.run import TENSORS
+
+BITS = "bits/byte"
+SHARES = {"accuracy": "right", "exact_match": "answers exact", "words_accuracy": "masked words right"}
+HEADER = 8 << 20  # bytes of a tensor file's header that are read at most
+PAST = 1 << 16  # tokens before the one whose cost is asked for, at most
+MOST_LAYERS = 1 << 12
+SETTINGS = {  # where the settings of a run stand in its record, and what they are called in a table
+    "config": "", "sizes": "size: ", "training.text": "text: ", "training.pairs": "pairs: ",
+    "training.loop": "training: ", "training.optim": "optimizer: ", "training.settings.pretrain": "training: ",
+    "training.settings.optim": "optimizer: ", "facts.settings.model": "", "facts.settings.how": "training: ",
+}  # fmt: skip
+MEASURED = {  # what is told of a run in numbers, besides its result
+    "train_seconds": "seconds of training", "train_tokens": "tokens read in training", "training.steps": "steps",
+    "training.steps_per_epoch": "steps once through the text", "corpus.train.bytes": "bytes to learn from",
+}  # fmt: skip
+RENAMED = {"seconds": "seconds of measuring", "bytes": "bytes measured on", "tokens": "tokens measured on"}
+
+
+def figures_of(record: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """What the run's task is judged by, on what was held out: names and values, shares being of one.
+
+    A run that was not measured has none.
+    """
+    result = record.get("result")
+    if not isinstance(result, Mapping):
+        return []
+    if isinstance(languages := result.get("languages"), Mapping):
+        found = [(f"{one} BLEU", of.get("bleu")) for one, of in languages.items() if isinstance(of, Mapping)]
+    else:
+        found = [(BITS, result.get("bits_per_byte")), *((name, result.get(key)) for key, name in SHARES.items())]
+    return [
+        (name, float(value)) for name, value in found if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+
+
+def shown_figure(name: str, value: float) -> str:
+    """A figure in words: 2.1934 bits/byte, 91.2% right."""
+    if name == BITS:
+        return f"{value:.4f} {name}"
+    return f"{value:.1%} {name}" if name in SHARES.values() else f"{value:.1f} {name}"
+
+
+def trained_on(record: Mapping[str, Any]) -> str:
+    """The name of the text, the images, the pairs or the labelled examples."""
+    for key in ("corpus", "images", "pairs"):
+        if isinstance(about := record.get(key), Mapping) and isinstance(about.get("name"), str):
+            return str(about["name"])
+    sources = value_at(record, "data.sources")
+    return ", ".join(Path(str(one)).name for one in sources) if isinstance(sources, list) else ""
+
+
+def without_folders(names: str) -> str:
+    """Files by their names alone."""
+    return ", ".join(Path(one).name or one for one in names.split(", "))
+
+
+def is_unfinished(record: Mapping[str, Any]) -> bool:
+    """Whether training was stopped, or goes on."""
+    training, facts = record.get("training"), record.get("facts")
+    if isinstance(facts, Mapping):
+        return facts.get("stage") != "done"
+    return isinstance(training, Mapping) and not training.get("finished", True)
+
+
+def detail_of(record: Mapping[str, Any]) -> str:
+    """The model's size in a few words: order 5; 4 layers of 128, linear."""
+    config = record.get("config")
+    if not isinstance(config, Mapping):
+        return ""
+    told = [f"order {config['order']}"] if "order" in config else []
+    if isinstance(layers := config.get("layers"), int) and "width" in config:
+        told.append(f"{layers} layer{'' if layers == 1 else 's'} of {config['width']}")
+    elif "width" in config:
+        told.append(f"{config['width']} wide")
+    usual = (("estimator", "kneser-ney"), ("mix", "full"), ("cell", ""), ("pattern", "full"))
+    told += [str(config[key]) for key, known in usual if config.get(key, known) != known]
+    tokens = value_at(record, "training.text.tokenizer")
+    return ", ".join([*told, *([f"{tokens} tokens"] if isinstance(tokens, str) and "/" not in tokens else [])])
+
+
+def operations_of(record: Mapping[str, Any]) -> float | None:
+    """Operations to read one token after a full context; None where nothing is multiplied or nothing is known."""
+    name, parts = record.get("model"), record.get("parts")
+    if name == "mix" and isinstance(parts, list):
+        known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
+        return sum(one for one in known if one) or None
+    if "task" in record or name not in CONFIGS or not isinstance(record.get("vocab"), int):
+        return None
+    try:
+        config: Any = from_json(CONFIGS[name], record.get("config", {}))
+        past = min(PAST, getattr(config, "context", 1) - 1, getattr(config, "memory", PAST))
+        if getattr(config, "layers", 1) > MOST_LAYERS:
+            return None
+        return cost_of_config(name, config, record["vocab"], Shape(1, 1, past)).per_token("forward") or None
+    except UserError:  # a record of another octavo
+        return None
+
+
+def numbers_in(folder: Path) -> int | None:
+    """How many numbers the run's tensors hold, by the header of their file; None where that cannot be read."""
+    try:
+        with open(folder / TENSORS, "rb") as file:
+            long = int.from_bytes(file.read(8), "little")
+            header: dict[str, Any] = json.loads(file.read(min(long, HEADER)))
+        return sum(_count(one["shape"]) for key, one in header.items() if key != "__metadata__")
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def _count(shape: list[int]) -> int:
+    count = 1
+    for side in shape:
+        count *= int(side)
+    return count
+
+
+# ---------------------------------------------------------------------- two runs side by side
+
+
+def settings_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting of a run by its name."""
+    told: dict[str, Any] = {"model": record.get("model", ""), "trained on": without_folders(trained_on(record))}
+    for place, called in SETTINGS.items():
+        if isinstance(found := value_at(record, place), Mapping):
+            told |= {f"{called}{key}".replace("_", " "): value for key, value in found.items()}
+    told |= {key: record[key] for key in ("vocab", "seed") if key in record}
+    return {key: value for key, value in told.items() if _is_plain(value)}
+
+
+def measured_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure of a run by its name: those of its result, and what it took."""
+    told = {called: value_at(record, place) for place, called in MEASURED.items()}
+    result = record.get("result")
+    if isinstance(result, Mapping):
+        told |= {RENAMED.get(key, key.replace("_", " ")): value for key, value in result.items()}
+        if isinstance(languages := result.get("languages"), Mapping):
+            told |= {f"{one}: {key}": value for one, of in languages.items() if isinstance(of, Mapping)
+                     for key, value in of.items()}  # fmt: skip
+    return {key: value for key, value in told.items() if isinstance(value, int | float) and _is_plain(value)}
+
+
+def value_at(record: Mapping[str, Any], place: str) -> Any:
+    """What stands at a.b.c of a record; None where nothing does."""
+    found: Any = record
+    for key in place.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a table can show it: a number, a word, or a short list of them."""
+    if isinstance(value, list):
+        return len(value) <= 8 and all(isinstance(one, str | int | float) for one in value)
+    return isinstance(value, str | int | float | bool)

@@ -1,0 +1,207 @@
+"""Bits per byte: every token is charged, the first one included, and divided by the length of the raw text.
+
+N tokens of one document, W tokens of one window.
+"""
+
+from __future__ import annotations
+
+import heapq
+import html
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from octavo.core import STATE_CARRIED, LanguageModel, device_of, evaluating
+from octavo.io.progress import progress
+from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
+from octavo.text.blocks import recut
+from octavo.text.tokenizers.closed_vocabulary import Closed
+
+PASSAGE = 32  # tokens in a passage shown as surprising
+PASSAGES = 5
+NOT_COMPARABLE = "not comparable"
+
+Read = Callable[[LanguageModel[Any], Iterable[Tokens]], Iterator[tuple[Tokens, NDArray[Any]]]]
+
+
+@dataclass
+class Score:
+    """What a model pays for a text."""
+
+    name: str
+    bits: float
+    bytes: int
+    tokens: int
+    seconds: float
+    impossible: int = 0  # tokens with probability zero: then bits is infinite
+    words: int = 0  # of the text; 0 where the tokenizer has no words
+    unknown_words: int = 0  # those that had to be spelt out
+    policy: str = STATE_CARRIED
+    label: str = ""
+    rows: list[Score] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.bits / self.bytes if self.bytes else math.nan
+
+    @property
+    def bits_per_token(self) -> float:
+        return self.bits / self.tokens if self.tokens else math.nan
+
+    @property
+    def perplexity(self) -> float:
+        """2 to the bits per token; e to the nats per token is the same number."""
+        return math.inf if self.bits_per_token > 1023 else 2.0**self.bits_per_token
+
+    @property
+    def unknown_rate(self) -> float | None:
+        """The share of the words that had to be spelt out."""
+        return self.unknown_words / self.words if self.words else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; a number that is not finite becomes null."""
+        numbers = {key: finite(getattr(self, key)) for key in NUMBERS}
+        told = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
+        rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
+        passages = [asdict(p) | {"bits_per_byte": finite(p.bits_per_byte)} for p in self.passages]
+        return told | rows | ({"passages": passages} if passages else {})
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
+        body = "".join(
+            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
+            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+            for s in (*self.rows, self)
+        )
+        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
+        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+
+
+NUMBERS = (
+    "bits_per_byte", "bits_per_token", "perplexity", "bits", "bytes", "tokens", "seconds", "impossible", "unknown_rate",
+)  # fmt: skip
+
+
+def finite(value: float | None) -> float | None:
+    """The number as JSON can hold it: what is infinite or no number becomes null."""
+    return value if value is None or math.isfinite(value) else None
+
+
+@dataclass(order=True)
+class Passage:
+    """Some consecutive tokens and what a byte of them costs."""
+
+    bits_per_byte: float
+    text: str
+    offset: int  # in bytes, from the start of the text
+    name: str = ""  # of the text
+
+
+@torch.no_grad()
+def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tuple[Tokens, NDArray[Any]]]:
+    """Tokens and the bits each costs, window by window, with the state carried; begin tokens start over, free."""
+    device = device_of(model)
+    with evaluating(model):
+        state, last = model.start(1), None
+        for block in tokens:
+            for window in _windows(block, model):
+                if last is None or (window[0] == model.begin and not model.begin_resets):
+                    state, last, window = (
+                        model.start(1),
+                        np.array([model.begin]),
+                        window[int(window[0] == model.begin) :],
+                    )
+                x_1W = torch.from_numpy(np.concatenate([last, window], dtype=np.int64)).to(device)[None]
+                logp_1W, state = model.charge(state, x_1W)
+                bits_W = (-logp_1W[0].double() / math.log(2)).cpu().numpy()
+                bits_W[window == model.begin] = 0
+                yield window, bits_W
+                last = window[-1:] if len(window) else last
+
+
+def _windows(block: Tokens, model: LanguageModel[Any]) -> Iterator[Tokens]:
+    """At most model.window tokens each; where begin does not reset the state by itself, begin opens a window."""
+    begins = [] if model.begin_resets else np.flatnonzero(block == model.begin).tolist()
+    for low, high in pairwise(sorted({0, *begins, len(block)})):
+        for start in range(low, high, model.window):
+            yield block[start : min(high, start + model.window)]
+
+
+def score_text(
+    model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, name: str, label: str = "",
+    watch: Callable[[Tokens, NDArray[Any]], None] | None = None, read: Read | None = None,
+) -> Score:  # fmt: skip
+    """What the model pays for the documents of a text; `watch` is shown the tokens and their bits as they come.
+
+    `read` says what each token costs: `charges`, where nothing else is given.
+    """
+    bits, tokens, impossible, offset = 0.0, 0, 0, 0
+    worst: list[Passage] = []
+    began = time.perf_counter()
+    with progress(f"scoring {name}", text.size, "bytes") as advance:
+        for tokens_W, bits_W in (read or charges)(model, encode_blocks(tokenizer, text.blocks())):
+            bits += float(bits_W.sum())
+            tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
+            impossible += int(np.isinf(bits_W).sum())
+            passages, size = _surprising(tokenizer, tokens_W, bits_W, offset, name)
+            worst = heapq.nlargest(PASSAGES, worst + passages)
+            offset += size
+            if watch is not None:
+                watch(tokens_W, bits_W)
+            advance(size)
+    seconds = time.perf_counter() - began
+    unknown, words = _unknown_words(tokenizer, text)
+    return Score(
+        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.policy, label, passages=worst
+    )
+
+
+def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
+    """How many words the vocabulary lacks, and how many words there are."""
+    if not isinstance(tokenizer, Word | Closed):
+        return 0, 0
+    counts = [
+        tokenizer.unknown_pieces(block.data[start:end])
+        for block in recut(text.blocks(), tokenizer.cut)
+        for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
+    ]
+    return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)
+
+
+def total(name: str, scores: Iterable[Score], label: str = "") -> Score:
+    """The scores of several documents as one."""
+    rows = list(scores)
+    worst = heapq.nlargest(PASSAGES, (p for row in rows for p in row.passages))
+    return Score(
+        name, math.fsum(row.bits for row in rows), sum(row.bytes for row in rows), sum(row.tokens for row in rows),
+        math.fsum(row.seconds for row in rows), sum(row.impossible for row in rows),
+        sum(row.words for row in rows), sum(row.unknown_words for row in rows),
+        "; ".join(dict.fromkeys(row.policy for row in rows)), label, rows if len(rows) > 1 else [], worst,
+    )  # fmt: skip
+
+
+def _surprising(
+    tokenizer: Tokenizer, tokens_W: Tokens, bits_W: NDArray[Any], offset: int, name: str
+) -> tuple[list[Passage], int]:
+    """The window's passages whose bytes cost most, and how many bytes the window has."""
+    if not len(tokens_W):
+        return [], 0
+    starts = np.arange(0, len(tokens_W), PASSAGE)
+    bits = np.add.reduceat(bits_W, starts)
+    likely = np.sort(np.argsort(-bits, kind="stable")[: 4 * PASSAGES])  # spelling is slow, so only for these
+    found, at, before = [], 0, 0
+    for i in likely.tolist():
+        before += len(tokenizer.decode(tokens_W[at : starts[i]]))
+        spelt = tokenizer.decode(tokens_W[starts[i] : starts[i] + PASSAGE])
+        text = spelt.decode("utf-8", "replace")
+        found.append(Passage(float(bits[i]) / max(1, len(spelt)), text, offset + before, name))
+        at = int(starts[i])
+    return heapq.nlargest(PASSAGES, found), before + len(tokenizer.decode(tokens_W[at:]))

@@ -1,0 +1,1 @@
+"""The studio's server: requests, scheduling, caches."""

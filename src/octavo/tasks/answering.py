@@ -1,0 +1,104 @@
+"""Who answers: the model where it is sure, else the file of facts, else the user, else nobody.
+
+What the user says is stored in the file, from which the model learns it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from octavo.datasets.questions import Pair, mark_of, prompt_of
+from octavo.decode.answers import Answer, log_probability
+from octavo.errors import UserError
+from octavo.inspect.word_contributions import left_out
+from octavo.tasks.facts_file import Facts
+from octavo.tasks.facts_run import Oracle
+
+Source = Literal["model", "facts", "user", "nobody"]
+SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite
+Ask = Callable[[str], str]  # a question to the user, who may say nothing
+
+
+@dataclass(frozen=True)
+class Rules:
+    """When the model's word counts, and who is asked where it does not."""
+
+    threshold: float = 0.5
+    facts: Facts | None = None
+    ask: Ask | None = None
+    beam: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1:
+            raise UserError(
+                f"threshold is a probability, from 0 to 1: threshold={self.threshold}; 0 believes every answer"
+            )
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer, who gave it, and what the model would have said."""
+
+    question: str
+    answer: str | None
+    source: Source
+    guess: str
+    confidence: float
+    others: tuple[tuple[str, float], ...] = ()
+    stored: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"question": self.question, "answer": self.answer, "from": self.source, "guess": self.guess,
+                "confidence": self.confidence, "stored": self.stored}  # fmt: skip
+        return told | ({"others": [list(one) for one in self.others]} if self.others else {})
+
+
+def replies_to(oracle: Oracle, questions: Sequence[str], rules: Rules) -> list[Reply]:
+    """Answer questions by the rules; a name alone is asked about as all questions are."""
+    names = [oracle.frame.name_in(question) for question in questions]
+    if not all(names):
+        raise UserError(f"there is no question; try {oracle.frame.question('Ada Lovelace')!r}")
+    said = oracle.answer([oracle.frame.question(name) for name in names], rules.beam)
+    return [_reply(*one, rules) for one in zip(questions, names, said, strict=True)]
+
+
+def _reply(question: str, name: str, said: Answer, rules: Rules) -> Reply:
+    about: dict[str, Any] = {"guess": said.text, "confidence": said.confidence, "others": said.others}
+    if said.confidence >= rules.threshold and said.text:
+        return Reply(question, said.text, "model", **about)
+    if rules.facts is not None and (known := rules.facts.find(name)) is not None:
+        return Reply(question, known, "facts", **about)
+    told = " ".join(rules.ask(question).split()) if rules.ask is not None else ""
+    if not told:
+        return Reply(question, None, "nobody", **about)
+    if rules.facts is not None:
+        rules.facts.store(name, told)
+    return Reply(question, told, "user", **about, stored=rules.facts is not None)
+
+
+def other_answers(oracle: Oracle, reply: Reply, most: int) -> list[tuple[str, float]]:
+    """What else a beam finds to answer, with the probability of each."""
+    question = oracle.frame.question(oracle.frame.name_in(reply.question))
+    [found] = oracle.answer([question], most + 1)
+    every = {text: p for text, p in ((found.text, found.confidence), *found.others) if text and text != reply.guess}
+    return list(every.items())[:most]
+
+
+def what_words_did(oracle: Oracle, reply: Reply) -> list[tuple[str, float]]:
+    """The words of the question as it was asked, and how much the log-odds of the model's answer fall without each."""
+    question = oracle.frame.question(oracle.frame.name_in(reply.question))
+    words, tokenizer = question.split(), oracle.run.tokenizer
+    if not reply.guess:
+        return []
+    prompts = [prompt_of(tokenizer, one) for one in (question, *left_out(words))]
+    answer = [*tokenizer.encode(reply.guess.encode()).tolist(), mark_of(tokenizer)]
+    logp_B = log_probability(oracle.model, prompts, [answer] * len(prompts))
+    odds_B = logp_B - (-logp_B.expm1()).clamp_min(SUREST).log()
+    return list(zip(words, (odds_B[0] - odds_B[1:]).tolist(), strict=True))
+
+
+def pairs_in(oracle: Oracle, facts: Facts) -> list[Pair]:
+    """The stored pairs as questions with answers."""
+    return [Pair(oracle.frame.question(name), answer) for name, answer in facts.pairs()]

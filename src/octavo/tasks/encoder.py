@@ -1,0 +1,232 @@
+"""A BERT with its tokenizer: sentences as vectors, masked words filled in, and how well a text is foreseen.
+
+N texts, T tokens, D width, K masked places.
+
+A pseudo-log-likelihood hides each token in turn and adds up what the model gives it, the others being seen. It ranks
+texts; it is no probability, so it is no bits per byte either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from octavo.config import from_json
+from octavo.core import evaluating
+from octavo.datasets.sources import get_files
+from octavo.errors import UserError
+from octavo.exchange.bert import is_bert, read_bert
+from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
+from octavo.models.bert import Bert, BertConfig
+from octavo.models.loading import filled
+from octavo.ops.attention import Padding
+from octavo.text.tokenizers.wordpiece import MASK, WordPiece
+
+TASK = "fill in masked words"
+NAMED = ("minilm",)  # sources of pretrained encoders
+AT_ONCE = 1 << 14  # tokens that are encoded together
+PSEUDO = "pseudo-log-likelihood: each token given all others; no probability of the text, no bits per byte"
+
+
+class Guess(NamedTuple):
+    """A word for a masked place."""
+
+    token: str
+    probability: float
+
+
+class Foreseen(NamedTuple):
+    """The tokens of a text, and log p of each given all others, in nats."""
+
+    tokens: list[str]
+    nats: list[float]
+
+    @property
+    def total(self) -> float:
+        """The pseudo-log-likelihood."""
+        return sum(self.nats)
+
+
+@dataclass
+class Encoder:
+    """A BERT with everything needed to use it and to say where it came from."""
+
+    model: Bert
+    tokenizer: WordPiece
+    record: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.path.absolute().name if self.path else str(self.record.get("corpus", {}).get("name", "bert"))
+
+    @property
+    def width(self) -> int:
+        """The size of a sentence's vector."""
+        return self.model.config.width
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the weights and the tokenizer."""
+        digest = hashlib.sha256(json.dumps([asdict(self.model.config), self.tokenizer.to_json()]).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(name.encode() + tensor.cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+    # ------------------------------------------------------------------ sentences as vectors
+
+    def encode(self, texts: Sequence[str], device: str | torch.device = "cpu") -> Tensor:
+        """vectors_ND of length one: the mean of what the last layer makes of a text's tokens, the special ones too.
+
+        What is longer than the context is cut. Nothing is learnt through it.
+        """
+        device = _device(device)
+        known, longest = self.tokenizer, self.model.config.context
+        rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode(texts)]
+        vectors_ND = torch.zeros(len(rows), self.width)
+        self.model.to(device)
+        with torch.no_grad(), evaluating(self.model):
+            for some in _batches(rows):
+                x_BT, lengths_B = padded([rows[i] for i in some], known.pad, device)
+                h_BTD = self.model.encode(x_BT, pattern=Padding(lengths_B))
+                there_BT1 = (torch.arange(x_BT.shape[1], device=device) < lengths_B[:, None])[..., None]
+                mean_BD = (h_BTD.float() * there_BT1).sum(1) / lengths_B[:, None]
+                vectors_ND[some] = F.normalize(mean_BD, dim=-1).cpu()
+        return vectors_ND
+
+    # ------------------------------------------------------------------ words
+
+    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """For each [MASK] of the text, the most probable words."""
+        x_T = self._framed(text)
+        places_K = np.flatnonzero(x_T == self.tokenizer.mask)
+        if not len(places_K):
+            raise UserError(f"there is nothing to fill in: the text has no {MASK}; put one where a word is missing")
+        logp_KV = self._log_probabilities(x_T[None].repeat(1, 0), [(0, int(place)) for place in places_K])
+        best = logp_KV.exp().topk(min(top, logp_KV.shape[-1]))
+        return [
+            [Guess(self.tokenizer.token(token), p) for token, p in zip(tokens, chances, strict=True)]
+            for tokens, chances in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def filled(self, text: str) -> str:
+        """The text with the most probable word at each [MASK]."""
+        for guesses in self.fill(text, 1):
+            text = text.replace(MASK, guesses[0].token, 1)
+        return text.replace(" ##", "")
+
+    def pseudo_log_likelihood(self, text: str) -> Foreseen:
+        """log p of each token given all others, hidden one by one."""
+        x_T = self._framed(text)
+        places = range(1, len(x_T) - 1)
+        if not places:
+            raise UserError("there is no word in the text; give it some")
+        nats: list[float] = []
+        rows = max(1, AT_ONCE // len(x_T))
+        for first in range(0, len(places), rows):
+            some = places[first : first + rows]
+            x_KT = x_T[None].repeat(len(some), 0)
+            x_KT[np.arange(len(some)), list(some)] = self.tokenizer.mask
+            logp_KV = self._log_probabilities(x_KT, list(enumerate(some)))
+            hidden_K = torch.from_numpy(x_T[list(some)])
+            nats += logp_KV.gather(1, hidden_K[:, None]).squeeze(1).tolist()
+        return Foreseen([self.tokenizer.token(int(x_T[place])) for place in places], nats)
+
+    def _framed(self, text: str) -> Any:
+        """The text's tokens with those that stand around a text; one that does not fit is refused."""
+        (found,) = self.tokenizer.encode([text], typed=True)
+        x_T = np.array([self.tokenizer.first, *found.tolist(), self.tokenizer.end], np.int64)
+        if len(x_T) > self.model.config.context:
+            raise UserError(
+                f"a text must fit into the context: {len(x_T)} tokens, context={self.model.config.context}; shorten it"
+            )
+        return x_T
+
+    def _log_probabilities(self, x_BT: Any, places: Sequence[tuple[int, int]]) -> Tensor:
+        """logp_KV at places (row, token), in double precision."""
+        device = next(self.model.parameters()).device
+        with torch.no_grad(), evaluating(self.model):
+            h_BTD = self.model.encode(torch.from_numpy(x_BT).to(device))
+            rows, columns = map(list, zip(*places, strict=True))
+            return self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()
+
+    # ------------------------------------------------------------------ the folder
+
+    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Encoder:
+        """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
+        told = {**self.record, "task": TASK, "model": "bert", "config": asdict(self.model.config),
+                "sizes": {"vocab": self.model.vocab}}  # fmt: skip
+        tokenizer = json.dumps(self.tokenizer.to_json(), ensure_ascii=False)
+        tensors = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
+        save_folder(Path(path), told, tensors, {TOKENIZER: tokenizer, **(texts or {})}, keep)
+        self.path = Path(path)
+        return self
+
+
+def load_encoder(source: str | Path) -> Encoder:
+    """The encoder in a run's folder or in one of Hugging Face's, or one of a known name: minilm."""
+    path = Path(source)
+    if str(source) in NAMED and not path.exists():
+        path = next(iter(get_files(str(source)).values())).parent
+    if is_bert(path):
+        return Encoder(*read_bert(path), path=path)
+    told = read_record(path)
+    if told.get("model") != "bert":
+        raise UserError(
+            f"{path} must be an encoder: it holds a model {told.get('model')!r}; give a run of octavo train bert, "
+            f"a Hugging Face folder with a BERT, or {' or '.join(NAMED)}"
+        )
+    try:
+        return _read(path, told)
+    except UserError as error:
+        raise UserError(f"{path} is damaged or foreign: {error}; train the run again") from error
+
+
+def _read(path: Path, told: Mapping[str, Any]) -> Encoder:
+    config = from_json(BertConfig, told.get("config", {}))
+    sizes = told.get("sizes")
+    vocab = sizes.get("vocab") if isinstance(sizes, Mapping) else None
+    tokenizer = WordPiece(read_json(path / TOKENIZER))
+    if type(vocab) is not int or tokenizer.vocab > vocab:
+        raise UserError(f"every token must have an embedding: vocab={vocab!r}, the tokenizer has {tokenizer.vocab:,}")
+    model = filled(lambda: Bert(config, vocab), read_tensors(path), config.layers)
+    own = ("task", "model", "config", "sizes", "format", "octavo")
+    return Encoder(model, tokenizer, {key: value for key, value in told.items() if key not in own}, path)
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """x_BT, filled up behind each row, and lengths_B."""
+    lengths = [len(row) for row in rows]
+    x_BT = torch.full((len(rows), max(lengths)), pad, dtype=torch.long)
+    for b, row in enumerate(rows):
+        x_BT[b, : len(row)] = torch.tensor(row)
+    return x_BT.to(device), torch.tensor(lengths, device=device)
+
+
+def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Rows of nearly one length together, by number: little is then filled up."""
+    some: list[int] = []
+    for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
+        if some and (len(some) + 1) * len(rows[i]) > AT_ONCE:
+            yield some
+            some = []
+        some.append(i)
+    if some:
+        yield some
+
+
+def _device(device: str | torch.device) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(device)

@@ -1,0 +1,142 @@
+"""Mixtures of trained runs: the weights are learnt on pieces of the training part that no part has learnt from.
+
+I parts, P pieces, L tokens of a piece, W of a window.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from octavo.core import LanguageModel, evaluating
+from octavo.errors import UserError
+from octavo.experiments.domains.scoring import KNOWN, seen_share
+from octavo.models import COUNTED, Mix, name_of
+from octavo.tasks.count_training import (
+    Page,
+    TextConfig,
+    check_before_work,
+    finish,
+    fit_counts,
+    learnt_text,
+    reading,
+    record_of,
+)
+from octavo.tasks.run import Run, load
+from octavo.text import Corpus, fingerprint, open_corpus, tokenize
+from octavo.training.validation_chunks import Held, hold_out
+
+PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
+
+
+def train_mix(
+    source: Any, parts: Sequence[str | Path], config: Any, out: str | Path | None, text: TextConfig | None = None,
+    seed: int = 0, measure: bool = True, page: Page | None = None,
+) -> Run:  # fmt: skip
+    """Mix trained runs; the weights are learnt on pieces of the training part that the parts have not seen.
+
+    The text is read as the first part's was; of `text`, only the field, the errors and the validation files count.
+    """
+    began = time.perf_counter()
+    check_before_work(out, seed)
+    runs = [load(part) for part in parts]
+    _check_parts(runs)
+    tokenizer, read_as = runs[0].tokenizer, _reading_of_mix(runs[0], source, text or TextConfig())
+    corpus = open_corpus(source, **read_as)
+    held = hold_out(tokenize(corpus.train, tokenizer).tokens, runs[0].model.begin)
+    if not held.pieces_PL.size:
+        raise UserError(f"the text is too small to hold pieces out: {corpus.train.size} bytes; give a longer one")
+    twins = [_without_the_pieces(run, corpus, held) for run in runs]
+    mix, twin = Mix(config, [run.model for run in runs]), Mix(config, twins)
+    tokens = learn_weights(twin, torch.from_numpy(held.pieces_PL.astype(np.int64)))
+    mix.logw_GI = twin.logw_GI
+    seconds = time.perf_counter() - began
+    record = record_of(corpus, read_as["field"], read_as["valid"] or (), seed, seconds, tokens)
+    record["mixed"] = [{"run": run.name, "model": run.summary()} for run in runs]
+    record["train_seconds"] += sum(run.record.get("train_seconds", 0.0) for run in runs)
+    return finish(Run(mix, tokenizer, record), corpus, out, seed, measure, page)
+
+
+@torch.no_grad()
+def learn_weights(mix: Mix, pieces_PL: Tensor) -> int:
+    """Expectation-maximisation of the mixture weights over the tokens of the pieces; returns how many served."""
+    x_PL = mix.after_begin(pieces_PL)
+    state, logps, classes, width = mix.start(len(x_PL)), [], [], max(1, mix.window // len(x_PL))
+    with evaluating(mix):
+        for start in range(0, x_PL.shape[1] - 1, width):
+            x_PW = x_PL[:, start : start + width + 1]
+            class_PW = mix.class_along(state, x_PW)
+            logp_IPW, state = mix.charge_parts(state, x_PW)
+            possible_PW = (logp_IPW > -torch.inf).any(0) & (x_PW[:, 1:] != mix.begin)
+            classes.append(class_PW[possible_PW])
+            logps.append(logp_IPW[:, possible_PW])
+    class_N = torch.cat(classes)
+    mix.learn(torch.cat(logps, 1), class_N)
+    return len(class_N)
+
+
+def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[Any]:
+    """The model as it would be had it not seen the pieces: a neural one has not, count models are fitted again."""
+    trained = run.record.get("corpus", {})
+    if trained.get("train", {}).get("sha256") != corpus.train.sha256:
+        if any(_overlap(one, other) for one in trained.get("source", ()) for other in corpus.source):
+            raise UserError(
+                f"{run.name} was trained on another part of {', '.join(corpus.source)}, or the text has changed since, "
+                "so the weights might be learnt on text that it has seen; train it again, on the same part"
+            )
+        _check_unseen(run, corpus)
+        return run.model  # it was trained on another text, so it has not seen these pieces
+    if run.record.get("training", {}).get("held") == held.identity:
+        return run.model
+    model, config = name_of(run.model), run.model.config
+    if model not in COUNTED or getattr(config, "estimator", None) == "arpa":
+        raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
+    x_N = torch.from_numpy(held.train_N.astype(np.int32))
+    return fit_counts(model, x_N, config, run.tokenizer, run.record.get("seed", 0)).model
+
+
+def _check_unseen(run: Run, corpus: Corpus) -> None:
+    """Two files may hold the same text: then the mixture would be measured on what a part has learnt by heart."""
+    try:
+        seen = seen_share(learnt_text(run).blocks(), corpus.valid.read()[:PROBED])
+    except UserError:  # what it learnt from cannot be had any more
+        return
+    if seen >= KNOWN:
+        raise UserError(
+            f"{seen:.0%} of the held-out part of {', '.join(corpus.source)} stands in what {run.name} was trained on; "
+            "mix it on another text"
+        )
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether two names of texts mean the same file, or one a folder with the other in it."""
+    a, b = os.path.realpath(one), os.path.realpath(other)
+    return one == other or os.path.commonpath([a, b]) in (a, b)
+
+
+def _reading_of_mix(first: Run, source: Any, text: TextConfig) -> dict[str, Any]:
+    """As the first part's text was read, but for what the user says; its validation files belong to its own text."""
+    sources = [str(source)] if isinstance(source, str | Path) else list(map(str, source))
+    own = sources == first.record.get("corpus", {}).get("source")
+    unsaid = TextConfig()
+    said = {
+        key: getattr(text, key) for key in ("field", "errors", "valid") if getattr(text, key) != getattr(unsaid, key)
+    }
+    return {**reading(first.record), **({} if own else {"valid": None}), **said}
+
+
+def _check_parts(runs: Sequence[Run]) -> None:
+    """Parts of a mixture must predict the same tokens of the same text."""
+    names = ", ".join(f"{run.name} ({run.tokenizer.name})" for run in runs) or "none"
+    if len(runs) < 2 or len({fingerprint(run.tokenizer) for run in runs}) > 1:
+        raise UserError(f"a mixture needs two or more --parts with the same tokenizer: {names}; train them alike")
+    steps = [" ".join(run.record.get("preprocess", ())) or "none" for run in runs]
+    if len(set(steps)) > 1:
+        raise UserError(f"a mixture needs parts with the same preprocessing: {names} have {'; '.join(steps)}")

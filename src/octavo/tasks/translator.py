@@ -1,0 +1,216 @@
+"""A model that translates, with its tokenizers and languages: how it is used, saved and loaded.
+
+B sources of a batch, S tokens of the longest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from octavo.config import from_json
+from octavo.core import evaluating
+from octavo.datasets.pairs import Lines
+from octavo.decode import Beam, Greedy, Sample, generate
+from octavo.errors import UserError
+from octavo.io.progress import progress
+from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
+from octavo.models.encoder_decoder import EncoderDecoder
+from octavo.models.loading import filled
+from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from octavo.scoring.translation import Translated, score_translations
+from octavo.tasks.pair_batches import Rows, encode_lines
+from octavo.text import load_tokenizer
+from octavo.text.tokenizers.protocol import Tokenizer
+
+TASK = "translate"
+KINDS: dict[str, tuple[type[EncoderDecoder], type]] = {
+    "seq2seq": (Seq2Seq, Seq2SeqConfig), "seq2seq-recurrent": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
+}  # fmt: skip
+SIZES = ("source_vocab", "target_vocab", "languages")
+ABOUT_THE_MODEL = ("task", "model", "config", "sizes", "languages", "format", "octavo")
+BEAM = Beam(5, 1.0)  # where nothing else is asked for
+AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}  # places of sources that are translated together
+SPARE = 10  # tokens that a translation may be longer than twice its source
+
+Method = Beam | Greedy | Sample
+
+
+@dataclass
+class Translator:
+    """A trained model with everything needed to use it and to say where it came from."""
+
+    model: EncoderDecoder
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    languages: tuple[str, ...]  # the source's, then those of the targets
+    record: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """seq2seq or seq2seq-recurrent."""
+        return next(name for name, (kind, _) in KINDS.items() if type(self.model) is kind)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its training was stopped before its end."""
+        training = self.record.get("training")
+        return isinstance(training, Mapping) and not training.get("finished")
+
+    def translate(
+        self, texts: Sequence[str], language: str = "", method: Method = BEAM, generator: torch.Generator | None = None
+    ) -> list[str]:
+        """Each text in a language, the first one where none is named."""
+        wanted = language or self.languages[1]
+        return self.into(texts, (wanted,), method, generator)[wanted]
+
+    def into(
+        self, texts: Sequence[str], languages: Sequence[str] = (), method: Method = BEAM,
+        generator: torch.Generator | None = None,
+    ) -> dict[str, list[str]]:  # fmt: skip
+        """Each text in several languages, in all where none is named; the encoder reads every text once.
+
+        Texts of like length are translated together; an empty one stays empty.
+        """
+        numbers = {one: self.number_of(one) for one in languages or self.languages[1:]}
+        found = {one: [""] * len(texts) for one in numbers}
+        rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
+        self._check_lengths(rows.lengths)
+        with torch.no_grad(), evaluating(self.model), progress("translating", len(texts), "texts") as advance:
+            for at_B in _by_length(rows, texts, AT_ONCE.get(self.model.target_VD.device.type, 1 << 10)):
+                memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
+                most = 2 * int(rows.lengths[at_B].max()) + SPARE
+                most = min(most, self.model.config.context)
+                for one, number in numbers.items():
+                    given, prompts = self.model.given(memory, number), [()] * len(at_B)
+                    tokens = generate(given, prompts, most, method, generator, stop=(self.model.end,))
+                    for n, x_T in zip(at_B.tolist(), tokens, strict=True):
+                        found[one][n] = self.spelt(x_T.tolist())
+                advance(len(at_B))
+        return found
+
+    def _check_lengths(self, lengths_N: NDArray[np.int64]) -> None:
+        """Before any work is done, because the longest texts come last; a recurrent network reads any length."""
+        context = self.model.config.context
+        if self.name == "seq2seq" and len(lengths_N) and int(lengths_N.max()) > context:
+            n = int(lengths_N.argmax())
+            raise UserError(
+                f"a source must fit into the context: text {n + 1:,} has {int(lengths_N[n]):,} tokens, "
+                f"context={context}; cut it, or train with a larger --context"
+            )
+
+    def spelt(self, tokens: Sequence[int]) -> str:
+        """The text of a target's tokens."""
+        known = [token for token in tokens if token < self.model.end]
+        return self.target_tokenizer.decode(known).decode("utf-8", "replace")
+
+    def number_of(self, language: str) -> int:
+        """Which of the target languages that is."""
+        if language not in self.languages[1:]:
+            raise UserError(
+                f"it translates into {', '.join(self.languages[1:])}: language={language!r}; name one of these"
+            )
+        return self.languages[1:].index(language)
+
+    def measure(self, lines: Lines, method: Method = BEAM) -> dict[str, Translated]:
+        """How good it is at these pairs, by language."""
+        told = {}
+        sources = list(lines.references(0))
+        for language, outputs in self.into(sources, self.languages[1:], method).items():
+            known = lines.references(self.number_of(language))
+            told[language] = score_translations(outputs, [known[source] for source in sources])
+        return told
+
+    def summary(self) -> str:
+        """One line: the model, the pairs, the result."""
+        pairs = self.record.get("pairs", {}).get("name", "unknown pairs")
+        figures = self.record.get("result", {}).get("languages", {})
+        told = "".join(
+            f", {one} BLEU {figure['bleu']:.1f}, chrF {figure['chrf']:.1f}" for one, figure in figures.items()
+        )
+        told = ", training not finished" if self.unfinished else told
+        return f"{self.name}, {self.languages[0]} to {' and '.join(self.languages[1:])}, on {pairs}{told}"
+
+    def __repr__(self) -> str:
+        return f"<octavo translator{f' at {self.path}' if self.path else ''}: {self.summary()}>"
+
+    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> None:
+        """Write the folder, in place of the run that stood there."""
+        sizes = dict(zip(SIZES, self.model.sizes, strict=True))
+        told = {**self.record, "task": TASK, "model": self.name, "config": asdict(self.model.config), "sizes": sizes,
+                "languages": list(self.languages)}  # fmt: skip
+        shared = self.source_tokenizer is self.target_tokenizer
+        tokenizers = {
+            "source": self.source_tokenizer.to_json(),
+            "target": None if shared else self.target_tokenizer.to_json(),
+        }
+        tensors = {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
+        save_folder(Path(path), told, tensors, {TOKENIZER: json.dumps(tokenizers), **(texts or {})}, keep)
+        self.path = Path(path)
+
+
+def _by_length(rows: Rows, texts: Sequence[str], places: int) -> Iterator[NDArray[np.int64]]:
+    """The texts that are not empty, in batches of like length."""
+    at_N = np.array([n for n, text in enumerate(texts) if text.strip()], np.int64)
+    order = at_N[np.argsort(rows.lengths[at_N], kind="stable")].tolist()
+    batch: list[int] = []
+    for n in order:
+        if batch and (len(batch) + 1) * int(rows.lengths[n]) > places:
+            yield np.array(batch)
+            batch = []
+        batch.append(n)
+    if batch:
+        yield np.array(batch)
+
+
+def load_translator(path: str | Path) -> Translator:
+    """The translator in a folder; what is damaged or foreign is refused, and no code of it is run."""
+    path = Path(path)
+    told = read_record(path)
+    if told.get("task") != TASK:
+        raise UserError(f"{path} was not trained to {TASK}, but to {told.get('task', 'predict the next token')}")
+    try:
+        languages = told["languages"]
+        if not isinstance(languages, list) or not all(isinstance(one, str) for one in languages):
+            raise ValueError(f"languages must be names: {str(languages)[:40]}")
+        source, target = _tokenizers(path)
+        model = _built(told, read_tensors(path))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is damaged or foreign: {error!r}; train the run again") from error
+    except UserError as error:
+        raise UserError(f"{path} is damaged or foreign: {error}") from error
+    known = (source.vocab, target.vocab, len(languages) - 1)
+    if tuple(model.sizes) != known or target.begin != target.vocab - 1:
+        raise UserError(
+            f"{path} is damaged: its model is of sizes {tuple(model.sizes)}, its tokenizers and languages of {known}"
+        )
+    record = {key: value for key, value in told.items() if key not in ABOUT_THE_MODEL}
+    return Translator(model, source, target, tuple(languages), record, path)
+
+
+def _tokenizers(path: Path) -> tuple[Tokenizer, Tokenizer]:
+    told = read_json(path / TOKENIZER)
+    if not isinstance(told, dict) or not isinstance(told.get("source"), dict):
+        raise ValueError(f"{TOKENIZER} must hold the source's tokenizer and the target's")
+    source = load_tokenizer(told["source"])
+    return source, source if told.get("target") is None else load_tokenizer(told["target"])
+
+
+def _built(told: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> EncoderDecoder:
+    """The model, made without memory first: a forged config must not take any without bound."""
+    kind, config_class = KINDS[told["model"]]
+    config: Any = from_json(config_class, told["config"])
+    sizes = told["sizes"]
+    if not isinstance(sizes, dict) or set(sizes) != set(SIZES) or any(type(one) is not int for one in sizes.values()):
+        raise ValueError(f"sizes must be whole numbers {', '.join(SIZES)}: {str(sizes)[:80]}")
+    layers = max(config.layers, getattr(config, "decoder_layers", 0))
+    return filled(lambda: kind(config, **sizes), tensors, layers)

@@ -1,0 +1,186 @@
+"""The user's files as one text: read in place, or unpacked once into a temporary file; and parts of it in blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any, get_args
+
+import numpy as np
+
+from octavo.errors import UserError
+from octavo.io.compressed import stream
+from octavo.text.blocks import BLOCK, Block, Starts, recut
+from octavo.text.preprocess import apply
+from octavo.text.reading import STDIN, Errors, checked, is_plain, list_files, read_documents
+
+Source = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Documents end to end in one file: the user's own, or a temporary one that they were unpacked into."""
+
+    file: IO[bytes]
+    name: str
+    size: int  # bytes
+    starts: Starts
+
+
+@dataclass(frozen=True)
+class Split:
+    """The bytes of a text from `start` to `end`; a document that is cut at `start` counts as one that begins there."""
+
+    text: Text
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Its number of bytes."""
+        return self.end - self.start
+
+    @property
+    def documents(self) -> int:
+        """Its number of documents."""
+        return len(self._starts)
+
+    @cached_property
+    def _starts(self) -> Starts:
+        starts = self.text.starts
+        inside = starts[(starts > self.start) & (starts < self.end)]
+        return np.concatenate([[0], inside - self.start])
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the split's bytes."""
+        digest = hashlib.sha256()
+        for block in self.blocks():
+            digest.update(block.data)
+        return digest.hexdigest()
+
+    def blocks(self) -> Iterator[Block]:
+        """The documents, in blocks."""
+        for offset in range(0, self.size, BLOCK):
+            size = min(BLOCK, self.size - offset)
+            data = os.pread(self.text.file.fileno(), size, self.start + offset)
+            if len(data) != size:
+                raise UserError(f"{self.text.name} became shorter while it was read; leave it alone and run it again")
+            first, last = np.searchsorted(self._starts, [offset, offset + size])
+            yield Block(data, self._starts[first:last] - offset)
+
+    def read(self) -> bytes:
+        """All of its bytes at once."""
+        return b"".join(block.data for block in self.blocks())
+
+    def describe(self) -> dict[str, Any]:
+        """What identifies the split in a run's record."""
+        return {"bytes": self.size, "documents": self.documents, "sha256": self.sha256}
+
+
+def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...], notes: list[str]) -> Text:
+    """All documents of the source after the preprocessing steps; what the user may want to know goes into `notes`."""
+    if errors not in get_args(Errors):
+        raise UserError(f"errors must be one of {', '.join(get_args(Errors))}: got {errors!r}")
+    files, skipped = list_files(_resolve(source, notes), errors)
+    notes += [f"passed over {file}" for file in skipped]
+    if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps:
+        text = _in_place(files[0], errors)
+    else:
+        text = _unpacked(files, field, errors, steps)
+    if not text.size:
+        raise UserError(f"there is no text in {', '.join(map(str, files[:3]))}: a corpus needs at least 2 bytes")
+    return text
+
+
+def text_of(data: bytes) -> Text:
+    """Bytes that come from no file, as a text of one document."""
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        _write(file, data)
+        file.flush()
+        return _kept(Text(file, "the text", len(data), np.zeros(1, np.int64)), stack)
+
+
+def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
+    """Paths for what the user named; a path that exists comes before a source of the same name."""
+    if not isinstance(source, str | Path):
+        if not source:
+            raise UserError("a corpus needs at least one file, folder or named source")
+        return [path for one in source for path in _resolve(one, notes)]
+    from octavo.datasets import sources  # imported late: most corpora are plain files
+
+    name = str(source)
+    if name == STDIN or Path(source).exists():
+        if name in sources.SOURCES:
+            notes.append(f"{name} is both a path here and a named source; the path was read")
+        return [source]
+    if name not in sources.SOURCES:
+        known = [one.name for one in sources.SOURCES.values() if one.kind == "text"]
+        raise UserError(
+            f"there is no file or folder {name} (seen from {Path.cwd()}), and no source of that name; "
+            f"text sources are {', '.join(known)}"
+        )
+    if sources.SOURCES[name].kind in ("checkpoint", "vectors", "images"):
+        raise UserError(f"the source {name} is not text but {sources.SOURCES[name].kind}; name another")
+    found = sources.get(name)
+    return list(found) if isinstance(found, list) else [found]
+
+
+def _in_place(path: Path, errors: Errors) -> Text:
+    """The user's own file, checked once from end to end."""
+    size = sum(len(block) for block in checked(stream(path), str(path), errors))
+    with ExitStack() as stack:
+        file = stack.enter_context(open(path, "rb"))
+        return _kept(Text(file, str(path), size, np.zeros(1, np.int64)), stack)
+
+
+def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, ...]) -> Text:
+    """All documents in one temporary file without a name, so that they are decompressed and parsed once."""
+    size, starts = 0, [np.zeros(0, np.int64)]
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
+        for path in files:
+            for block in _stepped(read_documents(path, field, errors), steps):
+                _write(file, block.data)
+                starts.append(block.starts + size)
+                size += len(block.data)
+        file.flush()
+        every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
+        return _kept(Text(file, "the unpacked text", size, every[every < size]), stack)
+
+
+def _kept(text: Text, stack: ExitStack) -> Text:
+    """Leave the text's file open until the text is gone."""
+    stack.pop_all()
+    weakref.finalize(text, text.file.close)
+    return text
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    try:
+        file.write(data)
+    except OSError as error:
+        raise UserError(
+            f"cannot unpack the text into {tempfile.gettempdir()}: {error.strerror}; "
+            "set TMPDIR to a place with more room"
+        ) from error
+
+
+def _stepped(blocks: Iterator[Block], steps: tuple[str, ...]) -> Iterator[Block]:
+    """The blocks after the preprocessing steps, which want whole lines."""
+    if not steps:
+        yield from blocks
+        return
+    for block in recut(blocks, lambda data: data.rfind(b"\n") + 1):
+        bounds = [0, *block.starts.tolist(), len(block.data)]
+        parts = [apply(steps, block.data[a:b]) for a, b in pairwise(bounds)]
+        yield Block(b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1])

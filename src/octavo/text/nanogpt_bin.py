@@ -1,0 +1,92 @@
+"""nanoGPT's `train.bin` and `val.bin`: token ids of two bytes each, lowest byte first, and nothing else.
+
+What the ids mean is said by a `tokenizer.json` in the same folder. (nanoGPT itself says it, if at all, in a `meta.pkl`;
+that is a pickle, a program, and is never opened.) As a corpus, such a file is decoded to the text that it stands for,
+and `begin` ends a document. The text is then tokenised like any other. With the tokenizer that wrote the file, the
+tokens are the same again, but for those at a place where somebody cut a text after it was tokenised; and where a file
+has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.errors import UserError
+from octavo.io.files import whole_file
+from octavo.text.token_store import SMALL, Store, fingerprint
+from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.registry import load_tokenizer
+
+SUFFIX = ".bin"
+TOKENIZER = "tokenizer.json"
+ID = np.dtype("<u2")
+STRIDE = 1 << 20  # ids looked at, or decoded, at a time
+
+
+def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
+    """Map a file of two-byte ids into memory. Its first document need not be opened by `begin`, as others' are not."""
+    path = Path(path)
+    tokens = _mapped(path)
+    starts = [np.zeros(0, np.int64)]
+    for first in range(0, len(tokens), STRIDE):
+        part = tokens[first : first + STRIDE]
+        wrong = np.flatnonzero(part >= tokenizer.vocab)
+        if len(wrong):
+            raise UserError(
+                f"every token must be below the tokenizer's {tokenizer.vocab:,}: token {first + int(wrong[0]):,} of "
+                f"{path} is {int(part[wrong[0]]):,}; give the tokenizer that the file was made with"
+            )
+        starts.append(np.flatnonzero(part == tokenizer.begin) + first)
+    return Store(tokens, np.concatenate(starts), tokenizer.vocab, fingerprint(tokenizer))
+
+
+def write_bin(path: str | Path, blocks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
+    """Write the blocks' ids in two bytes each; returns how many there were."""
+    check_fits(tokenizer)
+    count = 0
+    with whole_file(path) as file:
+        for block in blocks:
+            file.write(np.ascontiguousarray(block, ID).data)
+            count += len(block)
+    return count
+
+
+def check_fits(tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer with more ids than two bytes can tell apart."""
+    if tokenizer.vocab > SMALL:
+        raise UserError(
+            f"a {SUFFIX} file has two bytes a token, so at most {SMALL:,} ids: the {tokenizer.name} tokenizer has "
+            f"{tokenizer.vocab:,}; take one with fewer, --size {SMALL - 1} of bpe, say"
+        )
+
+
+def tokens_as_text(path: Path) -> Iterator[Iterator[bytes]]:
+    """The documents of a file of ids, each in pieces, decoded by the tokenizer beside it."""
+    beside = path.with_name(TOKENIZER)
+    if not beside.is_file():
+        raise UserError(
+            f"{path} is taken for a file of tokens, as nanoGPT has them, and {TOKENIZER} in the same folder must say "
+            f"what they mean: there is none; put it there, or, if this is no file of tokens, give it another ending"
+        )
+    tokenizer = load_tokenizer(beside)
+    store = read_bin(path, tokenizer)
+    for start, end in pairwise([0, *store.starts.tolist(), len(store)]):
+        if start < end:
+            yield (tokenizer.decode(store.tokens[at : min(at + STRIDE, end)]) for at in range(start, end, STRIDE))
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+        if size % ID.itemsize:
+            raise UserError(f"a {SUFFIX} file has two bytes a token: {path} has {size:,} bytes, an odd number")
+        # Copy on write: torch wants arrays that could be written to, and the file stays as it is.
+        return np.memmap(path, ID, "c") if size else np.zeros(0, ID)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error

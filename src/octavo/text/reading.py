@@ -1,0 +1,269 @@
+"""The user's files as documents: plain text is one, a folder one a file, JSON lines and parquet one a record.
+
+A file of tokens (.bin) is the text that they stand for.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from octavo.errors import UserError
+from octavo.io.compressed import is_compressed, plain_name, stream
+from octavo.text.blocks import BLOCK, Block, no_starts
+from octavo.text.nanogpt_bin import SUFFIX, tokens_as_text
+
+Errors = Literal["strict", "replace", "raw"]
+STDIN = "-"
+SNIFFED = 1 << 13  # bytes looked at to tell text from other files in a folder
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A file in a folder that was not read, and why."""
+
+    path: Path
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the file's bytes are its text, so that it can be read in place."""
+    return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET, SUFFIX) and path.is_file()
+
+
+def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[Skipped]]:
+    """The files to read, folders opened in sorted order, and what was passed over in them."""
+    files: list[Path] = []
+    skipped: list[Skipped] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = _in_folder(path, errors, skipped)
+            if not found:
+                raise UserError(
+                    f"the folder {path} has no text in it: {_reasons(skipped)}; name a file or another folder"
+                )
+            files += found
+        elif path.exists() or str(path) == STDIN:
+            files.append(path)
+        else:
+            raise UserError(f"there is no file {path}; check the name, it is relative to {Path.cwd()}")
+    return files, skipped
+
+
+def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -> Iterator[Block]:
+    """The documents of one file, in blocks."""
+    kind = plain_name(path).suffix.lower()
+    if str(path) == STDIN:
+        yield from _one_document(_standard_input(), "standard input", errors)
+    elif kind in JSON_LINES:
+        yield from _gathered(_json_lines(path, field, errors))
+    elif kind in PARQUET:
+        yield from _gathered(_parquet(path, field, errors))
+    elif path.suffix.lower() == SUFFIX:
+        yield from _joined(block for one in tokens_as_text(path) for block in _one_document(one, str(path), errors))
+    else:
+        yield from _one_document(stream(path), str(path), errors)
+
+
+def checked(blocks: Iterable[bytes], name: str, errors: Errors = "strict") -> Iterator[bytes]:
+    """The blocks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through."""
+    if errors == "raw":
+        yield from blocks
+        return
+    carry, offset = b"", 0
+    for block in blocks:
+        data = carry + block
+        if data.isascii():
+            yield data
+            carry, used = b"", len(data)
+        else:
+            text, used = _decode(data, errors, False, name, offset)
+            carry = data[used:]
+            yield data[:used] if errors == "strict" else text.encode()
+        offset += used
+    if carry:
+        yield _decode(carry, errors, True, name, offset)[0].encode()
+
+
+def _decode(data: bytes, errors: Errors, final: bool, name: str, offset: int) -> tuple[str, int]:
+    try:
+        return codecs.utf_8_decode(data, errors, final)
+    except UnicodeDecodeError as error:
+        at = offset + error.start
+        looks = "it looks like UTF-16, " if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+        raise UserError(
+            f"the text must be UTF-8: byte {at:,} of {name} (0x{data[error.start]:02x}) is not; {looks}convert it "
+            "(iconv -t utf-8), or pass errors='replace' to put U+FFFD there, or errors='raw' to keep any bytes"
+        ) from error
+
+
+def _one_document(blocks: Iterator[bytes], name: str, errors: Errors) -> Iterator[Block]:
+    starts = np.zeros(1, np.int64)
+    for data in checked(blocks, name, errors):
+        yield Block(data, starts)
+        starts = no_starts()
+
+
+def _gathered(documents: Iterator[bytes]) -> Iterator[Block]:
+    """Many small documents in few blocks; empty ones are left out."""
+    held: list[bytes] = []
+    starts: list[int] = []
+    size = 0
+    for document in documents:
+        if not document:
+            continue
+        held.append(document)
+        starts.append(size)
+        size += len(document)
+        if size >= BLOCK:
+            yield Block(b"".join(held), np.array(starts, np.int64))
+            held, starts, size = [], [], 0
+    if held:
+        yield Block(b"".join(held), np.array(starts, np.int64))
+
+
+def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Small blocks put together."""
+    held: list[Block] = []
+    size = 0
+    for block in blocks:
+        held.append(Block(block.data, block.starts + size))
+        size += len(block.data)
+        if size >= BLOCK:
+            yield _one_block(held)
+            held, size = [], 0
+    if held:
+        yield _one_block(held)
+
+
+def _one_block(held: list[Block]) -> Block:
+    return Block(b"".join(block.data for block in held), np.concatenate([block.starts for block in held]))
+
+
+def _standard_input() -> Iterator[bytes]:
+    while block := sys.stdin.buffer.read(BLOCK):
+        yield block
+
+
+def _json_lines(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
+    for number, line in enumerate(_lines(stream(path)), 1):
+        if not line.strip():
+            continue
+        place = f"line {number:,} of {path}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{place} is not JSON: {error}; every line must be one JSON object") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{place} must be a JSON object: it is {type(record).__name__}")
+        yield _text_of(record, field, place, errors)
+
+
+def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    for block in blocks:
+        first, *more = block.split(b"\n")
+        rest.append(first)
+        if more:
+            yield b"".join(rest)
+            yield from more[:-1]
+            rest = [more[-1]]
+    yield b"".join(rest)
+
+
+def _parquet(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError(f"reading {path} needs pyarrow: pip install pyarrow") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            if field not in file.schema_arrow.names:
+                raise UserError(
+                    f"{path} has no column {field!r}: it has {', '.join(file.schema_arrow.names)}; name one"
+                )
+            number = 0
+            for batch in file.iter_batches(batch_size=1024, columns=[field]):
+                for value in batch.column(0).to_pylist():
+                    number += 1
+                    yield _text_of({field: value}, field, f"record {number:,} of {path}", errors)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} is not a whole parquet file: {error}") from error
+
+
+def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> bytes:
+    if field not in record:
+        raise UserError(f"{place} has no field {field!r}: it has {', '.join(record) or 'none'}; name the text's field")
+    value = record[field]
+    if value is None:
+        return b""
+    if isinstance(value, bytes):
+        return b"".join(checked([value], f"field {field!r} in {place}", errors))
+    if not isinstance(value, str):
+        raise UserError(f"field {field!r} in {place} must be a string: it is {type(value).__name__}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair, UTF-8 cannot
+        if errors == "strict":
+            raise UserError(
+                f"field {field!r} in {place} holds half a surrogate pair (character {error.start:,}), which UTF-8 "
+                "cannot hold; repair it, or pass errors='replace'"
+            ) from error
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _in_folder(folder: Path, errors: Errors, skipped: list[Skipped]) -> list[Path]:
+    files = []
+    for root, folders, names in os.walk(folder):
+        skipped += [Skipped(Path(root, name), "hidden folder") for name in folders if name.startswith(".")]
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in names):
+            why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors)
+            if why:
+                skipped.append(Skipped(path, why))
+            else:
+                files.append(path)
+    return sorted(files)
+
+
+def _why_not_text(path: Path, errors: Errors) -> str:
+    """Why a file in a folder is passed over; empty if it is text."""
+    if not path.is_file():
+        return "not a regular file"
+    if path.stat().st_size == 0:
+        return "empty"
+    if plain_name(path).suffix.lower() in PARQUET:
+        return ""
+    head = next(stream(path), b"")[:SNIFFED]
+    if b"\0" in head:
+        return "not text: it has NUL bytes"
+    try:
+        codecs.utf_8_decode(head, "strict" if errors == "strict" else "ignore", len(head) < SNIFFED)
+    except UnicodeDecodeError as error:
+        return f"not UTF-8: byte {error.start:,}"
+    return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
+
+
+def _reasons(skipped: list[Skipped]) -> str:
+    shown = "; ".join(map(str, skipped[:3]))
+    return (
+        f"{len(skipped)} files were passed over ({shown}{'; ...' if len(skipped) > 3 else ''})"
+        if skipped
+        else "no files"
+    )
+
+
+JSON_LINES = (".jsonl", ".ndjson")
+PARQUET = (".parquet",)

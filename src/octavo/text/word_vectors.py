@@ -1,0 +1,204 @@
+"""Word vectors: read and written as text, GloVe's way or word2vec's, and matched to the tokens of a tokenizer.
+
+GloVe writes a word and its numbers on each line; word2vec and fastText put a line "count dim" before them. Files may
+be larger than memory: they are read as a stream, and only the rows asked for are kept.
+
+W words, D dimensions, V vocabulary of the tokenizer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from octavo.datasets.sources import SOURCES, get_files
+from octavo.errors import UserError
+from octavo.io.compressed import stream
+from octavo.io.files import whole_file
+from octavo.text.tokenizers.protocol import Tokenizer
+
+Rows = NDArray[np.float32]
+
+LONGEST_LINE = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
+LONGEST_COUNT = 18  # digits of a number in word2vec's first line; more is a word that looks like one
+LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
+TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
+
+
+@dataclass
+class Vectors:
+    """Words and their vectors, a row each."""
+
+    words: list[str]
+    rows_WD: Rows
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Match:
+    """The vectors of a tokenizer's tokens, with zeros where there is none."""
+
+    vectors_VD: Rows
+    known_V: NDArray[np.bool_]
+    coverage: dict[str, Any]
+    notes: list[str]
+
+
+def read_vectors(source: str | Path, wanted: Collection[str] | None = None) -> Vectors:
+    """The vectors of the words wanted, or of all, from a text file (also compressed) or a named source."""
+    named = SOURCES.get(str(source))
+    if named is not None and named.kind == "vectors":
+        return _packaged(str(source), wanted)
+    if not Path(source).is_file():
+        names = ", ".join(name for name, known in SOURCES.items() if known.kind == "vectors")
+        raise UserError(f"there is no file of vectors {source}; name a text file, or one of {names}")
+    return _parse(Path(source), None if wanted is None else {word.encode() for word in wanted})
+
+
+def write_vectors(path: str | Path, vectors: Vectors, header: bool = False) -> None:
+    """One line a word, with digits enough to read the same numbers back; `header` adds word2vec's first line."""
+    bad = next((word for word in vectors.words if not word or word.split() != [word]), None)
+    if bad is not None:
+        raise UserError(f"a word in a file of vectors has no spaces and is not empty: got {bad!r}; leave it out")
+    with whole_file(path) as file:
+        if header:
+            file.write(f"{len(vectors.words)} {vectors.rows_WD.shape[1]}\n".encode())
+        line = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits tell any two 32-bit numbers apart
+        for word, row_D in zip(vectors.words, vectors.rows_WD, strict=True):
+            file.write((word + line % tuple(row_D.tolist())).encode("utf-8", "surrogateescape"))
+
+
+def word_of(spelling: bytes) -> str | None:
+    """The word that a token stands for: its spelling without the space that a piece may carry in front."""
+    try:
+        return spelling.decode().strip() or None
+    except UnicodeDecodeError:  # a byte of a word that is spelt out
+        return None
+
+
+def match_vectors(source: str | Path, tokenizer: Tokenizer, counts_V: NDArray[Any] | None = None) -> Match:
+    """Vectors for the tokens: each gets that of its word as it stands, or else in lower case."""
+    words = [word_of(tokenizer.spelling(token)) for token in range(tokenizer.vocab)]
+    found = read_vectors(source, {form for word in words if word for form in (word, word.lower())})
+    place = {word: row for row, word in enumerate(found.words)}
+    exact = np.array([place.get(word or "", -1) for word in words])
+    lower = np.array([place.get((word or "").lower(), -1) for word in words])
+    row_V = np.where(exact >= 0, exact, lower)
+    known_V = row_V >= 0
+    vectors_VD = np.zeros((len(words), found.rows_WD.shape[1]), np.float32)
+    vectors_VD[known_V] = found.rows_WD[row_V[known_V]]
+    coverage = _coverage(words, exact >= 0, known_V, counts_V)
+    share = coverage.get("share_of_text")
+    told = f"{coverage['known']:,} of {coverage['tokens']:,} tokens that are words have a vector" + (
+        f", which are {share:.1%} of the text's" if share is not None else ""
+    )
+    return Match(vectors_VD, known_V, coverage, [*found.notes, told])
+
+
+def _coverage(
+    words: Sequence[str | None], exact_V: NDArray[np.bool_], known_V: NDArray[np.bool_], counts_V: NDArray[Any] | None
+) -> dict[str, Any]:
+    is_word_V = np.array([word is not None for word in words])
+    told: dict[str, Any] = {
+        "tokens": int(is_word_V.sum()),
+        "known": int(known_V.sum()),
+        "by_lower_case": int((known_V & ~exact_V).sum()),
+    }
+    if counts_V is not None and counts_V[is_word_V].sum():
+        told["share_of_text"] = float(counts_V[known_V].sum() / counts_V[is_word_V].sum())
+    return told
+
+
+def _packaged(name: str, wanted: Collection[str] | None) -> Vectors:
+    """A source that is an array and a Parquet file of its words."""
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(f"{name} needs Parquet; pip install 'octavo[parquet]'") from error
+    files = get_files(name)
+    array_file, index_file = (next(p for n, p in files.items() if n.endswith(end)) for end in (".npy", ".parquet"))
+    rows_WD = np.load(array_file, mmap_mode="r", allow_pickle=False)
+    words: list[str] = parquet.read_table(index_file).column(0).to_pylist()
+    if wanted is None:
+        return Vectors(words, np.array(rows_WD, np.float32))
+    kept = [row for row, word in enumerate(words) if word in wanted]
+    return Vectors([words[row] for row in kept], np.array(rows_WD[kept], np.float32))
+
+
+def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
+    """Read the text format; a row that is not wanted is only counted through, so that uneven files are refused."""
+    place: dict[bytes, int] = {}
+    numbers, dim, promised, rows, repeated = array("f"), 0, -1, 0, 0
+    for at, line in enumerate(_lines(path), 1):
+        if at == 1 and (promised := _header(line)) >= 0:
+            dim = int(line.split()[1])
+            continue
+        dim = dim or len(line.split()) - 1
+        word, values = _row(line, dim, path, at)
+        rows += 1
+        if word in place:
+            repeated += 1
+        elif wanted is None or word in wanted:
+            place[word] = len(place)
+            numbers.extend(_floats(values, path, at))
+    if not rows:
+        raise UserError(f"{path} holds no vectors; {TEXT_FORMAT}")
+    if 0 <= promised != rows:
+        raise UserError(f"{path} is not whole: {promised:,} vectors are promised, {rows:,} are there; get it again")
+    notes = [f"{path}: {repeated:,} rows repeat a word; the first of each counts"] if repeated else []
+    rows_WD = np.frombuffer(numbers, np.float32).reshape(len(place), dim) if place else np.zeros((0, dim), np.float32)
+    return Vectors([word.decode("utf-8", "surrogateescape") for word in place], rows_WD, notes)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines that are not empty, without their ends; what cannot be a text of vectors is refused at once."""
+    rest = b""
+    for block in stream(path):
+        if b"\0" in block or len(rest) > LONGEST_LINE:
+            raise UserError(f"{path} is not text, as word2vec's .bin files are not; convert it: {TEXT_FORMAT}")
+        *lines, rest = (rest + block).split(b"\n")
+        yield from filter(None, map(bytes.rstrip, lines))
+    if rest.rstrip():
+        yield rest.rstrip()
+
+
+def _header(line: bytes) -> int:
+    """How many rows word2vec's first line promises; -1 where it is a row already."""
+    fields = line.split()
+    counts = len(fields) == 2 and all(part.isdigit() and len(part) <= LONGEST_COUNT for part in fields)
+    return int(fields[0]) if counts and int(fields[1]) else -1
+
+
+def _row(line: bytes, dim: int, path: Path, at: int) -> tuple[bytes, list[bytes]]:
+    """The word and its numbers, still as text. Some files have words with spaces inside (". . .")."""
+    fields = line.split(b" ") if b"\t" not in line else line.split()
+    extra = len(fields) - 1 - dim
+    if dim < 1 or extra < 0 or any(_is_number(part) for part in fields[1 : 1 + extra]):
+        raise UserError(f"{path}, line {at}: a row must have as many numbers as the others, {max(dim, 1)}: "
+                        f"it has {len(fields) - 1}; {TEXT_FORMAT}")  # fmt: skip
+    return b" ".join(fields[: 1 + extra]), fields[1 + extra :]
+
+
+def _floats(values: list[bytes], path: Path, at: int) -> list[float]:
+    try:
+        found = [float(value) for value in values]
+        if all(abs(value) <= LARGEST for value in found):  # which nan is not either
+            return found
+    except ValueError:
+        pass
+    shown = b" ".join(values)[:40].decode("utf-8", "replace")
+    raise UserError(f"{path}, line {at}: after the word come numbers: got {shown!r}; {TEXT_FORMAT}")
+
+
+def _is_number(part: bytes) -> bool:
+    try:
+        float(part)
+        return True
+    except ValueError:
+        return False

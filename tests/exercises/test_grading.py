@@ -1,0 +1,593 @@
+"""Grading: formulas however they are written, whole classes, and hostile files that cost the others nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import re
+import sys
+import time
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from octavo.cli import main
+from octavo.errors import UserError
+from octavo.exercises.framework import limits as limited
+from octavo.exercises.framework.answers import At, Choice, Formula, Function, Interval, Number, Truth, verdict
+from octavo.exercises.framework.checking import check_all, check_one
+from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises.framework.formula import FUNCTIONS, parse
+from octavo.exercises.framework.formula_values import difference, value
+from octavo.exercises.framework.grading import Student, as_csv, as_json, grade
+from octavo.exercises.framework.limits import Limits, Worker, call_function
+from octavo.exercises.framework.mathml import as_mathml, as_text, prose_as_html, prose_as_text
+from octavo.exercises.framework.registry import chosen, from_folder
+from octavo.exercises.framework.template import template
+
+KINDS = {"d": "whole", "x": "real", "s": "positive"}
+QUICK = Limits(2.0, 1 << 29)
+
+
+def part(name: str, answer: object, **more: object) -> Part:
+    return Part(name, "What?", answer, "exact", lambda: Found(None), why="Because.", **more)  # type: ignore[arg-type]
+
+
+def doubled(x: float) -> float:
+    """Twice the number."""
+    return 2 * x
+
+
+SET = Exercise(
+    "made-up", "Made up", "Some questions.", "Some answers.",
+    [
+        part("number", Number("1/3"), wrong={"turned it over": 3}),
+        part("formula", Formula("(d+1)*s^2", KINDS), wrong={"forgot the one": "d*s^2"}, only_if={"s = 1": "d+1"}),
+        part("truth", Truth("nearly", "x is positive")),
+        part("choice", Choice("red", {"red": "a colour", "seven": "a number"})),
+        part("function", Function("double", doubled, [(1.0,), (2.5,)], "double(x)"), points=2.0),
+    ],
+)  # fmt: skip
+RIGHT = """
+[made-up]
+number = "2/6"
+formula = "s*s + d*s**2"
+truth = "only if x > 0"
+truth-reason = "it is in the book"
+choice = "red"
+function = "mine.py"
+"""
+
+
+def written(folder: Path, answers: str, code: str = "def double(x):\n    return x + x\n") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "answers.toml").write_text(answers, encoding="utf-8")
+    (folder / "mine.py").write_text(code, encoding="utf-8")
+    return folder / "answers.toml"
+
+
+def one(
+    folder: Path, answers: str, code: str = "def double(x):\n    return x + x\n", limits: Limits = QUICK
+) -> Student:
+    [student] = grade(written(folder, answers, code), [SET], limits=limits)
+    return student
+
+
+def outcomes(student: Student) -> dict[str, str]:
+    return {row.part: row.outcome for row in student.rows}
+
+
+# Formulas
+
+
+@pytest.mark.parametrize(
+    ("text", "worth"),
+    [("-2^2", -4), ("2^3^2", 512), ("2**-1", 0.5), ("8/4/2", 1), ("1-2-3", -4), ("2*-3", -6), ("-(1+2)*3", -9),
+     ("1.5e1", 15), (".5", 0.5), ("sqrt(16)", 4), ("min(2, 3)+max(2, 3)", 5), ("factorial(5)", 120), ("E^0", 1),
+     ("binomial(5, 2)", 10), ("abs(-3)", 3), ("ln(E)", 1), ("2^-2^1", 0.25), ("+3", 3)],
+)  # fmt: skip
+def test_operators_bind_as_on_paper(text: str, worth: float) -> None:
+    assert float(value(parse(text), {})) == pytest.approx(worth, rel=1e-15)
+
+
+@st.composite
+def formulas(draw: st.DrawFn, depth: int = 3) -> tuple[str, object]:
+    """A formula's text and what Python makes of the same operations, exactly."""
+    if depth == 0 or draw(st.booleans()):
+        number = draw(st.integers(0, 20))
+        return str(number), Fraction(number)
+    (left, a), (right, b) = draw(formulas(depth - 1)), draw(formulas(depth - 1))
+    sign = draw(st.sampled_from("+-*"))
+    return f"({left}){sign}({right})", {"+": a + b, "-": a - b, "*": a * b}[sign]  # type: ignore[operator]
+
+
+@given(formulas())
+def test_a_formula_is_worth_what_exact_arithmetic_says(drawn: tuple[str, Fraction]) -> None:
+    text, exact = drawn
+    with mpmath.workdps(50):
+        assert value(parse(text), {}) == mpmath.mpf(exact.numerator)
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=300)
+def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    with suppress(UserError, ArithmeticError, ValueError):
+        assert value(parse(text), {}) is not None
+
+
+@given(st.text(alphabet="dxs0123456789+-*/^()., sqrtexplog", max_size=60))
+@settings(max_examples=300)
+def test_what_can_be_computed_can_be_written(text: str) -> None:
+    try:
+        parse(text, KINDS)
+    except UserError:
+        return
+    assert as_text(text)
+    assert as_mathml(text).startswith("<math ")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("__import__('os').system('true')", "no place in a formula"),
+        ("x.__class__", "no place"),
+        ("lambda: 1", "':' has no place"),
+        ("open", "no symbol of this exercise"),
+        ("eval(1)", "no function 'eval'"),
+        ("(" * 400 + "1" + ")" * 400, "nested"),
+        ("1" * 2000, "1000 characters"),
+        ("9" * 60, "40 digits"),
+        ("1e99999999", "exponent"),
+        ("+".join("x" * 450), "400 parts"),
+        ("2x", "write 2*d"),
+        ("x = 1", "right of the equals sign"),
+        ("(1", "not closed"),
+        ("sqrt(1, 2)", "takes 1"),
+        ("s(2)", "not a function"),
+        ("1 +", "ends too early"),
+        ("", "ends too early"),
+    ],
+)
+def test_what_is_no_formula_is_refused_with_a_reason(text: str, why: str) -> None:
+    with pytest.raises(UserError, match=why.replace("(", r"\(").replace("*", r"\*")):
+        parse(text, KINDS)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("(d+1)^2", "d^2+2*d+1"), ("exp(log(s))", "s"), ("sin(x)^2+cos(x)^2", "1"), ("sqrt(s^2)", "s"),
+     ("tanh(x)", "(exp(x)-exp(-x))/(exp(x)+exp(-x))"), ("factorial(d)", "gamma(d+1)"), ("log(s^2)", "2*ln(s)"),
+        ("s", "s*x/x"), ("sqrt(d*(d-1))", "d*(d-1)/sqrt(d*(d-1))")],
+)  # fmt: skip
+def test_equal_formulas_are_equal_however_they_are_written(one: str, other: str) -> None:
+    assert difference(parse(one, KINDS), parse(other, KINDS), KINDS) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("(d+1)^2", "d^2+1"), ("sqrt(x^2)", "x"), ("d", "d+10^(-15)"), ("log(x)", "log(abs(x))"),
+     ("sin(x)", "x"), ("d*s", "d*s+(d-1)*(d-2)*(d-3)")],
+)  # fmt: skip
+def test_different_formulas_are_told_apart_by_a_point(one: str, other: str) -> None:
+    found = difference(parse(one, KINDS), parse(other, KINDS), KINDS)
+    assert found is not None
+    assert found.one != found.other or one == "d"  # there the difference is beyond the digits shown
+
+
+def test_every_function_can_be_computed_and_made_into_sympy() -> None:
+    from octavo.exercises.framework import formula_values as values
+    from octavo.exercises.framework import symbolic
+
+    assert set(values.CALLS) == set(symbolic.CALLS) == set(FUNCTIONS)
+    for name, count in FUNCTIONS.items():
+        text = f"{name}({', '.join(['s', '2'][:count])})"
+        ours = value(parse(text, KINDS), {"s": "0.75"})
+        theirs = symbolic.expression(text, KINDS).subs({symbolic.symbol("s", "positive"): 0.75}).evalf()
+        assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
+
+
+def test_formulas_are_written_as_people_write_them() -> None:
+    assert as_text("d*s^4 + 2*mu^2 >= sqrt(x_1)") == "d s⁴ + 2 μ² ≥ √x_1"
+    assert as_text("dot(q, k)^2/(2*3)") == "(q · k)²/(2 · 3)"
+    assert "<mfrac>" in as_mathml("a/b")
+    assert "<msqrt>" in as_mathml("sqrt(a)")
+    assert "<msub>" in as_mathml("x_n")
+
+
+def test_a_long_formula_can_be_broken_between_its_parts() -> None:
+    chain = prose_as_html("`E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`.")
+    assert chain.count("<math ") == 3
+    assert chain.count('<mo form="infix">=</mo>') == 2
+    assert chain.endswith(".</span></p>")
+    assert prose_as_html("`31036*1024 + 2*1024 - 24*(12*1024^2 + 13*1024)`").count("<math ") == 3
+    assert prose_as_html("`a = b + c`").count("<math ") == 1
+
+
+# Answers
+
+
+def test_numbers_are_right_within_their_tolerance() -> None:
+    assert Number(Fraction(1, 3)).compare(0.33333334) is None
+    assert Number(Fraction(1, 3)).compare(0.3334) is not None
+    assert Number(7, rel=0).compare(7.0000001) is not None
+    assert Number(0, rel=0, abs=0.1).compare(0.05) is None
+    assert Number(1).compare(1.5, Interval(1.4, 1.6)) is None
+    assert Number(1).compare(1.0, Interval(1.4, 1.6)) is not None
+    for bad in (True, "x", math.nan, math.inf, [1], "1/0"):
+        with pytest.raises(UserError):
+            Number(1).compare(bad)
+
+
+def test_formulas_are_held_to_what_was_measured() -> None:
+    formula = Formula("d", {"d": "whole"})
+    assert formula.compare("d", [At({"d": 3}, 2.9, 3.1)]) is None
+    assert formula.compare("d^2", [At({"d": 3}, 2.9, 3.1)]) is not None
+
+
+def test_verdicts_follow_from_what_holds() -> None:
+    assert [verdict(True), verdict(False), verdict(False, True), verdict(False, False)] == [
+        "true",
+        "false",
+        "nearly",
+        "false",
+    ]
+    assert Truth("nearly", "c").compare("only if c") is None
+    with pytest.raises(UserError):
+        Truth("true").compare("perhaps")
+
+
+# Grading
+
+
+def test_right_answers_get_all_points(tmp_path: Path) -> None:
+    student = one(tmp_path, RIGHT)
+    assert set(outcomes(student).values()) == {"right"}
+    assert student.points == student.of == 6
+    assert [row.reason for row in student.rows if row.part == "truth"] == ["it is in the book"]
+
+
+def test_wrong_answers_are_told_why(tmp_path: Path) -> None:
+    wrong = '[made-up]\nnumber = 3\nformula = "d*s^2"\ntruth = false\nchoice = "seven"\nfunction = "mine.py"'
+    student = one(tmp_path, wrong, "def double(x):\n    return x * x\n")
+    why = {row.part: row.why for row in student.rows}
+    assert outcomes(student) == {
+        "number": "wrong",
+        "formula": "wrong",
+        "truth": "only if",
+        "choice": "wrong",
+        "function": "wrong",
+    }
+    assert "turned it over" in why["number"]
+    assert "forgot the one" in why["formula"]
+    assert "for d = " in why["formula"]
+    assert "x is positive" in why["truth"]
+    assert why["choice"].endswith("Because.")
+    assert "double(1" in why["function"]
+    assert student.points == 0.5
+
+
+def test_what_is_right_only_sometimes_gets_half(tmp_path: Path) -> None:
+    student = one(tmp_path, '[made-up]\nformula = "1+d"\ntruth = true')
+    assert outcomes(student) == {
+        "number": "missing", "formula": "only if", "truth": "only if", "choice": "missing", "function": "missing",
+    }  # fmt: skip
+    assert "right only if s = 1" in next(row.why for row in student.rows if row.part == "formula")
+    assert student.points == 1
+
+
+def test_answers_to_nothing_are_shown_but_cost_nothing(tmp_path: Path) -> None:
+    student = one(tmp_path, "[made-up]\nnumbr = 1\n[mad-up]\nnumber = 1")
+    strays = [row for row in student.rows if row.of == 0]
+    assert [row.why for row in strays] == [
+        "there is no such part; did you mean number?", "there is no such exercise; did you mean made-up?",
+    ]  # fmt: skip
+    assert student.of == 6
+
+
+HOSTILE = {
+    "deep": "x = " + "[" * 5000 + "]" * 5000,
+    "tables": "[" + ".".join("a" * 3000) + "]\nb = 1",
+    "large": "x = '" + "a" * 300_000 + "'",
+    "no-toml": "this is = = no toml",
+    "bytes": "\udcff",
+    "sixteen": "\0".join("[made-up]"),
+    "no-text": "\0\1\2" * 1000,
+    "digits": "x = " + "9" * 5000,
+}
+
+
+def test_a_hostile_file_is_refused_and_the_others_are_graded(tmp_path: Path) -> None:
+    for name, text in HOSTILE.items():
+        file = written(tmp_path / name, "")
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    written(tmp_path / "zoe", RIGHT)
+    began = time.monotonic()
+    students = {one.name: one for one in grade(tmp_path, [SET], limits=QUICK)}
+    assert time.monotonic() - began < 30
+    assert students["zoe"].points == 6
+    for name in HOSTILE:
+        assert students[name].problem, name
+        assert (students[name].points, students[name].of) == (0, 6)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9^9^9^9^9", "exp(exp(exp(exp(exp(9)))))", "factorial(10^9)", "gamma(10^30)", "binomial(10^9, 10^8)", "(" * 900,
+     "__import__('os')", "d^(10^30)", "tan(exp(exp(12)))", "1/(d-d)"],
+)  # fmt: skip
+def test_a_hostile_formula_is_stopped_within_its_limits(tmp_path: Path, text: str) -> None:
+    began = time.monotonic()
+    student = one(tmp_path, f'[made-up]\nformula = "{text}"\nnumber = "1/3"')
+    assert time.monotonic() - began < 12
+    assert outcomes(student)["formula"] in ("wrong", "refused")
+    assert outcomes(student)["number"] == "right"
+
+
+FORGED = """import os
+for stream in range(3, 20):
+    try: os.write(stream, b'{"results": RESULTS}')
+    except OSError: pass
+"""
+FUNCTIONS_GONE_WRONG = {
+    "endless": ("def double(x):\n    while True: pass", "stopped"),
+    "endless import": ("while True: pass", "stopped"),
+    "memory": ("def double(x):\n    return len([0] * 10**10)", "memory"),
+    "slow memory": ("def double(x):\n    a = []\n    while True: a.append(bytes(10**6))", "memory"),
+    "sleeps": ("import time\ntime.sleep(60)", "stopped"),
+    "raises": ("def double(x):\n    raise KeyError('no')", "KeyError"),
+    "exits": ("import sys\nsys.exit(0)", "SystemExit"),
+    "dies": ("import os\nos._exit(3)", "without an answer"),
+    "missing": ("x = 1", "no function double"),
+    "no python": ("def double(x:", "SyntaxError"),
+    "strange": ("def double(x):\n    return object()", "object"),
+    "endless result": ("def double(x):\n    return [0] * 10**6", "may hold"),
+    "writes": ("def double(x):\n    open('big', 'wb').write(b'x' * 10**6)\n    return 2 * x", ""),
+    "catches": ("def double(x):\n    while True:\n        try:\n            while True: pass\n"
+                "        except BaseException: pass", "stopped"),
+    "huge": ("def double(x):\n    return 10**400", "is right"),
+    "forged": ("import os\nfor stream in range(3, 20):\n    try: os.write(stream, b'[' * 50000)\n"
+               "    except OSError: pass\nos._exit(0)", "without an answer"),
+    "deep": ("def double(x):\n    a = x\n    for _ in range(100): a = [a]\n    return a", "deep"),
+    "lies": ("def double(x):\n    return True", "is right"),
+    "not a number": ("def double(x):\n    return float('nan')", "is right"),
+    "forks": ("import os\nif os.fork() == 0:\n    while True: pass", "start programs"),
+    "starts a program": ("import subprocess\nsubprocess.run(['sleep', '60'])", "start programs"),
+    "deletes itself": ("import os\nos.remove(__file__)", "change files"),
+    "kills the grader": ("import os\nos.kill(os.getppid(), 9)", "send signals"),
+    "raises its limits": ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "limits"),
+    "calls home": ("import socket\nsocket.socket()", "network"),
+    "looks it up": ("from octavo.exercises.framework.registry import exercises", "ModuleNotFoundError"),
+    "huge power": ("def double(x):\n    return 9**9**9**9", "stopped"),
+    "prints without end": ("def double(x):\n    while True: print('x' * 10**6)", "stopped"),
+    "formulas that are none": ("raise KeyError('`((`')", "KeyError"),
+    "escapes": ("raise KeyError('\\x1b[31mred')", "[31mred"),
+    "changes the runner": ("import sys\nsys.modules['__main__'].plain = lambda *_: 2.0\ndef double(x): return 0",
+                           "is right"),
+    "exits as if right": ("import atexit, os\natexit.register(lambda: os._exit(0))\nos._exit(0)", "without an answer"),
+    "writes a reply itself": (FORGED.replace("RESULTS", "[0, 0]") + "os._exit(0)", "is right"),
+    "writes a second reply": (FORGED.replace("RESULTS", "[2, 5]") + "def double(x): return 2 * x", "without an answer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_GONE_WRONG)
+def test_a_hostile_function_is_stopped_and_the_rest_still_graded(tmp_path: Path, name: str) -> None:
+    code, why = FUNCTIONS_GONE_WRONG[name]
+    began = time.monotonic()
+    student = one(tmp_path, RIGHT, code, Limits(1.0, 1 << 29))
+    assert time.monotonic() - began < 12
+    found = outcomes(student)
+    assert found.pop("function") in ("refused", "wrong")
+    assert set(found.values()) == {"right"}
+    told = next(row.why for row in student.rows if row.part == "function")
+    assert why in told
+    assert told.isprintable()
+    assert prose_as_text(told) == told
+    assert not list(tmp_path.rglob("big"))
+    assert (tmp_path / "mine.py").is_file()
+
+
+def test_what_a_function_prints_is_not_its_answer(tmp_path: Path) -> None:
+    noisy = "print('{\"results\": [0, 0]}')\ndef double(x):\n    print(x)\n    return x * 2\n"
+    assert outcomes(one(tmp_path, RIGHT, noisy))["function"] == "right"
+
+
+def test_a_usual_mistake_is_named_even_where_it_ends_in_infinity(tmp_path: Path) -> None:
+    mistake = {"divided by nothing": lambda x: math.inf}
+    endless = part("f", Function("double", doubled, [(1.0,)], "double(x)"), wrong=mistake)
+    file = written(tmp_path, '[e]\nf = "mine.py"', "def double(x):\n    return [float('inf')][0]\n")
+    [student] = grade(file, [Exercise("e", "E", "Q.", "A.", [endless])], limits=QUICK)
+    assert student.rows[0].why == "divided by nothing: double(1) is inf, and 2 is right"
+
+
+def test_arrays_are_results_too(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import numpy as np\ndef f(x):\n    return np.array([x, 2 * x])\n")
+    assert call_function(file, "f", [(1.5,)], Limits(20.0, 2 << 30)) == [[1.5, 3.0]]
+
+
+@pytest.mark.parametrize("name", ["../other/mine.py", "/etc/passwd", "none.py", "mine.txt"])
+def test_a_file_outside_the_students_folder_is_not_run(tmp_path: Path, name: str) -> None:
+    written(tmp_path / "other", RIGHT)
+    student = one(tmp_path / "me", RIGHT.replace("mine.py", name))
+    assert outcomes(student)["function"] == "refused"
+
+
+def test_a_class_shows_who_handed_in_nothing_or_a_link_to_another(tmp_path: Path) -> None:
+    written(tmp_path / "ada", RIGHT)
+    (tmp_path / "bob").mkdir()
+    (tmp_path / "cyd").mkdir()
+    (tmp_path / "cyd" / "answers.toml").symlink_to(tmp_path / "ada" / "answers.toml")
+    (tmp_path / "dan").symlink_to(tmp_path / "ada")
+    (tmp_path / "eve").mkdir()
+    os.mkfifo(tmp_path / "eve" / "answers.toml")
+    (tmp_path / ".git").mkdir()
+    students = {one.name: one for one in grade(tmp_path, [SET], limits=QUICK)}
+    assert {name: (one.points, one.of) for name, one in students.items()} == {
+        "ada": (6, 6), "bob": (0, 6), "cyd": (0, 6), "dan": (0, 6), "eve": (0, 6),
+    }  # fmt: skip
+    assert "is a link" in students["cyd"].problem
+    assert "is a link" in students["dan"].problem
+    assert all("no file answers.toml" in students[name].problem for name in ("bob", "eve"))
+
+
+def test_a_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path, "")
+    file.write_bytes(b"\xef\xbb\xbf" + RIGHT.encode())
+    [student] = grade(file, [SET], limits=QUICK)
+    assert student.points == 6
+
+
+def test_a_process_is_stopped_when_it_takes_too_much_memory_where_the_system_sets_no_limit() -> None:
+    greedy = "x = bytearray(400 << 20)\nimport time\ntime.sleep(60)"
+    process = limited.start_process([sys.executable, "-c", greedy], {})
+    try:
+        began = time.monotonic()
+        with pytest.raises(MemoryError):
+            limited._read(process, began + 30, 200 << 20)
+        while limited.resident(process.pid) < 400 << 20:  # it was caught in the act
+            assert time.monotonic() < began + 30
+        assert limited._resident_by_ps(process.pid) == pytest.approx(limited.resident(process.pid), rel=0.05)
+    finally:
+        limited.end_process(process)
+    assert limited.resident(process.pid) == 0
+
+
+def test_a_worker_that_was_stopped_is_started_again(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "endless")  # nobody will ever write into it
+    with Worker(Limits(0.5, 1 << 29)) as worker:
+        for _ in range(2):
+            with pytest.raises(UserError, match="was stopped"):
+                worker.ask({"do": "read", "file": str(tmp_path / "endless")})
+            assert worker.ask({"do": "number", "as": {"right": 1}, "given": 1}) is None
+
+
+def test_a_class_becomes_a_table_no_spreadsheet_computes(tmp_path: Path) -> None:
+    written(tmp_path / "ada", RIGHT)
+    written(tmp_path / "=cmd()", RIGHT.replace("it is in the book", "=1+1"))
+    students = grade(tmp_path, [SET], limits=QUICK)
+    rows = list(csv.DictReader(io.StringIO(as_csv(students))))
+    assert len(rows) == 10
+    assert {row["student"] for row in rows} == {"ada", "'=cmd()"}
+    assert "'=1+1" in {row["reason"] for row in rows}
+    told = json.loads(json.dumps(as_json(students), allow_nan=False))
+    assert [one["points"] for one in told] == [6, 6]
+
+
+def test_only_what_was_set_is_counted(tmp_path: Path) -> None:
+    other = Exercise("other", "Other", "Q.", "A.", [part("number", Number(1), wrong={"no": 2})])
+    file = written(tmp_path, "[other]\nnumber = 1")
+    [student] = grade(file, [SET, other], only=["made-up", "other"], limits=QUICK)
+    assert (student.points, student.of) == (1, 7)
+    [student] = grade(file, [SET, other], limits=QUICK)
+    assert (student.points, student.of) == (1, 1)
+
+
+def test_an_empty_template_can_be_graded_and_has_every_part(tmp_path: Path) -> None:
+    student = one(tmp_path, template([SET]))
+    assert set(outcomes(student).values()) == {"missing"}
+    assert len(student.rows) == 5
+
+
+# The command line
+
+OWN = """
+from octavo.exercises.framework.answers import Number
+from octavo.exercises.framework.exercise import Exercise, Found, Part
+
+EXERCISES = [Exercise("sum-of-two", "A sum", "Add.", "It is `1 + 1 = 2`.", [
+    Part("sum", "What is `1 + 1`?", Number(RIGHT), "exact", lambda: Found(1 + 1, "added"), why="Count.",
+         wrong={"set them side by side": 11})])]
+"""
+
+
+def own(folder: Path, right: int) -> str:
+    folder.mkdir()
+    (folder / "mine.py").write_text(OWN.replace("RIGHT", str(right)), encoding="utf-8")
+    return str(folder)
+
+
+def test_a_teachers_own_exercise_is_listed_checked_and_graded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = own(tmp_path / "own", 2)
+    assert main(["exercises", "show", "sum-of-two", "--folder", folder, "--answer"]) == 0
+    assert "1 + 1 = 2" in capsys.readouterr().out
+    assert main(["exercises", "check", "sum-of-two", "--folder", folder, "--json"]) == 0
+    [told] = json.loads(capsys.readouterr().out)
+    assert told["holds"]
+    answers = tmp_path / "answers.toml"
+    assert main(["exercises", "template", "sum-of-two", "--folder", folder, "--out", str(answers)]) == 0
+    answers.write_text(answers.read_text().replace('sum = ""', "sum = 11"))
+    capsys.readouterr()
+    table = tmp_path / "table.csv"
+    assert main(["exercises", "grade", str(answers), "--folder", folder, "--csv", str(table)]) == 0
+    assert "set them side by side" in capsys.readouterr().out
+    assert "sum-of-two" in table.read_text()
+    assert main(["exercises", "template", "sum-of-two", "--folder", folder, "--out", str(answers)]) == 2
+
+
+def test_the_documented_exercise_works_as_it_stands(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "exercises.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "first.py").write_text(code, encoding="utf-8")
+    [exercise] = from_folder(tmp_path)
+    assert [evidence.holds for _, evidence in exercise.check()] == [True]
+
+
+@pytest.mark.parametrize("code", ["1/0", "x = 1", "EXERCISES = [3]"])
+def test_a_teachers_broken_file_is_told_in_words(tmp_path: Path, code: str) -> None:
+    (tmp_path / "mine.py").write_text(code, encoding="utf-8")
+    with pytest.raises(UserError, match=r"mine\.py"):
+        from_folder(tmp_path)
+
+
+def test_checks_in_several_processes_come_back_in_order(tmp_path: Path) -> None:
+    folder = own(tmp_path / "own", 2)
+    picked = chosen(["concatenate-or-add", "sum-of-two"], folder)
+    checked = check_all(picked, folder, processes=2)
+    assert [(one.id, one.holds, len(one.parts)) for one in checked] == [
+        ("concatenate-or-add", True, 3), ("sum-of-two", True, 1),
+    ]  # fmt: skip
+
+
+def test_an_exception_is_a_failed_check_and_full_takes_the_real_setting() -> None:
+    broken = Part("b", "?", Number(1), "exact", lambda: Found(1 / 0), why=".", full=lambda: Found(1))
+    exercise = Exercise("broken", "Broken", "?", "!", [broken])
+    assert "ZeroDivisionError" in check_one(exercise).problem
+    assert not check_one(exercise).holds
+    assert check_one(exercise, full=True).holds
+
+
+def test_a_check_that_fails_says_so_and_exits_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exercises", "check", "sum-of-two", "--folder", own(tmp_path / "own", 3)]) == 1
+    assert "FAILS" in capsys.readouterr().out
+
+
+def test_a_booklet_is_one_page_with_mathematics(tmp_path: Path) -> None:
+    page = tmp_path / "book.html"
+    folder = own(tmp_path / "own", 2)
+    assert (
+        main(["exercises", "book", "sum-of-two", "softmax-range", "--folder", folder, "--out", str(page), "--quick"])
+        == 0
+    )
+    text = page.read_text(encoding="utf-8")
+    assert "<math " in text
+    assert "<svg" in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert "<script" not in text
+
+
+@pytest.mark.parametrize(
+    "args", [["unheard"], ["show", "unheard-of"], ["grade", "nowhere.toml"], ["check", "softmax-rage"]], ids=" ".join
+)
+def test_mistakes_are_told_in_one_line(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exercises", *args]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1

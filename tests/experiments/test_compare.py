@@ -1,0 +1,761 @@
+"""octavo compare: every model on one text, kept, ranked and proved."""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import json
+import lzma
+import math
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import zstandard
+from scipy import stats
+from test_run_page import Page, sentences
+
+import octavo
+from octavo.cli import main
+from octavo.errors import UserError
+from octavo.experiments.compare import CompareConfig, Comparison, Row, read_comparison
+from octavo.experiments.compare.byte_costs import (
+    BLOCKS,
+    ByBytes,
+    kept,
+    over_blocks,
+    score_bytes,
+    t_interval,
+    t_quantile,
+)
+from octavo.experiments.compare.candidates import FAMILIES, RUNGS, chosen, parts_of_mixture
+from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size, zstd_size
+from octavo.experiments.compare.plan import place_of, scored_part
+from octavo.experiments.compare.rows import COLUMNS
+from octavo.experiments.compare.terminal import Stream, Watch, table_text
+from octavo.experiments.compare.verdict import advice, fall_at_the_end, mark_dominated, ranked
+from octavo.models import GRU, NEURAL, preset
+from octavo.models.recurrent import RecurrentConfig
+from octavo.scoring.bits_per_byte import charges, score_text
+from octavo.scoring.parallel import PIECE, charges_in_pieces
+from octavo.tasks import api
+from octavo.text import Word, open_corpus, text_in_memory
+from octavo.text.tokenizers.protocol import Tokens
+
+STEPS = "2steps"
+SOME = ("bag", "kn3", "kn7", "words3", "bigram", "rnn", "gru", "gpt", "mix", "zlib", "bz2", "xz", "zstd")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("corpus") / "rain.txt"
+    path.write_text(sentences(300), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, str, str]:
+    """Most of the ladder, made once from the command line, and what that printed."""
+    folder = tmp_path_factory.mktemp("compare") / "out"
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        assert main(["compare", str(corpus), "--models", ",".join(SOME), "--budget", STEPS, "--out", str(folder)]) == 0
+    return read_comparison(folder), out.getvalue(), err.getvalue()
+
+
+def run_cli(*words: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["compare", *words])
+    return code, out.getvalue(), err.getvalue()
+
+
+# ---------------------------------------------------------------------- the whole ladder
+
+
+def test_every_rung_has_a_row_and_none_failed(whole: tuple[Comparison, str, str]) -> None:
+    comparison, _, errors = whole
+    assert {row.model for row in comparison} == set(SOME)
+    assert [row.model for row in comparison if row.error] == []
+    assert errors.count(f" of {len(SOME)}: ") == len(SOME)
+    assert "step" not in errors.replace("steps", "")  # the loop's own lines are not passed on
+
+
+def test_rows_are_sorted_and_the_best_model_is_marked_once(whole: tuple[Comparison, str, str]) -> None:
+    comparison, printed, _ = whole
+    bits = comparison.column("bits_per_byte")
+    assert bits == sorted(bits)
+    assert [row.model for row in comparison if row.best] == [
+        next(row.model for row in comparison if row.family != "compressor")
+    ]
+    (marked,) = [line for line in printed.splitlines() if "   *   " in line]
+    assert comparison.best is not None
+    assert marked.startswith(comparison.best.model)
+
+
+def test_all_are_charged_for_the_same_bytes(whole: tuple[Comparison, str, str]) -> None:
+    comparison, _, _ = whole
+    assert comparison.folder is not None
+    size = comparison.corpus["scored"]["bytes"]
+    for row in comparison:
+        if row.family == "compressor":
+            continue
+        assert row.charges is not None
+        bits_N = kept(comparison.folder / row.charges)
+        assert len(bits_N) == size
+        assert float(bits_N.sum(dtype=np.float64)) / size == pytest.approx(row.bits_per_byte, rel=1e-3)
+
+
+def test_the_rows_tell_what_the_runs_cost(whole: tuple[Comparison, str, str]) -> None:
+    comparison, _, _ = whole
+    assert comparison.folder is not None
+    for row in (row for row in comparison if row.trained):
+        run = octavo.load(comparison.folder / str(row.run))
+        assert run.record["result"]["bits_per_byte"] == pytest.approx(row.bits_per_byte)
+        assert row.seconds == run.record["train_seconds"]
+        assert row.bytes == sum((comparison.folder / str(row.run) / name).stat().st_size
+                                for name in ("model.safetensors", "tokenizer.json"))  # fmt: skip
+        assert (comparison.folder / str(row.run) / "report.html").is_file()
+        assert (row.score_rate or 0) > 0
+        assert (row.write_rate or 0) > 0
+    rnn = octavo.load(comparison.folder / "rnn")
+    weights = 2 * 2 * 256 * 256 + 257 * 256  # two matrices in each of two layers, and the table of the vocabulary
+    assert comparison["rnn"].flops == 3 * 2 * weights * rnn.record["train_tokens"]
+    assert comparison["kn3"].flops == comparison["bag"].flops == 0
+    assert comparison["kn3"].parameters == sum(octavo.load(comparison.folder / "kn3").model.sizes())
+    assert comparison["gru"].parameters == sum(
+        p.numel() for p in octavo.load(comparison.folder / "gru").model.parameters()
+    )
+    if sys.platform == "linux":
+        assert (comparison["gru"].memory or 0) > 4 * (comparison["gru"].parameters or 0)
+
+
+def test_the_winner_is_proved_by_compression(whole: tuple[Comparison, str, str]) -> None:
+    comparison, printed, _ = whole
+    proof, best = comparison.proof, comparison.best
+    assert proof is not None
+    assert best is not None
+    assert proof["model"] == best.model
+    assert proof["restored"] is True
+    assert proof["claimed_bytes"] == pytest.approx(best.bits_per_byte * comparison.corpus["scored"]["bytes"] / 8)
+    assert proof["archive_bytes"] <= proof["claimed_bytes"] * 1.05 + 64
+    assert "restored every byte" in " ".join(printed.split())
+
+
+def test_it_ends_with_the_path_of_a_page_with_the_figures_beside_it(whole: tuple[Comparison, str, str]) -> None:
+    comparison, printed, _ = whole
+    assert comparison.folder is not None
+    page = Path(printed.rstrip("\n").splitlines()[-1].split(": ")[-1])
+    assert page == comparison.folder / "report.html"
+    Page(page.read_text(encoding="utf-8"))
+    assert (comparison.folder / "comparison.csv").read_text(encoding="utf-8") == comparison.to_csv()
+    for sentence in comparison.advice:
+        assert sentence in " ".join(printed.split())
+
+
+def test_every_stage_is_timed(whole: tuple[Comparison, str, str]) -> None:
+    seconds = whole[0].seconds
+    assert set(seconds) == {"training", "scoring", "writing", "compressors", "proof", "page"}
+    assert all(value > 0 for value in seconds.values())
+
+
+def test_the_parts_of_the_mixture_are_named_and_were_chosen_by_held_out_pieces(
+    whole: tuple[Comparison, str, str],
+) -> None:
+    comparison, _, _ = whole
+    assert comparison.folder is not None
+
+    neural = [row.model for row in comparison if row.family in ("recurrent", "attention")]
+    told = {name: octavo.load(comparison.folder / name).record["training"] for name in neural}
+    first, second = sorted(told, key=lambda name: told[name]["held_out_bits_per_byte"])[:2]
+    assert comparison["mix"].title == f"mixture of kn7, {first} and {second}"
+    mixed = octavo.load(comparison.folder / "mix").record["mixed"]
+    assert [part["run"] for part in mixed] == ["kn7", first, second]
+
+
+def test_what_it_says_to_type_next_works(whole: tuple[Comparison, str, str], corpus: Path) -> None:
+    commands = [line.split() for line in whole[1].splitlines() if line.startswith("  octavo ")]
+    assert len(commands) == 2
+    for command in commands:
+        words = [str(corpus) if word == "FILE" else "5" if word == "300" else word for word in command[1:]]
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            assert main([word for word in words if word != "--prove"]) == 0
+        assert out.getvalue()
+
+
+def test_without_names_the_whole_ladder_is_climbed_and_octavo_can_train_each_rung_of_it() -> None:
+    families = {family: [rung.name for rung in chosen(()) if rung.family == family] for family in FAMILIES}
+    assert families == {
+        "counts": ["bag", "kn3", "kn5", "kn7", "words3", "bigram"],
+        "recurrent": ["rnn", "gru", "lstm", "rnn-attention"],
+        "attention": ["gpt", "local", "linear", "synthesizer"],
+        "mixture": ["mix"], "pretrained": [], "compressor": ["zlib", "bz2", "xz", "zstd"],
+    }  # fmt: skip
+    for rung in (rung for rung in chosen(()) if rung.family != "compressor"):
+        model, usual = preset(rung.model)
+        assert set(rung.settings) <= {*(one.name for one in fields(usual)), "tokenizer"}
+        assert rung.budgeted == (model in NEURAL)
+
+
+# ---------------------------------------------------------------------- a frame
+
+
+def test_the_result_is_like_a_frame(whole: tuple[Comparison, str, str]) -> None:
+    comparison, _, _ = whole
+    assert len(comparison) == len(list(comparison)) == len(SOME)
+    assert comparison["gru"].title == "GRU"
+    assert "gru" in comparison
+    assert comparison.column("model")[0] == comparison.rows[0].model
+    lines = comparison.to_csv().splitlines()
+    assert lines[0] == ",".join(COLUMNS)
+    assert len(lines) == len(comparison) + 1
+    assert "<table" in comparison._repr_html_()
+    with pytest.raises(UserError, match="there is no row 'gruu'; rows are "):
+        comparison["gruu"]
+    with pytest.raises(UserError, match="there is no column 'bits'; columns are model, title"):
+        comparison.column("bits")
+
+
+def test_pandas_gets_the_same_rows(whole: tuple[Comparison, str, str]) -> None:
+    pytest.importorskip("pandas", reason="needs pandas to make a data frame: pip install pandas")
+    frame = whole[0].to_pandas()
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame["bits_per_byte"].tolist() == whole[0].column("bits_per_byte")
+
+
+def test_rows_and_comparisons_survive_json() -> None:
+    rows = (Row("a", "A", "counts", 2.0, 1.9, 2.1, "over 3 seeds", 1.5, bytes=7),
+            Row("b", "B", "counts", math.inf, impossible=3), Row("c", "C", "attention", error="no"))  # fmt: skip
+    one = Comparison(rows, {"name": "x"}, advice=("Take a.",))
+    told = json.loads(json.dumps(one.to_json(), allow_nan=False))
+    assert [row["bits_per_byte"] for row in told["rows"]] == [2.0, None, None]
+    assert Comparison.of(told) == one
+
+
+def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> None:
+    code, out, _ = run_cli(str(corpus), "--models", "bag,kn3,zlib", "--out", str(tmp_path / "out"), "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert {row["model"] for row in told["rows"]} == {"bag", "kn3", "zlib"}
+    for row in told["rows"]:
+        assert set(row) == set(COLUMNS)
+        assert row["bits_per_byte"] > 0
+    assert told["page"] == str(tmp_path / "out" / "report.html")
+    assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(told)
+
+
+# ---------------------------------------------------------------------- stopped and gone on with
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "octavo.cli", "compare", *words]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def wait_for(condition: Any, process: subprocess.Popen[str], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < until, "it took too long"
+        time.sleep(0.02)
+
+
+def test_killed_and_stopped_it_goes_on_and_ends_as_if_it_had_not_been(corpus: Path, tmp_path: Path) -> None:
+    words = (str(corpus), "--models", "bag,kn3,rnn", "--budget", "25steps", "--out", str(tmp_path / "out"))
+    metrics = tmp_path / "out" / "rnn" / "metrics.jsonl"
+    killed = start(*words)
+    wait_for(lambda: metrics.is_file() and metrics.stat().st_size > 0, killed)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert {row.model for row in read_comparison(tmp_path / "out")} == {"bag", "kn3"}
+    first = (tmp_path / "out" / "kn3" / "model.safetensors").stat().st_mtime_ns
+    stopped = start(*words)
+    wait_for(lambda: metrics.read_bytes().count(b"\n") > 3, stopped)
+    stopped.send_signal(signal.SIGINT)
+    _, said = stopped.communicate()
+    assert stopped.returncode == 130
+    assert "2 of 3 rows are finished and kept; go on with: octavo compare " in said
+    assert not octavo.load(tmp_path / "out" / "rnn").record["training"]["finished"]
+    code, _, _ = run_cli(*words)
+    assert code == 0
+    assert (tmp_path / "out" / "kn3" / "model.safetensors").stat().st_mtime_ns == first
+    again = octavo.compare(corpus, models="rnn", budget="25steps", out=tmp_path / "other", watch=Watch(io.StringIO()))
+    resumed = read_comparison(tmp_path / "out")["rnn"]
+    assert resumed.bits_per_byte == pytest.approx(again["rnn"].bits_per_byte, rel=1e-4)
+    assert octavo.load(tmp_path / "out" / "rnn").record["training"]["steps"] == 25
+
+
+def test_finished_rows_are_kept_and_new_ones_added(corpus: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"out": tmp_path / "out", "watch": Watch(io.StringIO())}
+    before = octavo.compare(corpus, models=["bag", "kn3"], **options)
+    after = octavo.compare(corpus, models=["bag", "kn5"], **options)
+    assert after["bag"] == before["bag"]
+    assert {row.model for row in after} == {"bag", "kn5"}
+    both = octavo.compare(corpus, models=["bag", "kn3", "kn5"], **options)
+    assert both["kn3"].seconds == before["kn3"].seconds  # it was not trained again
+
+
+def test_a_run_that_was_trained_but_not_measured_is_only_measured(corpus: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"out": tmp_path / "out", "watch": Watch(io.StringIO()), "models": "kn3"}
+    before = octavo.compare(corpus, **options)
+    told = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    (tmp_path / "out" / "comparison.json").write_text(json.dumps(told | {"rows": [], "runs": {}}))
+    after = octavo.compare(corpus, **options)
+    assert after["kn3"].bits_per_byte == before["kn3"].bits_per_byte
+    assert after["kn3"].seconds == before["kn3"].seconds
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"seed": 1}, "is a comparison with other settings: seed 0, not 1; choose another --out, or delete "),
+        ({"budget": "9steps"}, "with other settings: budget 60s, not 9steps; choose"),
+        ({"tokenizer": "char"}, "with other settings: tokenizer byte, not char"),
+    ],
+)
+def test_other_settings_in_the_same_folder_are_refused(
+    change: dict[str, Any], said: str, corpus: Path, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"out": tmp_path / "out", "models": "bag", "watch": Watch(io.StringIO())}
+    octavo.compare(corpus, **options)
+    with pytest.raises(UserError, match=said):
+        octavo.compare(corpus, **(options | change))
+
+
+def test_another_text_in_the_same_folder_is_refused(corpus: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"out": tmp_path / "out", "models": "bag", "watch": Watch(io.StringIO())}
+    own = tmp_path / "own.txt"
+    shutil.copy(corpus, own)
+    octavo.compare(own, **options)
+    own.write_text(sentences(40, seed=5), encoding="utf-8")
+    with pytest.raises(UserError, match="comparison of another text, own, or it has changed; choose another --out"):
+        octavo.compare(own, **options)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}', '{"format": 7}'])
+def test_a_damaged_comparison_is_refused(content: str, corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "comparison.json").write_text(content)
+    code, _, said = run_cli(str(corpus), "--models", "bag", "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "comparison.json is damaged" in said
+    assert len(said.strip().splitlines()) == 1
+
+
+# ---------------------------------------------------------------------- what fails, and what is refused
+
+
+def test_what_fails_becomes_a_row_and_the_rest_goes_on(corpus: Path, tmp_path: Path) -> None:
+    lossy, away = tmp_path / "lossy", str(tmp_path / "no-such-run")
+    api.train("bag", corpus, preprocess=("lower",), out=lossy, measure=False)
+    code, printed, said = run_cli(
+        str(corpus), "--models", "mix", "bag", "--with", str(lossy), away, "--out", str(tmp_path / "out")
+    )
+    comparison = read_comparison(tmp_path / "out")
+    assert code == 0
+    assert [row.model for row in comparison if row.error is None] == ["bag"]
+    assert "a mixture needs an n-gram and a network" in str(comparison["mix"].error)
+    assert "only models that can give every byte back are compared" in str(comparison["lossy"].error)
+    assert "is not a run" in str(comparison["no-such-run"].error)
+    for name in ("mix", "lossy", "no-such-run"):
+        assert f"{name} failed: " in " ".join(printed.split())
+        assert f"{name} failed: " in said
+
+
+def test_a_failed_row_is_tried_again(corpus: Path, tmp_path: Path) -> None:
+    guest = tmp_path / "guest"
+    options: dict[str, Any] = {"out": tmp_path / "out", "models": "bag", "pretrained": str(guest),
+                               "watch": Watch(io.StringIO())}  # fmt: skip
+    assert octavo.compare(corpus, **options)["guest"].error is not None
+    other = tmp_path / "other.txt"
+    other.write_text(sentences(200, seed=3), encoding="utf-8")
+    api.train("ngram", other, order=4, out=guest, measure=False)
+    found = octavo.compare(corpus, **options)["guest"]
+    assert found.error is None
+    assert found.family == "pretrained"
+    assert (tmp_path / "out" / "guest" / "samples.txt").read_text(encoding="utf-8")
+
+
+def test_a_guest_that_has_seen_the_held_out_text_is_refused(corpus: Path, tmp_path: Path) -> None:
+    api.train("bag", corpus, valid=(str(corpus),), out=tmp_path / "knows", measure=False)
+    found = octavo.compare(corpus, models="bag", pretrained=tmp_path / "knows", out=tmp_path / "out",
+                           watch=Watch(io.StringIO()))  # fmt: skip
+    assert "of the held-out text stands in what knows was trained on" in str(found["knows"].error)
+
+
+def test_when_everything_fails_it_is_the_users_turn(corpus: Path, tmp_path: Path) -> None:
+    code, _, said = run_cli(str(corpus), "--models", "mix", "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "no model could be trained and measured: mix: a mixture needs" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-"], "standard input can be read once; name a file"),
+        ([], "name a text to compare models on"),
+        (["no-such-text"], "no file or folder no-such-text"),
+        (["TEXT", "--models", "gruu"], "there is no model 'gruu' to compare; did you mean gru?"),
+        (["TEXT", "--models", ","], "models must name at least one"),
+        (["TEXT", "--budget", "soon"], "a budget is a positive number with a unit"),
+        (["TEXT", "--quick", "--budget", "5s"], "--budget and --quick were given; choose one"),
+        (["TEXT", "--seeds", "0"], "seeds must be at least 1"),
+        (["TEXT", "--device", "tpu"], "device"),
+    ],
+)
+def test_mistakes_are_refused_before_any_work(words: list[str], said: str, corpus: Path, tmp_path: Path) -> None:
+    code, _, errors = run_cli(
+        *(str(corpus) if word == "TEXT" else word for word in words), "--out", str(tmp_path / "o")
+    )
+    assert code == 2
+    assert said in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("text", [b"", b"a"])
+def test_a_text_without_two_bytes_is_refused(text: bytes, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_bytes(text)
+    code, _, said = run_cli(str(tmp_path / "text.txt"), "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert len(said.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_very_short_text_gets_what_can_be_had(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("To be, or not to be: that is it.")
+    code, _, _ = run_cli(str(tmp_path / "text.txt"), "--models", "counts,xz", "--out", str(tmp_path / "out"))
+    assert code == 0
+    best = read_comparison(tmp_path / "out").best
+    assert best is not None
+    assert best.low is None  # four bytes make no blocks
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "run"])
+def test_what_is_no_comparison_is_left_alone(what: str, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    if what == "file":
+        out.write_text("mine")
+    elif what == "folder":
+        out.mkdir()
+        (out / "mine").write_text("mine")
+    else:
+        api.train("bag", corpus, out=out, measure=False)
+    code, _, said = run_cli(str(corpus), "--models", "bag", "--out", str(out))
+    assert code == 2
+    assert "is there already and is not a comparison; choose another --out" in said
+
+
+# ---------------------------------------------------------------------- the text
+
+
+def test_bytes_and_long_strings_are_the_text_itself_and_short_ones_its_name(corpus: Path, tmp_path: Path) -> None:
+    text = corpus.read_text(encoding="utf-8")
+    by_text = place_of(text, tmp_path / "a")
+    assert Path(by_text.sources[0]).read_text(encoding="utf-8") == text
+    assert Path(place_of(b"one", tmp_path / "b").sources[0]).read_bytes() == b"one"
+    assert place_of("shakespeare", None).sources == ["shakespeare"]
+    assert place_of("shakespeare", None).folder == Path("runs/compare-shakespeare")
+    assert place_of([corpus, "x"], "out").sources == [str(corpus), "x"]
+    with pytest.raises(UserError, match="is a comparison of another text; choose another out"):
+        place_of(b"two", tmp_path / "b")
+
+
+def test_a_text_in_memory_is_compared_like_a_file(corpus: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"models": "kn3", "watch": Watch(io.StringIO())}
+    by_text = octavo.compare(corpus.read_bytes(), out=tmp_path / "a", **options)
+    by_file = octavo.compare(corpus, out=tmp_path / "b", **options)
+    assert by_text["kn3"].bits_per_byte == by_file["kn3"].bits_per_byte
+
+
+def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "large.txt"
+    path.write_text("é" * 2_000_000, encoding="utf-8")
+    corpus = open_corpus(path)
+    part = scored_part(corpus, CompareConfig(budget="1s"))
+    assert part.size == (1 << 17) + (1 << 11)
+    assert part.start == corpus.valid.start
+    odd = scored_part(corpus, CompareConfig(bytes=1001))
+    assert odd.size == 1000  # no character is cut in two
+    assert scored_part(corpus, CompareConfig(bytes=1 << 30)).size == corpus.valid.size
+
+
+# ---------------------------------------------------------------------- budgets, seeds, names
+
+
+def test_a_total_is_shared_by_the_neural_models() -> None:
+    assert CompareConfig(total="80s").each == "10s"
+    assert CompareConfig(total="10min", models=("gru", "gpt", "kn7")).each == "300s"
+    assert CompareConfig(total="12ktokens", models=("gru", "gpt"), seeds=3).each == "2000tokens"
+    assert CompareConfig().each == "60s"
+    assert CompareConfig(quick=True).seconds_each == 26
+
+
+def test_a_short_budget_is_spent_on_few_checks_and_small_steps() -> None:
+    assert CompareConfig(quick=True).loop(RUNGS["gru"]) == {"budget": "26s", "checks": 4, "batch": 32, "width": 192}
+    assert CompareConfig(quick=True).loop(RUNGS["rnn"]) == {"budget": "26s", "checks": 4, "batch": 32}
+    assert CompareConfig(budget="20s").loop(RUNGS["gpt"]) == {"budget": "20s", "checks": 4}
+    assert CompareConfig().loop(RUNGS["gru"]) == {"budget": "60s"}
+    assert CompareConfig(budget="5steps").loop(RUNGS["gru"]) == {"budget": "5steps"}
+    assert CompareConfig(quick=True).loop(RUNGS["kn7"]) == {}
+
+
+def test_names_families_and_patterns_choose_rungs_in_the_ladders_order() -> None:
+    assert [rung.name for rung in chosen(("kn*", "bag"))] == ["bag", "kn3", "kn5", "kn7"]
+    assert [rung.name for rung in chosen(("recurrent",))] == ["rnn", "gru", "lstm", "rnn-attention"]
+    assert [rung.name for rung in chosen(("gru,xz",))] == ["gru", "xz"]
+    assert len(chosen(())) == len(RUNGS)
+
+
+def test_the_command_that_is_kept_says_the_same_again() -> None:
+    config = CompareConfig(models=("gru", "kn7"), quick=True, seeds=3, pretrained=("smollm2",), seed=4)
+    words = place_of("shakespeare", "runs/x").command(config)
+    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --with smollm2 --seed 4 "
+                     "--out runs/x")  # fmt: skip
+
+
+def test_seeds_are_averaged_with_an_interval_and_each_run_is_kept(corpus: Path, tmp_path: Path) -> None:
+    found = octavo.compare(corpus, models=["bigram", "bag"], seeds=3, out=tmp_path / "out", watch=Watch(io.StringIO()))
+    names = ["bigram", "bigram-seed1", "bigram-seed2"]
+    bits = [octavo.load(tmp_path / "out" / name).record["result"]["bits_per_byte"] for name in names]
+    assert len(set(bits)) == 3
+    assert found["bigram"].bits_per_byte == pytest.approx(np.mean(bits))
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(bits), scale=stats.sem(bits))
+    assert (found["bigram"].low, found["bigram"].high) == pytest.approx((low, high), rel=1e-6)
+    assert found["bigram"].interval == "over 3 seeds"
+    assert found["bag"].interval == f"over {BLOCKS} blocks of the text"  # no seed changes it
+    assert not (tmp_path / "out" / "bag-seed1").exists()
+
+
+def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -> None:
+    rungs = chosen(("kn5", "kn7", "words3", "rnn", "gru", "gpt"))
+    tokens = {"kn5": "byte", "kn7": "byte", "words3": "word", "rnn": "byte", "gru": "byte", "gpt": "byte"}
+    assert parts_of_mixture(rungs, tokens, {"rnn": 2.5, "gru": 2.4, "gpt": 2.6}) == ["kn7", "gru", "rnn"]
+    assert parts_of_mixture(rungs, tokens, {"rnn": 2.3, "gru": 2.4}) == ["kn7", "rnn", "gru"]
+    three = chosen(("lstm", "rnn", "gru"))
+    assert parts_of_mixture(three, dict.fromkeys(("lstm", "rnn", "gru"), "byte"), {"lstm": 3, "rnn": 1, "gru": 2}) == [
+        "rnn",
+        "gru",
+    ]
+    assert parts_of_mixture(rungs, {"words3": "word", "gru": "byte"}, {"gru": 2.0}) == ["gru"]
+    assert parts_of_mixture(rungs, {}, {}) == []
+
+
+# ---------------------------------------------------------------------- bits of bytes
+
+
+def test_a_tokens_bits_lie_evenly_on_its_bytes_and_tokens_without_bytes_pay_with_the_next() -> None:
+    word = Word.learn(text_in_memory("the cat the cat the cat").blocks())
+    spelt = [token for token in range(word.vocab) if token != word.begin]
+    longest = max(spelt, key=lambda token: len(word.spelling(token)))
+    empty = next((token for token in spelt if not word.spelling(token)), word.begin)
+    by_bytes = ByBytes(word)
+    tokens: Tokens = np.array([empty, longest, empty], np.int32)
+    by_bytes(tokens, np.array([1.0, 6.0, 0.5]))
+    length = len(word.spelling(longest))
+    laid = by_bytes.laid_out()
+    assert laid.sum() == pytest.approx(7.5)
+    assert len(laid) == length
+    assert laid[0] == pytest.approx(7.0 / length)
+
+
+def test_words_are_charged_for_every_byte_of_the_text(corpus: Path) -> None:
+    run = api.train("ngram", corpus, order=2, tokenizer="word", measure=False)
+    valid = open_corpus(corpus).valid
+    score, bits_N = score_bytes(run, valid, "text")
+    assert len(bits_N) == valid.size == score.bytes
+    assert float(bits_N.sum(dtype=np.float64)) == pytest.approx(score.bits, rel=1e-6)
+
+
+def test_the_interval_over_blocks_is_students() -> None:
+    bits_N = np.random.default_rng(0).gamma(2.0, 1.0, 4000).astype(np.float32)
+    interval, over = over_blocks(bits_N)
+    means = bits_N.reshape(BLOCKS, 100).mean(1, dtype=np.float64)
+    assert interval == pytest.approx(stats.t.interval(0.95, 39, loc=means.mean(), scale=stats.sem(means)), rel=1e-6)
+    assert over == "over 40 blocks of the text"
+    assert over_blocks(bits_N[:10]) == (None, "")
+    bits_N[7] = np.inf
+    assert over_blocks(bits_N) == (None, "")
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 4, 39, 400])
+def test_quantiles_of_students_t_are_scipys(freedom: int) -> None:
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-6)
+    assert t_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
+
+
+def test_pieces_cost_an_ngram_what_the_whole_text_costs(corpus: Path) -> None:
+    run = api.train("ngram", corpus, order=5, measure=False)
+    text = text_in_memory(sentences(400, seed=9))
+    assert text.size > 2 * PIECE
+    whole = score_text(run.model, run.tokenizer, text, "text")
+    pieces = score_text(run.model, run.tokenizer, text, "text", read=charges_in_pieces)
+    assert pieces.bits == pytest.approx(whole.bits, rel=1e-12)
+    assert pieces.tokens == whole.tokens
+
+
+def test_documents_that_fit_into_a_piece_cost_a_network_the_same_in_pieces() -> None:
+    model = GRU(RecurrentConfig(width=16), 257)
+    model.initialise(torch.Generator().manual_seed(1))
+    model.double()
+    x_N = np.array([256, *b"one document", 256, *b"another, longer one", 256, 256, *b"x"], np.int32)
+    (_, in_pieces), *_ = charges_in_pieces(model, [x_N])
+    one_by_one = np.concatenate([bits_W[tokens_W != 256] for tokens_W, bits_W in charges(model, [x_N])])
+    assert in_pieces[x_N != 256] == pytest.approx(one_by_one, rel=1e-9)
+    assert in_pieces[x_N == 256].sum() == 0
+
+
+# ---------------------------------------------------------------------- compressors
+
+
+def test_compressors_know_the_training_text_and_give_the_held_out_text_back() -> None:
+    known, held_out = sentences(300).encode()[-(1 << 15) :], sentences(30, seed=1).encode()
+    packer = zlib.compressobj(9, zdict=known)
+    packed = packer.compress(held_out) + packer.flush()
+    assert zlib.decompressobj(zdict=known).decompress(packed) == held_out
+    assert zlib_size(known, held_out) == len(packed) < len(zlib.compress(held_out, 9))
+    assert bz2_size(known, held_out) == len(bz2.compress(known + held_out)) - len(bz2.compress(known))
+    alone = len(lzma.compress(held_out, preset=9))
+    assert xz_size(known, held_out) < alone
+    dictionary = zstandard.ZstdCompressionDict(known, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    assert zstd_size(known, held_out) < len(zstandard.ZstdCompressor(level=22).compress(held_out))
+    packed = zstandard.ZstdCompressor(level=22, dict_data=dictionary).compress(held_out)
+    assert zstandard.ZstdDecompressor(dict_data=dictionary).decompress(packed) == held_out
+
+
+def test_compressors_are_given_what_stands_just_before(whole: tuple[Comparison, str, str]) -> None:
+    comparison, _, _ = whole
+    text = Path(comparison.corpus["source"][0]).read_bytes()
+    train, valid = text[: comparison.corpus["train"]["bytes"]], text[comparison.corpus["train"]["bytes"] :]
+    for name, size_of in (("zlib", zlib_size), ("bz2", bz2_size), ("xz", xz_size), ("zstd", zstd_size)):
+        assert comparison[name].bits_per_byte == 8 * size_of(train, valid) / len(valid)
+        assert comparison[name].title == f"{name}, given the training text"
+
+
+# ---------------------------------------------------------------------- the verdict
+
+
+def row(model: str, bits: float | None, seconds: float | None = 10.0, size: int = 1000, rate: float = 100.0,
+        **more: Any) -> Row:  # fmt: skip
+    return Row(model, more.pop("title", model.upper()), more.pop("family", "recurrent"), bits, seconds=seconds,
+               bytes=size, score_rate=rate, **more)  # fmt: skip
+
+
+def test_dominated_is_worse_in_one_and_better_in_nothing() -> None:
+    rows = [
+        row("a", 2.0), row("same", 2.0), row("slower", 2.0, rate=99.0), row("longer", 2.0, 11.0),
+        row("larger", 2.0, size=1001), row("worse", 2.1), row("worse-but-quick", 2.1, 9.0),
+        row("worse-but-small", 2.1, size=999), row("worse-but-fast", 2.1, rate=101.0),
+        row("compressor", 1.0, 0.0, 0, 1e9, family="compressor"), row("impossible", math.inf, 0.0, 0, 1e9),
+        row("failed", None, 0.0, 0, 1e9, error="no"), row("unknown-time", 2.5, None),
+    ]  # fmt: skip
+    assert [one.model for one in mark_dominated(rows) if one.dominated] == ["slower", "longer", "larger", "worse"]
+
+
+def test_the_best_is_a_model_and_failed_rows_come_last() -> None:
+    rows = ranked([row("failed", None, error="no"), row("b", 3.0), row("xz", 2.0, family="compressor"),
+                   row("never", math.inf, impossible=1), row("a", 2.5)])  # fmt: skip
+    assert [one.model for one in rows] == ["xz", "a", "b", "never", "failed"]
+    assert [one.model for one in rows if one.best] == ["a"]
+
+
+def test_the_advice_says_what_the_rows_say() -> None:
+    rows = [
+        row("mix", 2.0, 100.0, 9_000_000, write_rate=100.0, title="mixture", family="mixture"),
+        row("kn7", 2.05, 1.0, 8_000_000, write_rate=150.0, title="7-gram", family="counts"),
+        row("gru", 2.15, 50.0, 3_000_000, write_rate=900.0),
+        row("gpt", 2.3, 50.0, write_rate=5000.0, family="attention"),
+        row("xz", 2.5, None, family="compressor", title="xz, given the training text"),
+    ]  # fmt: skip
+    falling = [(0.1, 3.0), (0.5, 2.6), (0.8, 2.4), (1.0, 2.3)]
+    flat = [(0.1, 3.0), (0.5, 2.3), (0.8, 2.31), (1.0, 2.3)]
+    assert advice(rows, {"gpt": falling, "gru": flat}) == (
+        "mix (mixture) is the best of these: 2.000 bits per byte, 20% less than xz, given the training text.",
+        "kn7 (7-gram) is 2.5% behind the best and trains 100 times faster, in 1.0 s: take it if you train often.",
+        "gru is the smallest that is not more than 10% behind: 3.0 MB on disk instead of 9.0 MB, 7.5% behind the best.",
+        "gru writes fastest among these near the best: 900 tokens a second instead of 100.",
+        "With this budget no neural model alone is better than kn7, which only counts.",
+        "gpt was still getting better when the budget was spent: a larger --budget, or a GPU (--device cuda), may "
+        "change the order.",
+        "gru did not get better in the last third of the budget: more of it would be wasted.",
+    )  # fmt: skip
+
+
+def test_the_advice_claims_nothing_that_the_rows_do_not_hold() -> None:
+    assert advice([row("failed", None, error="no")]) == (
+        "No model could be trained and measured, so nothing can be recommended.",
+    )  # fmt: skip
+    (only,) = advice([row("gru", 2.0)])
+    assert only == "gru (GRU) is the best of these: 2.000 bits per byte."
+    seeds = [row("a", 2.0, low=1.9, high=2.1, interval="over 3 seeds"),
+             row("b", 2.05, low=1.95, high=2.15, interval="over 3 seeds")]  # fmt: skip
+    assert "Over 3 seeds, b cannot be told apart from it." in advice(seeds)
+    better = advice([row("kn7", 2.1, family="counts"), row("gru", 2.0), row("rnn", 2.2)])
+    assert "Alone, gru is better than kn7, which only counts; the other one has not got there." in better
+    beaten = advice([row("bag", 4.0, family="counts"), row("xz", 2.0, family="compressor", title="xz")])
+    assert beaten[0] == "bag (BAG) is the best of these: 4.000 bits per byte, 100% more than xz."
+
+
+def test_how_far_a_curve_fell_at_the_end_is_against_the_best_before() -> None:
+    assert fall_at_the_end([(0.3, 4.0), (0.6, 2.0), (1.0, 1.9)]) == pytest.approx(0.05)
+    assert fall_at_the_end([(0.3, 1.8), (0.6, 2.0), (1.0, 1.9)]) < 0
+
+
+# ---------------------------------------------------------------------- on the terminal
+
+
+def test_a_narrow_table_keeps_what_matters_and_a_wide_one_has_everything(whole: tuple[Comparison, str, str]) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for columns, there, missing in (("80", ("bits/byte", "train s", "size"), ("memory",)),
+                                    ("170", ("FLOPs", "memory", "write/s", "95 %", "Kneser-Ney"), ())):  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("COLUMNS", columns)
+            drawn = table_text(whole[0].rows, Screen())
+        plain = "\n".join(Stream(lambda _: None).plain(line) for line in drawn.splitlines())
+        assert max(map(len, plain.splitlines())) <= int(columns)
+        assert [title for title in there if title not in plain] == []
+        assert [title for title in missing if title in plain] == []
+
+
+def test_on_a_terminal_the_table_is_live_and_gone_at_the_end(corpus: Path, tmp_path: Path) -> None:
+    leader, follower = pty.openpty()
+    words = ["compare", str(corpus), "--models", "bag,kn3", "--out", str(tmp_path / "out")]
+    with subprocess.Popen([sys.executable, "-m", "octavo.cli", *words], stdout=subprocess.PIPE, stderr=follower,
+                          text=True, env={**os.environ, "TERM": "xterm", "COLUMNS": "100"}) as process:  # fmt: skip
+        os.close(follower)
+        seen = b""
+        with contextlib.suppress(OSError):  # which is how a terminal says that nobody writes to it any more
+            while part := os.read(leader, 4096):
+                seen += part
+        assert process.stdout is not None
+        printed = process.stdout.read()
+    os.close(leader)
+    assert process.returncode == 0
+    assert b"bits/byte" in seen
+    assert b"2 of 2: " in seen
+    assert "bits/byte" in printed
+
+
+def test_lines_of_the_loop_are_swallowed_and_warnings_are_not() -> None:
+    said: list[str] = []
+    stream = Stream(said.append)
+    stream.write(" 10%  step 4  loss 1.0\nnot saved at step 4\r\x1b[K 20%  step 8")
+    stream.write("  loss 0.9\n")
+    assert said == ["not saved at step 4"]
+    assert stream.last == " 20%  step 8  loss 0.9"

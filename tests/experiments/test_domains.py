@@ -1,0 +1,474 @@
+"""Two domains: hand sums, groups that add up to the whole, the same bytes for every model, and honest denominators."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import tyro
+from test_run_page import HOSTILE, Page
+
+import octavo.cli.domains
+from octavo.cli.domains import LADDER, Recipe, domains
+from octavo.cli.flags import STYLE
+from octavo.errors import UserError
+from octavo.experiments.domains.scoring import (
+    GROUPS,
+    PROBE,
+    Reading,
+    Vocabulary,
+    bits_of_bytes,
+    excerpt,
+    first_bytes,
+    gap,
+    read,
+    seen_share,
+)
+from octavo.models import CONFIGS, Bag, NGram
+from octavo.models.bag import BagConfig
+from octavo.models.ngram import NGramConfig
+from octavo.pages.domains import Measured, domains_page, perplexity, visible
+from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
+from octavo.tasks import api
+from octavo.tasks.count_training import learnt_text
+from octavo.tasks.run import Run, load
+from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
+from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.training.loop import Loop
+
+HOME = "the king and the queen sat by the fire while rain fell on every roof of the old town".split()
+AWAY = "the album sold 2008 copies and the band <unk> toured every town of Québec by train".split()
+TRAINING = "the cat sat. the cat ran."
+
+
+def prose(words: list[str], count: int, seed: int) -> str:
+    """Lines of random words; capitals, so that a step such as `lower` has something to do."""
+    choose = random.Random(seed)
+    lines = [" ".join(choose.choices(words, k=8)).capitalize() + " ." for _ in range(count)]
+    return "\n".join(lines) + "\n"
+
+
+def bag(tokenizer: Tokenizer, text: bytes, k: float = 1.0) -> Bag:
+    x_N = torch.tensor([tokenizer.begin, *tokenizer.encode(text).tolist()])
+    return Bag.fit(x_N, BagConfig(k=k), tokenizer.vocab)
+
+
+def learn(text: str) -> Vocabulary:
+    return Vocabulary.learn(text_in_memory(text))
+
+
+def reading(data: str, training: str = TRAINING, steps: tuple[str, ...] = (), k: float = 1.0) -> Reading:
+    model = bag(Byte(), training.encode(), k)
+    return read(model, Byte(), excerpt("away", data.encode(), steps), learn(training))
+
+
+def sizes(found: Reading) -> dict[str, int]:
+    return {group.name: group.bytes for group in found.groups}
+
+
+def test_bits_and_perplexities_are_the_hand_sum() -> None:
+    found = reading("a cé")
+    # Add-one over 256 bytes: of 25 training bytes 4 are a, 5 are spaces, 2 are c, and the two bytes of é never came.
+    bits = sum(-math.log2((count + 1) / (25 + 256)) for count in (4, 5, 2, 0, 0))
+    assert [TRAINING.count(c) for c in "a c"] == [4, 5, 2]
+    assert found.bits == pytest.approx(bits, rel=1e-12)
+    assert (found.tokens, found.bytes, found.characters) == (5, 5, 4)
+    assert found.bits_per_byte == pytest.approx(bits / 5)
+    assert found.token_perplexity == pytest.approx(2 ** (bits / 5))
+    assert found.character_perplexity == pytest.approx(2 ** (bits / 4))
+    assert found.label == ""
+
+
+def test_each_byte_is_in_the_group_of_its_character_and_word() -> None:
+    found = reading("the rat é sat")
+    # the: as frequent as in training. " rat": letters known, word not. " é": the space goes with an unknown word, the
+    # two bytes of é are out of the alphabet. " sat": 1 of 4 words here, 1 of 8 there, which is not five times as often.
+    assert sizes(found) == {"out of alphabet": 2, "out of vocabulary": 4 + 1, "domain words": 0, "common": 3 + 4}
+
+
+def test_a_known_word_five_times_as_frequent_is_a_domain_word() -> None:
+    five_of_eight = "ran ran ran ran ran cat the cat"  # 5/8 is five times 1/8
+    assert sizes(reading(five_of_eight))["domain words"] == len("ran ran ran ran ran")
+    five_of_nine = f"{five_of_eight} the"
+    assert sizes(reading(five_of_nine))["domain words"] == 0
+
+
+def test_a_word_is_known_with_and_without_the_space_before_it() -> None:
+    assert " ran" in TRAINING
+    assert sizes(reading("ran the cat. the cat"))["out of vocabulary"] == 0
+
+
+def tokenizers() -> list[Tokenizer]:
+    blocks = text_in_memory(prose(HOME, 200, 0)).blocks
+    return [Byte(), Char.learn(blocks()), Word.learn(blocks()), Bpe.learn(blocks(), size=300)]
+
+
+@pytest.mark.parametrize("tokenizer", tokenizers(), ids=lambda one: one.name)
+@pytest.mark.parametrize("steps", [(), ("lower",), ("ptb",)])
+def test_the_groups_sum_to_what_eval_charges(tokenizer: Tokenizer, steps: tuple[str, ...]) -> None:
+    training = prose(HOME, 200, 0)
+    x_N = torch.tensor([tokenizer.begin, *tokenizer.encode(training.encode()).tolist()], dtype=torch.int32)
+    model = NGram.fit(x_N, NGramConfig(order=3), tokenizer.vocab, tokenizer.newline)
+    text = excerpt("away", prose(AWAY, 30, 1).encode(), steps)
+    found = read(model, tokenizer, text, learn(training))
+    claimed = score_text(model, tokenizer, text_in_memory(text.data), "")
+    assert found.bits == pytest.approx(claimed.bits, rel=1e-12)
+    assert math.fsum(group.bits for group in found.groups) == pytest.approx(claimed.bits, rel=1e-12)
+    assert math.fsum(map(found.paid, found.groups)) == pytest.approx(found.bits_per_byte, rel=1e-12)
+    assert sum(group.bytes for group in found.groups) == len(text.data) == found.scored_bytes
+    assert (found.tokens, found.unknown_rate) == (claimed.tokens, claimed.unknown_rate)
+    assert all(group.bytes for group in found.groups[:2])
+
+
+def test_the_groups_have_the_same_bytes_whatever_the_tokens_are() -> None:
+    training = prose(HOME, 200, 0)
+    text, vocabulary = excerpt("away", prose(AWAY, 30, 1).encode()), learn(training)
+    found = [sizes(read(bag(t, training.encode()), t, text, vocabulary)) for t in tokenizers()]
+    assert found.count(found[0]) == 4
+
+
+def test_a_token_shares_its_bits_evenly_among_its_bytes() -> None:
+    word = Word([b"the"])
+    model = bag(word, b"the the")
+    bits_N, tokens, impossible = bits_of_bytes(model, word, b"the!")
+    assert (tokens, impossible) == (2, 0)
+    assert bits_N[0] == bits_N[1] == bits_N[2] < bits_N[3]
+    assert bits_N.sum() == pytest.approx(score_text(model, word, text_in_memory("the!"), "").bits, rel=1e-12)
+
+
+@pytest.mark.parametrize("steps", [(), ("lower",), ("ptb",)])
+def test_the_shares_of_the_gap_sum_to_the_gap(steps: tuple[str, ...]) -> None:
+    training = prose(HOME, 300, 0)
+    home, away = (reading(prose(words, 40, 1), training, steps) for words in (HOME, AWAY))
+    shares = gap(home, away)
+    assert list(shares) == list(GROUPS)
+    assert sum(shares.values()) == pytest.approx(away.bits_per_byte - home.bits_per_byte, rel=1e-9)
+    assert shares["out of alphabet"] > 0
+
+
+def test_the_gap_counts_what_a_byte_costs_beyond_the_home_average() -> None:
+    home, away = reading("the cat"), reading("the cat é")
+    surplus = sum(group.bits for group in away.groups[:1]) - 2 * home.bits_per_byte
+    assert gap(home, away)["out of alphabet"] == pytest.approx(surplus / len("the cat é".encode()))
+
+
+def test_a_text_has_no_gap_to_itself() -> None:
+    found = reading("the rat é sat")
+    assert gap(found, found) == dict.fromkeys(GROUPS, 0.0)
+
+
+def test_the_preprocessed_twin_is_divided_by_the_original_bytes() -> None:
+    original = "The (cat) SAT."
+    plain, twin = reading(original), reading(original, steps=("ptb",))
+    assert twin.scored_bytes == len("The -LRB- cat -RRB- SAT .") != plain.scored_bytes
+    assert twin.bytes == plain.bytes == len(original)
+    assert twin.characters == plain.characters == len(original)
+    model = bag(Byte(), TRAINING.encode())
+    charged = score_text(model, Byte(), text_in_memory("The -LRB- cat -RRB- SAT ."), "").bits
+    assert twin.bits_per_byte == pytest.approx(charged / len(original), rel=1e-12)
+    assert (plain.label, twin.label) == ("", NOT_COMPARABLE)
+
+
+def test_the_costliest_words_are_those_dearest_beyond_the_average() -> None:
+    found = reading("the rat éé sat éé")
+    best = found.costliest[0]
+    assert (best.word, best.group, best.count) == ("éé", "out of alphabet", 2)
+    never, space = math.log2(281), math.log2(281 / 6)
+    assert best.bits == pytest.approx(4 * never + space)  # the space before it is its own
+    assert best.excess == pytest.approx(2 * (4 * never + space) - 10 * found.bits / found.bytes)
+    assert [c.excess for c in found.costliest] == sorted((c.excess for c in found.costliest), reverse=True)
+
+
+def test_what_is_impossible_is_infinite_and_null_in_json() -> None:
+    found = reading("the rat é", k=0.0)
+    assert found.bits_per_byte == math.inf
+    assert found.impossible == 2
+    told = json.dumps(found.to_json(), allow_nan=False)
+    assert '"bits_per_byte": null' in told
+    assert found.costliest == ()
+    assert all(math.isnan(share) for share in gap(reading("the"), found).values())
+
+
+def test_marks_for_removed_words_are_counted_and_paid_for() -> None:
+    found = reading("the <unk> sat <unk>")
+    assert found.marks == 2
+    assert found.mark_bits == pytest.approx(2 * sum(-math.log2((TRAINING.count(c) + 1) / 281) for c in "<unk>"))
+
+
+def test_a_lossy_tokenizer_is_refused() -> None:
+    closed = Closed(["the", "</s>", "<unk>", "<s>"])
+    with pytest.raises(UserError, match="tokenizer closed loses some of the text"):
+        bits_of_bytes(bag(closed, b"the"), closed, b"the cat")
+
+
+@pytest.mark.parametrize(
+    ("original", "steps", "why"), [(b"", (), "it has no bytes"), (b"  ", ("ptb",), "leave nothing")]
+)
+def test_an_empty_excerpt_is_refused(original: bytes, steps: tuple[str, ...], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        excerpt("wiki", original, steps)
+
+
+def test_no_character_is_cut_in_two() -> None:
+    assert first_bytes("aéb".encode(), 2) == b"a"
+    assert first_bytes("aéb".encode(), 3) == "aé".encode()
+    assert first_bytes(b"ab", 9) == b"ab"
+
+
+def test_copied_text_is_found_across_blocks_and_short_text_never() -> None:
+    training = prose(HOME, 100, 0)
+    split = text_in_memory(training)
+    inside = training[500:2500].encode()
+    halves = [Split(split.text, 0, 1501), Split(split.text, 1501, split.end)]
+    assert seen_share((block for half in halves for block in half.blocks()), inside) == 1.0
+    assert seen_share(split.blocks(), inside + prose(HOME, 50, 9).encode()[:2000]) == pytest.approx(0.5, abs=0.1)
+    assert seen_share(split.blocks(), prose(HOME, 50, 9).encode()) == 0.0
+    assert seen_share(split.blocks(), inside[: PROBE - 1]) == 0.0
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("texts")
+    (folder / "plays.txt").write_text(prose(HOME, 600, 0), encoding="utf-8")
+    (folder / "wiki.txt").write_text(prose(AWAY, 500, 1), encoding="utf-8")
+    return str(folder / "plays.txt"), str(folder / "wiki.txt")
+
+
+@pytest.fixture
+def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    ladder = (
+        Recipe("kn3-chars", "ngram", {"tokenizer": "char", "order": 3}),
+        Recipe("kn2-words", "ngram", {"tokenizer": "word", "order": 2}),
+        Recipe("dream", "no-such-model-yet", {}, True),
+    )
+    monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
+
+
+def command(*args: str) -> None:
+    tyro.cli(domains, prog="octavo domains", args=list(args), config=STYLE)
+
+
+@pytest.mark.usefixtures("short_ladder")
+def test_the_command_trains_measures_and_writes_a_page(
+    texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "domains"
+    command("--texts", *texts, "--bytes", "1500", "--out", str(out), "--json")
+    told = json.loads(capsys.readouterr().out)
+    names = ["kn3-chars", "kn3-chars-lower", "kn2-words", "kn2-words-lower"]
+    assert [Path(model["run"]).name for model in told["models"]] == names
+    held = Path(texts[0]).read_bytes()
+    held = held[len(held) * 9 // 10 :][:1500]
+    for model in told["models"]:
+        home, away = model["readings"]
+        run = load(model["run"])
+        assert home["bytes"] == away["bytes"] == 1500
+        assert home["bits_per_byte"] == pytest.approx(api.evaluate(run, held).bits / 1500, rel=1e-12)
+        assert sum(model["gap_by_group"].values()) == pytest.approx(model["gap"], rel=1e-9)
+        assert home["label"] == (NOT_COMPARABLE if "lower" in model["run"] else "")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert told["page"] == str(out / "report.html")
+    parsed = Page(page)
+    assert not re.search(r"https?://|<script|src=", page)
+    assert all((out / link).is_file() for name, link in parsed.attributes if name == "href")
+    for model in told["models"]:
+        assert all(f"{one['bits_per_byte']:.4f}" in parsed.text for one in model["readings"])
+
+
+@pytest.mark.usefixtures("short_ladder")
+def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
+    texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--preprocess")
+    command(*flags, "lower")
+    assert capsys.readouterr().err.count("training") == 4
+    command(*flags, "lower")
+    again = capsys.readouterr()
+    assert "training" not in again.err
+    assert "\n*: not comparable" in again.out
+    (tmp_path / "d" / "kn2-words" / "model.safetensors").unlink()  # half a run is not a finished one
+    command(*flags)
+    assert re.findall(r"training .*: (.*)", (plain := capsys.readouterr()).err) == ["kn2-words"]
+    assert "not comparable" not in plain.out
+    command(*flags, "--seed", "1")
+    assert capsys.readouterr().err.count("training") == 2
+
+
+def test_a_rung_that_was_stopped_is_trained_anew(
+    texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ladder = (Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch": 4, "save_every": 0.0}, True),)
+    monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
+    flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
+    step = Loop.step
+
+    def stopped(loop: Loop, spent: float) -> None:
+        if loop.position.step == 2:
+            raise KeyboardInterrupt
+        step(loop, spent)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Loop, "step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            command(*flags)
+    assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is False
+    command(*flags)
+    assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is True
+    assert "bits/byte" in capsys.readouterr().out
+
+
+def test_named_runs_are_measured_as_they_were_trained(
+    texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, steps in (("plain", ()), ("lowered", ("lower",))):
+        api.train("bag", texts[0], tokenizer="word", preprocess=steps, out=tmp_path / name)
+    command(str(tmp_path / "plain"), str(tmp_path / "lowered"), "--texts", *texts, "--out", str(tmp_path / "out"))
+    shown = capsys.readouterr().out
+    assert re.search(r"^plain +plays\.txt .*\d\.\d{4} +\d+\.\d%$", shown, re.MULTILINE)
+    assert re.search(r"^lowered +plays\.txt .*\d\.\d{4}\* +\d+\.\d%$", shown, re.MULTILINE)
+    assert "literal <unk> marks" in shown
+    assert [line for line in shown.splitlines() if len(line.rstrip()) > 88 and "/" not in line] == []
+
+
+def test_a_run_trained_on_the_excerpt_is_refused(texts: tuple[str, str], tmp_path: Path) -> None:
+    api.train("bag", texts[0], valid=[texts[1]], out=tmp_path / "cheat")
+    with pytest.raises(UserError, match=r"cheat was trained on the excerpt of plays\.txt itself \(100% of it\)"):
+        command(str(tmp_path / "cheat"), "--texts", *texts, "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_has_seen_a_part_of_the_excerpt_is_warned_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train = prose(HOME, 300, 0)
+    held_out = train[:800] + prose(HOME, 200, 7)[:3200]  # the last tenth: a fifth of it stands in the training text
+    contents = {"train": train, "valid": prose(HOME, 9, 5), "away": prose(AWAY, 200, 1),
+                "mixed": prose(HOME, 1500, 9)[:36_000] + held_out}  # fmt: skip
+    for name, content in contents.items():
+        (tmp_path / f"{name}.txt").write_text(content, encoding="utf-8")
+    api.train("bag", tmp_path / "train.txt", valid=[str(tmp_path / "valid.txt")], out=tmp_path / "some")
+    files = (str(tmp_path / "mixed.txt"), str(tmp_path / "away.txt"))
+    command(str(tmp_path / "some"), "--texts", *files, "--out", str(tmp_path / "out"))
+    assert re.search(
+        r"some: (1[5-9]|2[0-5])% of the excerpt of mixed\.txt stands in its training text", capsys.readouterr().err
+    )
+    assert "which flatters it" in Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8")).text
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["no/such/run"], "is not a run"),
+        (["--bytes", "0"], "--bytes must be at least 1"),
+        (["--preprocess", "shout"], "no preprocessing step named 'shout'"),
+        (["a-run", "--preprocess", "digits"], "a named run keeps its own"),
+        (["--texts", "TEXT"], "must be two different texts"),
+        (["--texts", "TEXT", "TEXT"], "must be two different texts"),
+        (["--texts", "TEXT", "-"], "standard input can be read once"),
+        (["--texts", "TEXT", "no-such-text"], "no source of that name"),
+    ],
+)
+def test_mistakes_are_told_before_any_training(
+    flags: list[str], why: str, texts: tuple[str, str], tmp_path: Path
+) -> None:
+    named = [texts[0] if flag == "TEXT" else flag for flag in flags]
+    named += [] if "--texts" in flags else ["--texts", *texts]
+    with pytest.raises(UserError, match=why):
+        command(*named, "--out", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_is_not_turned_into_the_folder_of_the_ladder(texts: tuple[str, str], tmp_path: Path) -> None:
+    api.train("bag", texts[0], out=tmp_path / "bag")
+    with pytest.raises(UserError, match="is itself a run"):
+        command("--texts", *texts, "--out", str(tmp_path / "bag"))
+
+
+def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], tmp_path: Path) -> None:
+    source = tmp_path / "own.txt"
+    source.write_text(prose(HOME, 50, 3), encoding="utf-8")
+    run = api.train("bag", source, out=tmp_path / "bag")
+    assert learnt_text(run).read() == source.read_bytes()[: source.stat().st_size * 9 // 10]
+    source.write_text(prose(HOME, 50, 4), encoding="utf-8")
+    with pytest.raises(UserError, match=r"own\.txt has changed since bag was trained"):
+        learnt_text(run)
+    with pytest.raises(UserError, match="does not say what it was trained on"):
+        learnt_text(replace(run, record={}))
+
+
+def test_the_ladder_has_words_characters_and_bytes_of_models_that_exist() -> None:
+    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in CONFIGS} == {"byte", "char", "word"}
+    assert len({recipe.name for recipe in LADDER}) == len(LADDER)
+
+
+# The page and its figure.
+
+
+def test_the_parts_of_a_bar_add_up_to_its_length() -> None:
+    sets = [("one", [Bar("a", (1.0, 2.0, 0.0, 1.0)), Bar("b", (0.5, 0.5, 0.5, 0.5), faint=True)])]
+    drawn = stacked(sets, GROUPS, "caption", "bits")
+    widths = [
+        float(w) for w in re.findall(r'<rect class="g\d" x="[\d.]+" y="\d+" width="([\d.]+)" height="12"><t', drawn)
+    ]
+    room = WIDTH - LABEL - NUMBER
+    assert sum(widths[:3]) == pytest.approx(room, abs=0.1)
+    assert sum(widths[3:]) == pytest.approx(room / 2, abs=0.1)
+    assert ">4.00<" in drawn
+    assert ">2.00 *<" in drawn
+
+
+def test_an_infinite_bar_is_named_and_not_drawn() -> None:
+    drawn = stacked([("one", [Bar("a", (math.inf, 1.0, 1.0, 1.0))])], GROUPS, "caption", "bits")
+    assert ">infinite<" in drawn
+    assert "<title>" not in drawn
+
+
+def measured(name: str, home: str, away: str, k: float = 1.0) -> Measured:
+    model = bag(Byte(), TRAINING.encode(), k)
+    readings = [read(model, Byte(), excerpt(name, text.encode()), learn(TRAINING)) for text in (home, away)]
+    return Measured(Run(model, Byte()), name, readings[0], readings[1])
+
+
+@pytest.mark.parametrize("k", [1.0, 0.0])
+def test_the_page_is_safe_with_any_text_and_with_infinite_bits(k: float) -> None:
+    found = [measured(HOSTILE, HOSTILE, "the <unk> cat", k)]
+    page = domains_page(found, [(HOSTILE, HOSTILE.encode()), ("b", b"the <unk> cat")], Path("x"), HOSTILE)
+    parsed = Page(page)
+    assert not re.search(r"<script|<img|\x1b|\x00", page)
+    assert ("infinite" in parsed.text) == (k == 0.0)
+    assert "1 literal <unk> marks" in parsed.text
+
+
+def test_numbers_and_words_are_shown_with_all_their_digits_and_marks() -> None:
+    shown: list[Any] = [perplexity(value) for value in (4.49, 48.7, 1234.56, 98765.4, math.inf)]
+    assert shown == ["4.490", "48.70", "1235", "98,765", "infinite"]
+    assert visible("a\n\x1b") == "a⏎\\x1b"
+
+
+@pytest.mark.data("shakespeare", "wikitext-2")
+def test_a_word_model_has_the_larger_perplexity_and_fewer_bits_on_shakespeare(data_root: Path) -> None:
+    texts = [str(data_root / name) for name in ("shakespeare/input.txt", "wikitext-2/test.txt")]
+    readings = {}
+    for name, order in (("word", 3), ("char", 5)):
+        run = api.train("ngram", texts[0], tokenizer=name, order=order, measure=False)
+        training = Vocabulary.learn(learnt_text(run))
+        plays = Path(texts[0]).read_bytes()
+        for text, data in (("plays", plays[len(plays) * 9 // 10 :]), ("wiki", Path(texts[1]).read_bytes())):
+            found = read(run.model, run.tokenizer, excerpt(text, first_bytes(data, 20_000)), training)
+            readings[name, text] = found
+    assert readings["word", "plays"].token_perplexity > 10 * readings["char", "plays"].token_perplexity
+    assert readings["word", "plays"].bits_per_byte < readings["char", "plays"].bits_per_byte
+    assert readings["word", "wiki"].bits_per_byte > readings["char", "wiki"].bits_per_byte
+    assert np.isclose(readings["char", "plays"].bits_per_byte, 2.151, atol=5e-4)

@@ -1,0 +1,218 @@
+"""The page that answers questions, and what it asks."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from starlette.testclient import TestClient
+
+from octavo.cli import main
+from octavo.datasets.questions import mark_of, prompt_of
+from octavo.studio.routes.answer import KEPT
+from octavo.tasks.facts_file import open_file_of_facts
+from octavo.tasks.facts_run import Oracle, load_oracle
+from studio_place import client, make_runs, opened, served
+
+ASKED = "Where was Ada Ash born?"
+SURE = ("--pretrain-passes 20 --pretrain-batch 12 --passes 120 --batch 8 --width 32 --layers 1 --heads 2 --context 64 "
+        "--rate 0.01 --device cpu")  # learns by heart what it is asked below  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = make_runs(tmp_path_factory.mktemp("runs"), "kn", "moods")
+    people = root.parent / f"{root.name}-texts" / "people"
+    assert main(["train", "facts", str(people), *SURE.split(), "--out", str(root / "facts")]) == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def oracle(runs: Path) -> Oracle:
+    return load_oracle(runs / "facts")
+
+
+@pytest.fixture
+def own(runs: Path, tmp_path: Path) -> Path:
+    """A folder of runs to which something can be added."""
+    shutil.copytree(runs / "facts", tmp_path / "runs" / "facts")
+    return tmp_path / "runs"
+
+
+def ask(asks: TestClient, **more: Any) -> Any:
+    return asks.post("/api/answer", json={"run": "facts", "question": ASKED, **more})
+
+
+def test_only_runs_that_answer_questions_are_listed(runs: Path) -> None:
+    told = client(runs).get("/api/oracles").json()
+    assert told == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
+
+
+def test_what_was_measured_is_told(runs: Path, oracle: Oracle) -> None:
+    told = client(runs).get("/api/oracle", params={"run": "facts"}).json()["measured"]
+    result = oracle.run.record["result"]
+    assert told["curve"] == result["curve"]
+    assert {name: one["ece"] for name, one in told["groups"].items()} == {
+        name: one["ece"] for name, one in result["groups"].items()
+    }
+
+
+def test_a_foreign_record_is_told_as_not_measured(own: Path) -> None:
+    path = own / "facts" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "result": {**config["result"], "curve": [[1, 2]]}}))
+    assert client(own).get("/api/oracle", params={"run": "facts"}).json()["measured"] is None
+    path.write_text(json.dumps({**config, "facts": {"stage": "done", "frame": "x"}}))
+    asks = client(own)
+    assert asks.get("/api/oracles").json() == []
+    assert asks.get("/api/oracle", params={"run": "facts"}).status_code == 400
+    assert ask(asks).status_code == 400
+
+
+def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds(runs: Path, oracle: Oracle) -> None:
+    [said], [beam] = oracle.answer([ASKED]), oracle.answer([ASKED], 6)
+    assert said.text == "Paris"
+    for question in (ASKED, " Ada  Ash "):
+        told = ask(client(runs), question=question).json()
+        assert (told["source"], told["asked"], told["answer"]) == ("model", ASKED, "Paris")
+        assert told["confidence"] == pytest.approx(said.confidence, rel=1e-4)
+        every = {text: p for text, p in ((beam.text, beam.confidence), *beam.others) if text and text != "Paris"}
+        assert len(told["others"]) == min(5, len(every)) > 0
+        assert dict(told["others"]).items() <= {text: pytest.approx(p) for text, p in every.items()}.items()
+
+
+def chance(oracle: Oracle, question: str, answer: str) -> float:
+    """p(answer) by reading it token by token, the mark at its end included."""
+    tokenizer, p = oracle.run.tokenizer, 1.0
+    said = [*tokenizer.encode(answer.encode()).tolist(), mark_of(tokenizer)]
+    row = [oracle.model.begin, *prompt_of(tokenizer, question)]
+    for token in said:
+        p *= float(oracle.model(torch.tensor([row]))[0, -1].detach().double().softmax(-1)[token])
+        row.append(token)
+    return p
+
+
+def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, oracle: Oracle) -> None:
+    told = ask(client(runs)).json()
+    words = ASKED.split()
+    assert [word for word, _ in told["words"]] == words
+    whole = chance(oracle, ASKED, "Paris")
+    assert told["confidence"] == pytest.approx(whole, rel=1e-4)
+    for i, (_, did) in enumerate(told["words"]):
+        without = chance(oracle, " ".join(words[:i] + words[i + 1 :]), "Paris")
+        assert did == pytest.approx(math.log(whole / (1 - whole)) - math.log(without / (1 - without)), abs=0.01)
+
+
+def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, oracle: Oracle) -> None:
+    told = ask(client(runs), threshold=1.0).json()
+    assert (told["answer"], told["source"], told["stored"]) == (None, "nobody", False)
+    assert told["guess"] == oracle.answer([ASKED])[0].text
+    assert not (runs / KEPT).exists()
+
+
+def test_what_the_user_says_is_kept_below_the_runs_folder_and_answers_the_next_time(own: Path) -> None:
+    asks = client(own)
+    first = ask(asks, threshold=1.0, told="  New \n York ").json()
+    assert (first["answer"], first["source"], first["stored"]) == ("New York", "user", True)
+    again = ask(asks, threshold=1.0, question="ada ash").json()
+    assert (again["answer"], again["source"]) == ("New York", "facts")
+    assert open_file_of_facts(own / KEPT / "facts.db").pairs() == [("Ada Ash", "New York")]
+    assert not list((own / "facts").glob("*.db"))  # the run's own folder is left alone
+    sure = ask(asks, threshold=0.0, told="Rome").json()
+    assert (sure["source"], sure["stored"]) == ("model", False)  # it was not asked for
+
+
+def test_a_link_out_of_the_folder_is_not_followed(own: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (own / KEPT).symlink_to(outside)
+    answer = ask(client(own), threshold=1.0, told="Rome")
+    assert answer.status_code == 400
+    assert "leads out" in answer.json()["error"]
+    assert list(outside.iterdir()) == []
+
+
+def test_a_studio_of_one_run_keeps_nothing(own: Path) -> None:
+    asks = client(own / "facts")
+    assert ask(asks, threshold=1.0).json()["can_keep"] is False
+    assert ask(asks, threshold=1.0, told="Rome").status_code == 400
+    assert not (own / "facts" / KEPT).exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        ({"run": "kn"}, 400),
+        ({"run": "moods"}, 400),
+        ({"run": "nowhere"}, 404),
+        ({"run": "../facts"}, 404),
+        ({"question": ""}, 400),
+        ({"question": "x" * 401}, 422),
+        ({"question": "x" * 400}, 400),  # leaves no room for an answer
+        ({"threshold": 1.1}, 422),
+        ({"threshold": "high"}, 422),
+        ({"told": "x" * 201}, 422),
+        ({"facts": "/etc/passwd"}, 422),
+    ],
+)
+def test_what_is_asked_is_checked(runs: Path, asked: dict[str, Any], status: int) -> None:
+    answer = ask(client(runs), **asked)
+    assert answer.status_code == status
+    assert answer.json()["error"]
+
+
+def test_half_a_surrogate_pair_is_refused(runs: Path) -> None:
+    body = b'{"run": "facts", "question": "\\ud800"}'
+    answer = client(runs).post("/api/answer", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+
+
+# ---------------------------------------------------------------------- in a browser
+
+
+@pytest.fixture(scope="module")
+def page(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    own = tmp_path_factory.mktemp("own")
+    shutil.copytree(runs / "facts", own / "facts")
+    with served(own) as address, opened(address) as page:
+        page.address = address
+        yield page
+
+
+@pytest.mark.browser
+def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
+    [said] = oracle.answer([ASKED])
+    page.goto(f"{page.address}/#/answer?threshold=0")
+    page.get_by_label("A question, or a name").fill("Ada Ash")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector(".verdict")
+    assert page.inner_text(".verdict") == f"Paris, {100 * said.confidence:.0f} % sure"
+    assert page.locator(".bars dt").first.inner_text() == "Paris"
+    slider = page.get_by_label("Least confidence")
+    slider.focus()
+    slider.press("End")
+    page.wait_for_selector("text=I do not know.")
+    assert "At 100 % or surer it answers none" in page.inner_text(".operating-point")
+    page.get_by_label("Do you know?").fill("<b>Rome</b>")
+    page.get_by_role("button", name="Keep this answer").click()
+    page.wait_for_selector("text=from you, kept for the next time")
+    page.get_by_role("button", name="Ask").click()
+    page.wait_for_selector("text=from what was kept")
+    assert page.inner_text(".verdict b") == "<b>Rome</b>"
+    assert "question=Ada+Ash" in page.url
+    assert "threshold=1" in page.url
+
+
+@pytest.mark.browser
+def test_the_address_gives_the_same_view_again(page: Any) -> None:
+    page.goto("about:blank")
+    page.goto(f"{page.address}/#/answer?run=facts&question=Kim+Sap&threshold=0.9")
+    page.wait_for_selector("text=I do not know.")
+    assert page.get_by_label("A question, or a name").input_value() == "Kim Sap"
+    assert "below 90 %" in page.inner_text(".verdict")

@@ -1,0 +1,205 @@
+"""Runs that are no plain language models are trained, opened, listed, counted and gone on with like the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_images import idx_folder
+
+import octavo
+from octavo.cli import main
+from octavo.cost.seq2seq import PairShape, seq2seq_cost
+from octavo.cost.vision import vision_cost
+from octavo.datasets.labels import Labelled
+from octavo.errors import UserError
+from octavo.models.encoder_decoder import Sizes
+from octavo.tasks import images, translation
+from octavo.tasks.classification_training import Plan, train_classifier
+from octavo.tasks.classifier import load_classifier
+from octavo.tasks.encoder import Encoder
+from octavo.tasks.image_run import ImageRun
+from octavo.tasks.run import OF_TASK, Run
+from octavo.tasks.translator import Translator
+
+TEXT = "".join(f"The owl number {n} sat in tree {n % 7}. It sang all night. Nobody heard it.\n" for n in range(120))
+SMALL: dict[str, dict[str, Any]] = {
+    "vit": {"width": 8, "layers": 1, "heads": 2, "budget": "2steps"},
+    "davit": {"width": 8, "layers": 2, "heads": 2, "budget": "2steps"},
+    "seq2seq": {"width": 16, "layers": 1, "heads": 2, "tokenizer": "char", "budget": "2steps"},
+    "seq2seq-recurrent": {"width": 8, "tokenizer": "char", "budget": "2steps"},
+    "bert": {"width": 16, "layers": 1, "heads": 2, "context": 32, "batch": 4, "size": 300, "budget": "2steps"},
+    "facts": {"width": 16, "layers": 1, "heads": 2, "pretrain_passes": 1, "passes": 1},
+}
+KINDS = {"vit": ImageRun, "davit": ImageRun, "seq2seq": Translator, "seq2seq-recurrent": Translator, "bert": Encoder,
+         "facts": Run}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each kind, trained by octavo.train for a step or two."""
+    home = tmp_path_factory.mktemp("tasks")
+    (home / "text.txt").write_text(TEXT, encoding="utf-8")
+    (home / "pairs.tsv").write_text("".join(f"ab{n}\t{n}ba\n" for n in range(400)), encoding="utf-8")
+    sources: dict[str, Any] = {"vit": idx_folder(home / "stripes"), "davit": home / "stripes",
+                               "bert": home / "text.txt", "facts": "people-16"}  # fmt: skip
+    for name, settings in SMALL.items():
+        source = sources.get(name, home / "pairs.tsv")
+        made: Any = octavo.train(name, source, out=home / "runs" / name, device="cpu", **settings)
+        assert isinstance(made, KINDS[name])
+    data = Labelled.of(["a fine film", "a bad film"] * 20, ["good", "bad"] * 20)
+    lines = [f"{data.classes[c]}\t{text}\n" for c, text in zip(data.y_N, data.texts, strict=True)]
+    (home / "films.tsv").write_text("".join(lines), encoding="utf-8")
+    train_classifier(Plan.of("linear"), [str(home / "films.tsv")], out=home / "runs" / "linear")
+    return home
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_setting_that_is_not_there_names_one_that_is(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"{name} has no setting 'widht'; did you mean width"):
+        octavo.train(name, tmp_path, widht=3)
+
+
+def test_what_only_language_models_take_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="are for language models: model=vit"):
+        octavo.train("vit", "digits", measure=False)
+    with pytest.raises(UserError, match="facts are of one source"):
+        octavo.train("facts", ["a", "b"])
+
+
+@pytest.mark.parametrize("name", ["vit", "seq2seq", "bert", "linear"])
+def test_load_names_what_opens_the_run(folder: Path, name: str) -> None:
+    path = folder / "runs" / name
+    with pytest.raises(UserError, match="does not predict next tokens") as refused:
+        octavo.load(path)
+    (function,) = [opened for opened, _ in OF_TASK.values() if opened in str(refused.value)]
+    assert f"in Python, {function}({str(path)!r})" in str(refused.value)
+    module, _, called = function.rpartition(".")
+    opened = getattr(__import__(module, fromlist=[called]), called)(path)
+    assert opened.path == path
+
+
+def test_a_run_that_answers_questions_is_a_language_model_too(folder: Path) -> None:
+    assert octavo.load(folder / "runs" / "facts").record["facts"]["stage"] == "done"
+
+
+def test_list_shows_each_run_by_the_figure_of_its_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    octavo.train("bag", folder / "text.txt", out=folder / "runs" / "bag")
+    assert main(["list", str(folder / "runs"), "--json"]) == 0
+    told = {Path(one["run"]).name: one for one in json.loads(capsys.readouterr().out)}
+    accuracy = images.evaluate(images.load(folder / "runs" / "vit")).accuracy
+    assert told["vit"]["figures"] == {"right": pytest.approx(accuracy)}
+    bleu = translation.load(folder / "runs" / "seq2seq").record["result"]["languages"]["target"]["bleu"]
+    assert told["seq2seq"]["figures"] == {"target BLEU": bleu}
+    assert set(told["facts"]["figures"]) == {"answers exact"}
+    assert set(told["bert"]["figures"]) == {"masked words right"}
+    assert next(iter(told)) == "bag"  # what is measured in bits comes first
+    assert main(["list", str(folder / "runs")]) == 0
+    lines = {Path(line.split()[0]).name: line for line in capsys.readouterr().out.splitlines()[2:]}
+    assert "100.0% right" in lines["linear"]
+    assert "films.tsv" in lines["linear"]
+    assert f"{told['bag']['result']['bits_per_byte']:.4f} bits/byte" in lines["bag"]
+    assert f"{bleu:.1f} target BLEU" in lines["seq2seq"]
+    assert "stripes" in lines["davit"]
+
+
+@pytest.mark.parametrize("result", ["3", '{"languages": {"de": 1}}', '{"accuracy": "high"}', '{"languages": []}'])
+def test_a_strange_result_does_not_hide_the_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], result: str
+) -> None:
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "config.json").write_text(f'{{"octavo": "1", "format": 1, "result": {result}, "task": "x"}}')
+    assert main(["list", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "odd" in out + err
+
+
+def test_resume_serves_every_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("vit", "seq2seq", "bert"):
+        assert main(["resume", str(folder / "runs" / name), "--budget", "3steps", "--json"]) == 0
+        capsys.readouterr()
+        record = json.loads((folder / "runs" / name / "config.json").read_text(encoding="utf-8"))
+        assert record["training"]["steps"] == 3
+    for name, says in (("linear", "is finished"), ("facts", "is finished; to teach it more")):
+        assert main(["resume", str(folder / "runs" / name)]) == 2
+        assert says in capsys.readouterr().err
+    resumed: Any = octavo.resume(folder / "runs" / "davit", budget="3steps")
+    assert resumed.record["training"]["steps"] == 3
+
+
+def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(folder / "runs" / "linear")
+    assert main(["eval", run, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == 1.0
+    assert main(["inspect", run, "--text", "a fine film", "--out", str(folder / "why.html")]) == 0
+    assert "good" in capsys.readouterr().out
+    page = (folder / "why.html").read_text(encoding="utf-8")
+    assert f"octavo classify explain {run} --text &#x27;a fine film&#x27;" in page
+    assert load_classifier(run).predict(["a fine film"]) == ["good"]
+
+
+# ---------------------------------------------------------------------- what they cost
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+    assert main(["cost", *argv, "--no-measure", "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: Any = images.load(folder / "runs" / "vit")
+    found = told(capsys, str(folder / "runs" / "vit"), "--batch", "4")
+    cost = vision_cost("vit", seen.model.config, seen.model.sizes, 4)
+    assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
+    assert found["flops_per_image"]["training"] == cost.training_flops / 4
+    side = seen.model.sizes["height"]
+    flags = ("--width", "8", "--layers", "1", "--heads", "2", "--image", f"{side}x{side}", "--classes", "2")
+    assert told(capsys, "vit", *flags)["parameters"] == found["parameters"]
+    run: Any = translation.load(folder / "runs" / "seq2seq")
+    found = told(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
+    cost = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
+    assert found["flops_per_source"]["forward"] == cost.total("forward") / 2
+    vocab = str(run.model.sizes.target_vocab)
+    small = ("--width", "16", "--layers", "1", "--heads", "2", "--vocab", vocab)
+    assert told(capsys, "seq2seq", *small)["parameters"] == found["parameters"]
+
+
+@pytest.mark.parametrize("name", ["vit", "davit", "seq2seq", "seq2seq-recurrent"])
+def test_cost_prints_a_table_whose_parts_sum_to_the_whole(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["cost", name]) == 0
+    out = capsys.readouterr().out
+    found = told(capsys, name)
+    assert out.startswith(f"{name}: {found['parameters']:,} parameters")
+    assert sum(part["parameters"] for part in found["parts"]) == found["parameters"]
+    assert "this machine (" in out
+    assert "in all" in out
+    unit = "image" if "vit" in name else "source"
+    per_one, batch = found[f"flops_per_{unit}"], found["batch"]
+    assert sum(part["forward"] for part in found["parts"]) / batch == per_one["forward"]
+    assert found["at_best"][0]["at_most"] == pytest.approx(989e12 / per_one["training"])
+    if unit == "source":
+        two = told(capsys, name, "--languages", "2")[f"flops_per_{unit}"]["forward"]
+        assert 1 < two / per_one["forward"] < 2  # the encoder's work is done once
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("vit", "--image", "28"), "an image is height x width"),
+        (("vit", "--image", "0x8"), "an image is height x width"),
+        (("seq2seq", "--source-vocab", "9"), "one table of embeddings needs one vocabulary"),
+        (("seq2seq-recurrent", "--target", "0"), "target must be at least 1"),
+        (("davit", "--gpu", "abacus"), "abacus"),
+        (("vit", "--heads", "7"), "heads must divide width"),
+    ],
+)
+def test_a_mistake_in_what_is_counted_is_one_line(
+    capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], says: str
+) -> None:
+    assert main(["cost", *argv]) == 2
+    complaint = capsys.readouterr().err
+    assert says in complaint
+    assert len(complaint.strip().splitlines()) == 1
