@@ -1,4 +1,7 @@
-"""Configs are frozen dataclasses; this reads them from JSON and refuses unknown keys and wrong types."""
+"""Configs are frozen dataclasses; this reads them from JSON and refuses unknown keys and wrong types.
+
+A field that was renamed stays readable under its old name: the class says so in `RENAMED: ClassVar = {"old": "new"}`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
     """Make the config; every key must be a field, and every value of the field's type."""
     if not isinstance(values, Mapping):
         raise UserError(f"{cls.__name__} must be a JSON object: it is a {type(values).__name__}")
+    values = with_current_names(cls, values)
     hints = typing.get_type_hints(cls)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
@@ -27,11 +31,23 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
     return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
 
 
+def with_current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with renamed keys under their current names."""
+    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
+    current = {renamed.get(key, key): value for key, value in values.items()}
+    if len(current) < len(values):
+        both = next(f"{old} and {new}" for old, new in renamed.items() if old in values and new in values)
+        raise UserError(f"{cls.__name__} was given one setting under two names: {both}; leave out the first")
+    return current
+
+
 def configs_from(
     owner: str, usual: Sequence[Any], settings: Mapping[str, Any], others: Sequence[str] = ()
 ) -> list[Any]:  # fmt: skip
     """The usual configs with these settings in them; one that none of them has is refused, `others` being known too."""
     names = [[field.name for field in dataclasses.fields(one)] for one in usual]
+    for one in usual:
+        settings = with_current_names(type(one), settings)
     for key in settings:
         if not any(key in known for known in names):
             raise no_such_setting(owner, key, [*(name for some in names for name in some), *others])

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import Frame, read_questions
 from octavo.errors import UserError
@@ -32,7 +31,7 @@ Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
 def run_train_facts(name: str, argv: list[str]) -> None:
     """Parse the flags of octavo train facts and do it."""
-    tyro.cli(train, prog=f"octavo train {name}", args=argv, config=STYLE)
+    run_command(train, f"octavo train {name}", argv)
 
 
 def train(

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
@@ -60,11 +59,11 @@ def run_classify(argv: list[str]) -> None:
             return
         if rest[0] not in MODELS:
             raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(CLASSIFIERS)}")
-        tyro.cli(_train(rest[0]), prog=f"octavo classify train {rest[0]}", args=rest[1:], config=STYLE)
+        run_command(_train(rest[0]), f"octavo classify train {rest[0]}", rest[1:])
         return
     if action not in ACTIONS:
         raise UserError(f"there is no action {action!r}; actions are train, {', '.join(ACTIONS)}")
-    tyro.cli(ACTIONS[action], prog=f"octavo classify {action}", args=rest, config=STYLE)
+    run_command(ACTIONS[action], f"octavo classify {action}", rest)
 
 
 def _usage() -> None:

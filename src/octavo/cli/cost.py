@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tyro
-
 from octavo.cli.cost_tables import print_cost, print_plan
 from octavo.cli.cost_time import Asked, costs_of, piece_of, predictions
-from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import print_json
 from octavo.cli.verbs import task_of
 from octavo.cost import (
@@ -70,15 +68,15 @@ def run_cost(argv: list[str]) -> None:
         which = next((flag for flag in ("--plan", "--like") if flag in flags), None)
         if which is None:
             raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
-        tyro.cli(plan_cost if which == "--plan" else like_cost, prog="octavo cost", args=argv, config=STYLE)
+        run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
     elif argv[0] in (*CONFIGS, *PRESETS) or not ("/" in argv[0] or Path(argv[0]).exists()):
-        tyro.cli(_cost_by_settings(argv[0]), prog=f"octavo cost {argv[0]}", args=argv[1:], config=STYLE)
+        run_command(_cost_by_settings(argv[0]), f"octavo cost {argv[0]}", argv[1:])
     elif task_of(argv[:1]) in ("classify images", "translate"):
         from octavo.cli.cost_tasks import task_run_cost
 
-        tyro.cli(task_run_cost, prog="octavo cost", args=argv, config=STYLE)
+        run_command(task_run_cost, "octavo cost", argv)
     else:
-        tyro.cli(run_folder_cost, prog="octavo cost", args=argv, config=STYLE)
+        run_command(run_folder_cost, "octavo cost", argv)
 
 
 def _cost_by_settings(name: str) -> Callable[..., None]:

@@ -6,9 +6,8 @@ import dataclasses
 from typing import Any
 
 import torch
-import tyro
 
-from octavo.cli.flags import STYLE
+from octavo.cli.flags import run_command
 from octavo.cli.output import print_json, print_table
 from octavo.cost.bert import BertShape
 from octavo.cost.published import ENCODERS
@@ -30,7 +29,7 @@ ORDER = (
 
 def run_cost_bert(argv: list[str]) -> None:
     """Parse the flags of octavo cost bert and do it."""
-    tyro.cli(cost_bert, prog="octavo cost bert", args=argv, config=STYLE)
+    run_command(cost_bert, "octavo cost bert", argv)
 
 
 def cost_bert(

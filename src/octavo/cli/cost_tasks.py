@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import tyro
 
 from octavo.cli.cost_tables import big, duration
 from octavo.cli.cost_time import here
-from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import print_json, print_table, size
 from octavo.cost import Cost, named_gpu
 from octavo.cost.memory import Optimizer, optimizer_bytes
@@ -51,7 +50,7 @@ class AskedOfTask:
 def run_cost_task(name: str, argv: list[str]) -> None:
     """octavo cost vit|davit|seq2seq|seq2seq-recurrent."""
     made = _cost_of_images if name in VISION else _cost_of_pairs
-    tyro.cli(made(name), prog=f"octavo cost {name}", args=argv, config=STYLE)
+    run_command(made(name), f"octavo cost {name}", argv)
 
 
 def _cost_of_images(name: str) -> Callable[..., None]:

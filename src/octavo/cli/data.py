@@ -8,10 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.datasets import sources
 from octavo.errors import UserError
@@ -29,7 +28,7 @@ def run_data(argv: list[str]) -> None:
         return
     if argv[0] not in ACTIONS:
         raise UserError(f"octavo data takes {', '.join(ACTIONS)}: got {argv[0]!r}; try octavo data list")
-    tyro.cli(ACTIONS[argv[0]], prog=f"octavo data {argv[0]}", args=argv[1:], config=STYLE)
+    run_command(ACTIONS[argv[0]], f"octavo data {argv[0]}", argv[1:])
 
 
 def list_sources(json: bool = False) -> None:

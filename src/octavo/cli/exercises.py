@@ -8,10 +8,9 @@ import sys
 import textwrap
 from typing import Annotated, Any
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE
+from octavo.cli.flags import run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Choice, Formula, Function, Number, Truth
@@ -55,7 +54,7 @@ def run_exercises(argv: list[str]) -> None:
         return
     if argv[0] not in ACTIONS:
         raise UserError(f"exercises has no action {argv[0]!r}; it has {', '.join(ACTIONS)}")
-    tyro.cli(ACTIONS[argv[0]], prog=f"octavo exercises {argv[0]}", args=argv[1:], config=STYLE)
+    run_command(ACTIONS[argv[0]], f"octavo exercises {argv[0]}", argv[1:])
 
 
 def list_(folder: str | None = None, json: bool = False) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import dataclasses
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
+import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
@@ -13,3 +18,36 @@ InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT")]
 RunPath = Annotated[Positional[str], arg(metavar="RUN")]
 Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
+
+
+def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) -> None:
+    """Call a function with the flags that its signature and its configs ask for; renamed flags still work."""
+    tyro.cli(function, prog=prog, args=with_current_flags(argv, renamed_flags(function)), config=STYLE)
+
+
+def renamed_flags(function: Callable[..., Any]) -> dict[str, str]:
+    """Old flag to new flag, of the configs among the function's arguments and of its own attribute RENAMED."""
+    renamed: dict[str, str] = dict(getattr(function, "RENAMED", {}))
+    for hint in typing.get_type_hints(function).values():
+        if dataclasses.is_dataclass(hint):
+            renamed |= getattr(hint, "RENAMED", {})
+    return {as_flag(old): as_flag(new) for old, new in renamed.items()}
+
+
+def with_current_flags(argv: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    """The words of a command with renamed flags under their current names, each of which is named once."""
+    current = []
+    for word in argv:
+        flag, equals, value = word.partition("=")
+        bare = flag.replace("--no-", "--", 1)
+        if bare in renamed:
+            new = flag.replace(bare.removeprefix("--"), renamed[bare].removeprefix("--"))
+            print(f"octavo: {flag} is now called {new}", file=sys.stderr)
+            flag = new
+        current.append(flag + equals + value)
+    return current
+
+
+def as_flag(name: str) -> str:
+    """A field's name as it is written on the command line."""
+    return f"--{name.replace('_', '-')}"

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, RunPath
+from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.inspect.image_attention import Sight, look
@@ -26,7 +25,7 @@ MOST_CLASSES = 20  # that a table of confusions is printed of
 
 def run_train_images(name: str, argv: list[str]) -> None:
     """octavo train vit|davit."""
-    tyro.cli(_train(name), prog=f"octavo train {name}", args=argv, config=STYLE)
+    run_command(_train(name), f"octavo train {name}", argv)
 
 
 def _train(name: str) -> Callable[..., None]:

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import tyro
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, Corpora, RunPath, Target
+from octavo.cli.flags import Corpora, RunPath, Target, run_command
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, write_bert
@@ -35,7 +34,7 @@ FIGURES = {
 
 def run_train_bert(name: str, argv: list[str]) -> None:
     """Parse the flags of octavo train bert and do it."""
-    tyro.cli(train_bert, prog=f"octavo train {name}", args=argv, config=STYLE)
+    run_command(train_bert, f"octavo train {name}", argv)
 
 
 def train_bert(

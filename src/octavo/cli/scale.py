@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.experiments.scale import Scaling
 from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, Plan
@@ -36,7 +34,7 @@ def run_scale(argv: list[str]) -> None:
         print("example: octavo scale gpt shakespeare --quick --out runs/scale-quick")
         print("example: octavo scale gpt shakespeare --budget 20s --out runs/scale")
         return
-    tyro.cli(_scale(argv[0], argv), prog=f"octavo scale {argv[0]}", args=argv[1:], config=STYLE)
+    run_command(_scale(argv[0], argv), f"octavo scale {argv[0]}", argv[1:])
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import tyro
-
-from octavo.cli.flags import STYLE, Corpora, RunPath
+from octavo.cli.flags import Corpora, RunPath, run_command
 from octavo.cli.output import note, print_json
 from octavo.models import CONFIGS, NEURAL, preset
 from octavo.models.descriptions import TOLD
@@ -51,7 +49,7 @@ def run_train(argv: list[str]) -> None:
         return
     make = _train_neural if preset(argv[0])[0] in NEURAL else _train_counts
     function = train_mixture if argv[0] == "mix" else make(argv[0])
-    tyro.cli(function, prog=f"octavo train {argv[0]}", args=argv[1:], config=STYLE)
+    run_command(function, f"octavo train {argv[0]}", argv[1:])
 
 
 def _train_counts(model: str) -> Callable[..., None]:

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from tyro.conf import Positional, UseAppendAction, arg
 
-from octavo.cli.flags import STYLE, Files, RunPath
+from octavo.cli.flags import Files, RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.core import seeded
 from octavo.decode import Beam, Greedy, Sample
@@ -33,7 +32,7 @@ DRAWN = 20  # translations of a page of alignments
 
 def run_train_translator(name: str, argv: list[str]) -> None:
     """Parse the flags of octavo train seq2seq and do it."""
-    tyro.cli(_train(name), prog=f"octavo train {name}", args=argv, config=STYLE)
+    run_command(_train(name), f"octavo train {name}", argv)
 
 
 def _train(name: str) -> Callable[..., None]:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import STYLE, Corpora
+from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import Compass, check
@@ -37,12 +36,12 @@ def run_vectors(argv: list[str]) -> None:
     if not argv or argv == ["-h"] or argv == ["--help"]:
         print(USAGE, end="")
         if argv:
-            tyro.cli(train, prog="octavo vectors", args=["--help"], config=STYLE)
+            run_command(train, "octavo vectors", ["--help"])
         return
     action = argv[0] if argv[0] in ACTIONS else "train"
     args = argv[1:] if argv[0] in ACTIONS else argv
     name = f"octavo vectors {action}" if argv[0] in ACTIONS else "octavo vectors"
-    tyro.cli(ACTIONS[action], prog=name, args=args, config=STYLE)
+    run_command(ACTIONS[action], name, args)
 
 
 def train(

@@ -11,9 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from octavo.cli.flags import STYLE
+from octavo.cli.flags import run_command
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, read_record
 from octavo.tasks.registry import task_of as task_of_run
@@ -67,7 +65,7 @@ def run_verb(verb: str, argv: list[str]) -> None:
         function(PARSERS[verb])(argv)
         return
     named = OF_TASK.get(task_of(argv), {}).get(verb, FUNCTIONS[verb])
-    tyro.cli(function(named), prog=f"octavo {verb}", args=argv, config=STYLE)
+    run_command(function(named), f"octavo {verb}", argv)
 
 
 def function(named: str) -> Callable[..., Any]:
