@@ -25,8 +25,8 @@ from octavo.training.distributed import Team
 
 HERE = Path(__file__).parent
 SETTINGS: dict[str, Any] = {
-    "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "20steps", "checks": 3, "save_every": 0.0,
-    "precision": "float32", "measure": False,
+    "width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "budget": "20steps", "evaluations": 3,
+    "checkpoint_seconds": 0.0, "precision": "float32", "measure": False,
 }  # fmt: skip
 # The features are weights that are not learnt. Matrices of one shape are orthogonalised in bfloat16, which rounds a
 # gated layer's differences up to more than CLOSE.
@@ -108,7 +108,7 @@ def test_one_process_reads_what_several_wrote(name: str, folder: Path, text: Pat
 def test_one_process_goes_on_with_what_two_began(name: str, close: float, folder: Path) -> None:
     begun = Checkpoint.load(folder / name)
     assert begun.position.step == 11
-    assert all(len(tensor) == SETTINGS["batch"] for tensor in begun.tensors["state"].values())  # of all processes
+    assert all(len(tensor) == SETTINGS["batch_size"] for tensor in begun.tensors["state"].values())  # of all processes
     octavo.resume(folder / name, measure=False)
     assert losses(folder / name) == pytest.approx(losses(folder / "one"), rel=close)
 
@@ -149,10 +149,21 @@ def wait_until(happens: Callable[[], bool]) -> None:
 
 
 def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text: Path, tmp_path: Path) -> None:
-    command = [*LAUNCH, "-m", "octavo.cli", "train", "gru", str(text), "--out", str(tmp_path / "run"), "--batch", "5"]
+    command = [
+        *LAUNCH,
+        "-m",
+        "octavo.cli",
+        "train",
+        "gru",
+        str(text),
+        "--out",
+        str(tmp_path / "run"),
+        "--batch-size",
+        "5",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert "octavo: the processes must divide the batch: batch=5, processes=2; try --batch 4" in done.stderr
+    assert "octavo: the processes must divide the batch: batch_size=5, processes=2; try --batch-size 4" in done.stderr
     assert "exitcode  : 2 " in done.stderr
     assert not (tmp_path / "run").exists()
 
