@@ -19,16 +19,17 @@ from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
-from octavo.pages import opening, run_page, stored, title_of
 from octavo.pages.figures.bars import bars
 from octavo.pages.frame import shown
-from octavo.pages.reproduce import train_command
-from octavo.pages.run_facts import parts_of
-from octavo.pages.surprisal import coloured, level, pieces
-from octavo.pages.training import loss_figure, training_section
+from octavo.pages.surprisal import coloured, level
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
+from octavo.tasks.language_page import run_page
+from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
+from octavo.tasks.run_facts import parts_of, stored, title_of
+from octavo.tasks.surprisal import opening, pieces
+from octavo.tasks.training_section import loss_figure, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
 

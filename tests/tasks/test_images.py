@@ -23,18 +23,18 @@ from octavo.cost.vision import vision_cost
 from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError
-from octavo.inspect.image_attention import look, rollout
 from octavo.models.vit import Channels, DaVit, DaVitConfig, Vit, VitConfig, side_of_patch
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import FULL, Axial, Neighbourhood, attend
 from octavo.ops.attention import image_patterns as grid
 from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
-from octavo.pages.images import lens_page
 from octavo.tasks import image_training as training
 from octavo.tasks import images as api
+from octavo.tasks.image_attention import look, rollout
 from octavo.tasks.image_run import load_images, measure, save_images
 from octavo.tasks.image_training import Batches, ImageLoopConfig, ImageRecipe, resume_images, train_images
+from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
 from octavo.training.optimizer import OptimConfig
 
