@@ -36,8 +36,8 @@ from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.pages.figures.axis import number
 from octavo.tasks import api
+from octavo.tasks.count_training import TextConfig
 from octavo.text import Byte, open_corpus
-from octavo.training import TextConfig
 from octavo.training.validation_chunks import hold_out
 
 LENGTHS = 1e6 / 2.0 ** np.arange(5)

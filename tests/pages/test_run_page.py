@@ -27,10 +27,10 @@ from octavo.pages.run_facts import parts_of
 from octavo.pages.surprisal import coloured, level, pieces
 from octavo.pages.training import loss_figure, training_section
 from octavo.tasks import api
+from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import Run, load, read_record
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
-from octavo.training import TextConfig
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,10 @@ from octavo.models import CONFIGS, NEURAL, preset
 from octavo.models.descriptions import TOLD
 from octavo.models.mix import MixConfig
 from octavo.tasks import api
+from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import Run
-from octavo.training import LoopConfig, OptimConfig, TextConfig
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimConfig
 
 MODELS = {
     **TOLD,

@@ -17,9 +17,8 @@ from octavo.pages.reproduce import train_command
 from octavo.pages.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
 from octavo.pages.surprisal import coloured, legend, opening, pieces
 from octavo.pages.training import training_section
-from octavo.tasks.count_training import SAMPLE_TOKENS, Page
+from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
 from octavo.tasks.run import Run
-from octavo.training import TextConfig
 
 NEWLINE = "\n"
 LIKELIEST = 12  # tokens of a bag that are drawn

@@ -19,9 +19,9 @@ from octavo.pages import opening, page_maker, run_page
 from octavo.pages.run_facts import bytes_on_disk
 from octavo.scoring.bits_per_byte import Score, finite
 from octavo.tasks import api
+from octavo.tasks.language_training import Recipe
 from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, STATE, Run, load, read_record
 from octavo.text import Split, fingerprint
-from octavo.training import Recipe
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 
