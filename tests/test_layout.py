@@ -137,6 +137,16 @@ def test_allowed_imports_are_let_through(tmp_path: Path) -> None:
     assert forbidden_imports(made_up_tree(tmp_path, files)) == []
 
 
+def test_no_test_module_imports_another() -> None:
+    importers = []
+    for file in Path(__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            importers += [f"{file.name} imports {name}" for name in names if name.startswith("test_")]
+    assert importers == []  # what two of them need stands in a module of its own in tests/
+
+
 def test_no_module_is_called_utils() -> None:
     assert [path for path in SOURCE.rglob("*") if path.stem in ("util", "utils")] == []
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from test_run_page import HOSTILE, Page, sentences
 
 from conftest import chromium
+from html_pages import HOSTILE, Page, sentences
 from octavo.experiments.compare.byte_costs import keep, over_blocks, score_bytes
 from octavo.experiments.compare.figures import (
     COSTS,

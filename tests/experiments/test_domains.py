@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 import tyro
-from test_run_page import HOSTILE, Page
 
 import octavo.cli.domains
+from html_pages import HOSTILE, Page
 from octavo.cli.domains import LADDER, Recipe, domains
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError

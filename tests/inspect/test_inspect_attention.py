@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_run_page import HOSTILE, Page
 from torch import Tensor
 
 from examples import attentive, recurrent, text
+from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.cli.inspect_text import MAPPED
 from octavo.core import seeded, trace

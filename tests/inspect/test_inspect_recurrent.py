@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from test_run_page import HOSTILE, Page
 from torch import Tensor, nn
 
 from examples import VOCAB, attentive, mixed, recurrent, text
+from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.core import seeded
 from octavo.errors import UserError
