@@ -84,8 +84,6 @@ class Loop:
         self.began = self.saved = 0.0  # when, by the clock
         self.told_unsaved = False
 
-    # ------------------------------------------------------------------ one step
-
     def learn(self, window: Window) -> tuple[float, float]:
         """Read a window and put its gradient on the weights: the loss in nats a token, the gradient's length."""
         x_BT = window.x_BT[self.rows].to(self.team.device, non_blocking=True)
