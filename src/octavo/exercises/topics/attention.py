@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.shaded_matrices import shaded
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend
@@ -42,45 +41,45 @@ def _relative_error(N: int, r: float) -> float:
     return float(((plain_attention(x_ND) - x_ND).norm(dim=1) / r).max())
 
 
-def _near(values: dict[str, float], x: float) -> At:
-    return At(values, x * (1 - EXACT) - 1e-15, x * (1 + EXACT) + 1e-15)
+def _near(values: dict[str, float], x: float) -> IntervalAt:
+    return IntervalAt(values, x * (1 - EXACT) - 1e-15, x * (1 + EXACT) + 1e-15)
 
 
 POINTS = [(2, 1.0), (3, 0.5), (5, 1.5), (8, 2.0), (16, 1.0)]
 
 
-def orthogonal_equal() -> Found:
+def orthogonal_equal() -> Finding:
     errors = {(N, r): _relative_error(N, r) for N, r in ((10, 1.0), (10, 2.0), (10, 8.0), (1, 1.0))}
     said = ", ".join(f"N = {N}, length {r:g}: {error:.1e}" for (N, r), error in errors.items())
     limit = errors[10, 8.0] < 1e-12 and errors[1, 1.0] < 1e-12
-    return Found(
+    return Finding(
         verdict(max(errors.values()) < 1e-12, limit), f"how far y lies from x, relative to x: {said}", "to 1e-12"
     )
 
 
-def own_weight() -> Found:
+def own_weight() -> Finding:
     """The share of x_n in y_n: orthogonal inputs let it be read off by a dot product."""
     found = []
     for N, r in POINTS:
         x_ND = orthogonal_rows(N, r)
         found.append(_near({"N": N, "r": r}, (plain_attention(x_ND)[0] @ x_ND[0]).item() / r**2))
-    return Found(found, "attention of float64 inputs for five choices of N and r, to 12 digits")
+    return Finding(found, "attention of float64 inputs for five choices of N and r, to 12 digits")
 
 
-def orthogonal_error() -> Found:
+def orthogonal_error() -> Finding:
     found = [_near({"N": N, "r": r}, _relative_error(N, r)) for N, r in POINTS]
-    return Found(found, "attention of float64 inputs for five choices of N and r, to 12 digits")
+    return Finding(found, "attention of float64 inputs for five choices of N and r, to 12 digits")
 
 
-def length_for_one_percent() -> Found:
+def length_for_one_percent() -> Finding:
     low, high = 1.0, 5.0
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _relative_error(10, middle) > 0.01 else (low, middle)
-    return Found(high, "halving an interval of lengths around an error of 1 % for 10 inputs, 60 times")
+    return Finding(high, "halving an interval of lengths around an error of 1 % for 10 inputs, 60 times")
 
 
-def zero_input() -> Found:
+def zero_input() -> Finding:
     x_ND = orthogonal_rows(4, 6.0)
     x_ND[0] = 0
     y_ND = plain_attention(x_ND)
@@ -89,7 +88,7 @@ def zero_input() -> Found:
         f"inputs of length 6, one of them zero: the others miss x by {off[1:].max():.0e}, the zero one gets "
         f"{off[0]:.2f} long"
     )
-    return Found(verdict(off.max().item() < 1e-9), note, "to 1e-9")
+    return Finding(verdict(off.max().item() < 1e-9), note, "to 1e-9")
 
 
 def orthogonal_figure() -> str:
@@ -162,37 +161,37 @@ def _matrix(N: int, D: int, value_DD: Tensor | None = None) -> tuple[Tensor, Ten
     return whole.matrix, a_NN
 
 
-def which_block() -> Found:
+def which_block() -> Finding:
     N, D = 4, 3
     matrix, a_NN = _matrix(N, D)
     block = matrix.unflatten(0, (N, D)).unflatten(2, (N, D))[1, :, 2]  # from token 2 to token 1
     shapes = {"identity": a_NN[1, 2] * torch.eye(D, dtype=torch.float64), "full": a_NN[1, 2].expand(D, D),
               "map": a_NN[:D, :D]}  # fmt: skip
     [found] = [name for name, shape in shapes.items() if torch.equal(block, shape)]
-    return Found(
+    return Finding(
         found,
         f"the matrix of a layer with {N} tokens of width {D}, made by octavo; block (2, 3) was compared",
         "exactly the same",
     )
 
 
-def count_entries() -> Found:
+def count_entries() -> Finding:
     sizes = [(2, 3), (4, 3), (5, 8), (7, 1)]
     found = [int(_matrix(N, D)[0].count_nonzero()) for N, D in sizes]
-    return Found([At({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
+    return Finding([IntervalAt({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
                  "counted in the matrices of four layers made by octavo")  # fmt: skip
 
 
-def count_different() -> Found:
+def count_different() -> Finding:
     sizes = [(2, 3), (4, 3), (5, 8), (7, 2)]
     found = [len(set(_matrix(N, D)[0].flatten().tolist()) - {0.0}) for N, D in sizes]
-    return Found(
-        [At({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
+    return Finding(
+        [IntervalAt({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
         "different numbers other than zero, counted in the matrices of four layers made by octavo",
     )
 
 
-def still_sparse() -> Found:
+def still_sparse() -> Finding:
     N, D = 4, 3
     generator = torch.Generator().manual_seed(0)
     value_DD = torch.randn(D, D, generator=generator, dtype=torch.float64)
@@ -200,7 +199,7 @@ def still_sparse() -> Found:
     kron = torch.equal(matrix, torch.kron(a_NN, value_DD))
     filled = int(matrix.count_nonzero())
     note = f"a random value matrix: {filled} of {matrix.numel()} entries are not zero; it is the map ⊗ W_v: {kron}"
-    return Found(verdict(filled < matrix.numel()), note)
+    return Finding(verdict(filled < matrix.numel()), note)
 
 
 def matrix_figure() -> str:
@@ -250,7 +249,7 @@ MATRIX = Exercise(
 )  # fmt: skip
 
 
-def one_by_one() -> Found:
+def one_by_one() -> Finding:
     generator = torch.Generator().manual_seed(0)
     T, S, K, V = 5, 7, 4, 3
     q, k, v = (
@@ -263,31 +262,31 @@ def one_by_one() -> Found:
         total = sum(map(math.exp, scores))
         rows.append(sum(math.exp(score) / total * v[0, 0, s] for s, score in enumerate(scores)))
     error = (together - torch.stack(rows)).abs().max().item()  # type: ignore[arg-type]
-    return Found(
+    return Finding(
         verdict(error < 1e-14),
         f"{T} queries over {S} keys, one at a time in plain Python: they differ by {error:.0e}",
         "to 1e-14",
     )
 
 
-def which_axis() -> Found:
+def which_axis() -> Finding:
     generator = torch.Generator().manual_seed(0)
     e_TS = torch.randn(3, 5, generator=generator, dtype=torch.float64)
     rows, columns, both = e_TS.softmax(-1), e_TS.softmax(-2), e_TS.flatten().softmax(-1).view(3, 5)
     sums = {"keys": rows.sum(-1), "queries": columns.sum(-1), "both": both.sum(-1)}
     [found] = [name for name, total in sums.items() if torch.allclose(total, torch.ones(3, dtype=torch.float64))]
-    return Found(found, "only one of the three gives every query weights that add up to one", "to 1e-8")
+    return Finding(found, "only one of the three gives every query weights that add up to one", "to 1e-8")
 
 
-def multiplications() -> Found:
+def multiplications() -> Finding:
     found = []
     for T, S, K, V in ((1, 7, 4, 4), (5, 7, 4, 3), (2, 3, 8, 5)):
         q, k, v = torch.ones(1, 1, T, K), torch.ones(1, 1, S, K), torch.ones(1, 1, S, V)
         with FlopCounterMode(display=False) as counter:
             attend(q, k, v)
         x = counter.get_total_flops() / 2
-        found.append(At({"T": T, "S": S, "d": K, "v": V}, x, x))
-    return Found(found, "torch counts the operations of octavo's attention: a multiplication and an addition are two")
+        found.append(IntervalAt({"T": T, "S": S, "d": K, "v": V}, x, x))
+    return Finding(found, "torch counts the operations of octavo's attention: a multiplication and an addition are two")
 
 
 def many_figure() -> str:

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 from octavo.ops.attention import reference as naive
@@ -47,51 +46,51 @@ def change_of_earlier(pattern: Pattern) -> tuple[float, float]:
     return one, two
 
 
-def earlier_results() -> Found:
+def earlier_results() -> Finding:
     (_, masked), (_, full) = change_of_earlier(CAUSAL), change_of_earlier(FULL)
     note = f"a ninth token changes the first eight by {masked:.0e} with the mask, by {full:.2f} without"
-    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
+    return Finding(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
 
 
-def kept_keys() -> Found:
+def kept_keys() -> Finding:
     (masked, _), (full, _) = change_of_earlier(CAUSAL), change_of_earlier(FULL)
     note = (
         f"the second layer's inputs, from which its keys come, change by {masked:.0e} with the mask, {full:.2f} without"
     )
-    return Found(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
+    return Finding(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
 
 
-def what_is_new() -> Found:
+def what_is_new() -> Finding:
     before, after = (CAUSAL.mask(n, n) for n in (8, 9))
     new = after.clone()
     new[:8, :8] &= ~before
     rows, columns = new.any(1).nonzero().flatten().tolist(), new.any(0).nonzero().flatten().tolist()
     found = {(1, 9): "new-row", (9, 1): "new-column", (9, 9): "both"}[len(rows), len(columns)]
-    return Found(
+    return Finding(
         found, f"the mask of 9 tokens has {int(new.sum())} pairs that the one of 8 lacks: queries {rows}, keys 0-8"
     )
 
 
-def new_pairs(pattern: Pattern) -> list[At]:
+def new_pairs(pattern: Pattern) -> list[IntervalAt]:
     sizes = [(n, pattern.pairs(n + 1, n + 1) - pattern.pairs(n, n)) for n in (1, 7, 100)]
-    return [At({"N": n}, pairs, pairs) for n, pairs in sizes]
+    return [IntervalAt({"N": n}, pairs, pairs) for n, pairs in sizes]
 
 
-def new_operations() -> Found:
+def new_operations() -> Finding:
     points = []
     for n, d in ((7, 16), (100, 64), (1023, 32)):
         q, k = empty(1, 1, 1, d), empty(1, 1, n + 1, d)
         operations = counted(lambda: naive.attend(q, k, k, CAUSAL))  # noqa: B023
-        points.append(At({"N": n, "D": d}, operations, operations))
-    return Found(points, "PyTorch's counter on octavo's attention with one query")
+        points.append(IntervalAt({"N": n, "D": d}, operations, operations))
+    return Finding(points, "PyTorch's counter on octavo's attention with one query")
 
 
-def pairs_without_cache() -> Found:
+def pairs_without_cache() -> Finding:
     points = []
     for n in (1, 5, 40):
         pairs = sum(CAUSAL.pairs(t, t) for t in range(1, n + 1))
-        points.append(At({"N": n}, pairs, pairs))
-    return Found(points, "the pairs of every text length from 1 to N, counted and added")
+        points.append(IntervalAt({"N": n}, pairs, pairs))
+    return Finding(points, "the pairs of every text length from 1 to N, counted and added")
 
 
 N = {"N": "whole"}
@@ -119,11 +118,11 @@ NEW_TOKEN = Exercise(
                                 "both": "a row and a column"}), "counted", what_is_new,
              why="The new column's other entries are masked."),
         Part("pairs", "How many pairs are new?", Formula("N + 1", N), "counted",
-             lambda: Found(new_pairs(CAUSAL), "octavo's causal pattern counts its pairs"),
+             lambda: Finding(new_pairs(CAUSAL), "octavo's causal pattern counts its pairs"),
              why="The token sees N others and itself.", wrong={"forgot that it sees itself": "N",
                                                                "counted the hidden column": "2*N + 1"}),
         Part("unmasked", "How many pairs are new without the mask?", Formula("2*N + 1", N), "counted",
-             lambda: Found(new_pairs(FULL), "the full pattern counts its pairs"),
+             lambda: Finding(new_pairs(FULL), "the full pattern counts its pairs"),
              why="`(N + 1)^2 - N^2`: a new row and a new column, which share their corner.",
              wrong={"counted the corner twice": "2*N + 2", "only the new row": "N + 1"}),
         Part("operations", "How many operations do its scores and the sum of values take, a multiplication and an "
@@ -145,22 +144,24 @@ NEW_TOKEN = Exercise(
 )  # fmt: skip
 
 
-def pairs_found(pattern: Pattern, tokens: int = PATCHES) -> Callable[[], Found]:
+def pairs_found(pattern: Pattern, tokens: int = PATCHES) -> Callable[[], Finding]:
     """Evidence: the pattern counts its pairs one by one."""
-    return lambda: Found(pattern.pairs(tokens, tokens), f"{pattern} on {tokens} tokens, counted one by one")
+    return lambda: Finding(pattern.pairs(tokens, tokens), f"{pattern} on {tokens} tokens, counted one by one")
 
 
-def near_pairs() -> Found:
+def near_pairs() -> Finding:
     points = []
     for n, r in ((16, 1), (16, 3), (9, 2), (30, 4)):
         pairs = Neighbourhood(n, n, r).pairs(n * n, n * n)
-        points.append(At({"n": n, "r": r}, pairs, pairs))
-    return Found(points, "octavo's neighbourhood counts its pairs on four grids")
+        points.append(IntervalAt({"n": n, "r": r}, pairs, pairs))
+    return Finding(points, "octavo's neighbourhood counts its pairs on four grids")
 
 
-def axial_pairs() -> Found:
-    points = [At({"n": n}, Axial(n, n).pairs(n * n, n * n), Axial(n, n).pairs(n * n, n * n)) for n in (1, 4, 16, 20)]
-    return Found(points, "octavo's axial pattern counts its pairs on four grids")
+def axial_pairs() -> Finding:
+    points = [
+        IntervalAt({"n": n}, Axial(n, n).pairs(n * n, n * n), Axial(n, n).pairs(n * n, n * n)) for n in (1, 4, 16, 20)
+    ]
+    return Finding(points, "octavo's axial pattern counts its pairs on four grids")
 
 
 def reaches_all(pattern: Pattern, tokens: int) -> int:
@@ -223,11 +224,11 @@ PATTERNS = Exercise(
                     "let patches see themselves": 769}),
         Part("layers", "After how many layers of 3 by 3 neighbourhoods has every patch heard of every other?",
              Number(15, rel=0), "counted",
-             lambda: Found(reaches_all(Neighbourhood(SIDE, SIDE, 1), PATCHES), "powers of the mask until none is zero"),
+             lambda: Finding(reaches_all(Neighbourhood(SIDE, SIDE, 1), PATCHES), "powers of the mask until none is zero"),
              why="News moves one row and one column a layer; opposite corners are 15 apart.",
              wrong={"added rows and columns": 30, "counted patches, not steps": 16}),
         Part("axial-layers", "And after how many layers of row and column?", Number(2, rel=0), "counted",
-             lambda: Found(reaches_all(Axial(SIDE, SIDE), PATCHES), "powers of the mask until none is zero"),
+             lambda: Finding(reaches_all(Axial(SIDE, SIDE), PATCHES), "powers of the mask until none is zero"),
              why="First along the row, then along the column.", wrong={"thought one is enough": 1, "one step a "
              "layer": 30}),
     ],
@@ -245,24 +246,26 @@ def projected(width: int, tokens: int) -> int:
     return 4 * counted(lambda: empty(tokens, width) @ empty(width, width))
 
 
-def patch_attention() -> Found:
+def patch_attention() -> Finding:
     x = empty(1, 1, PATCHES, CHANNELS)
-    return Found(counted(lambda: naive.attend(x, x, x)), "PyTorch's counter on octavo's attention, 256 patches of 512")
+    return Finding(
+        counted(lambda: naive.attend(x, x, x)), "PyTorch's counter on octavo's attention, 256 patches of 512"
+    )
 
 
-def channel_attention() -> Found:
+def channel_attention() -> Finding:
     x = empty(1, 1, PATCHES, CHANNELS)
-    return Found(counted(lambda: channel.attend(x, x, x)), "PyTorch's counter on octavo's channel attention")
+    return Finding(counted(lambda: channel.attend(x, x, x)), "PyTorch's counter on octavo's channel attention")
 
 
-def channel_ratio() -> Found:
+def channel_ratio() -> Finding:
     more = projected(CHANNELS, PATCHES)
     patch, channels = patch_attention().value, channel_attention().value
     note = f"with projections {channels + more:,} against {patch + more:,}; without {channels:,} against {patch:,}"
-    return Found((channels + more) / (patch + more), note)
+    return Finding((channels + more) / (patch + more), note)
 
 
-def channel_cheaper() -> Found:
+def channel_cheaper() -> Finding:
     def fewer(n: int, d: int) -> bool:
         x = empty(1, 1, n, d)
         return counted(lambda: channel.attend(x, x, x)) < counted(lambda: naive.attend(x, x, x))
@@ -270,17 +273,17 @@ def channel_cheaper() -> Found:
     sizes = [(n, d) for n in (16, 64, 256, 1024) for d in (32, 64, 512)]
     wins = {size for size in sizes if fewer(*size)}
     above = {(n, d) for n, d in sizes if n > d}
-    return Found(verdict(wins == set(sizes), wins == above), f"of {len(sizes)} sizes it is cheaper for {len(wins)}, "
+    return Finding(verdict(wins == set(sizes), wins == above), f"of {len(sizes)} sizes it is cheaper for {len(wins)}, "
                  "those with more patches than channels")  # fmt: skip
 
 
-def group_formula() -> Found:
+def group_formula() -> Finding:
     points = []
     for n, d, g in ((256, 512, 1), (256, 512, 8), (64, 32, 4)):
         x = channel.in_groups(empty(1, n, d), g)
         operations = counted(lambda: channel.attend(x, x, x))  # noqa: B023
-        points.append(At({"N": n, "D": d, "G": g}, operations, operations))
-    return Found(points, "PyTorch's counter on octavo's channel attention in G groups")
+        points.append(IntervalAt({"N": n, "D": d, "G": g}, operations, operations))
+    return Finding(points, "PyTorch's counter on octavo's channel attention in G groups")
 
 
 CHANNEL = Exercise(

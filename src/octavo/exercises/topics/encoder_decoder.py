@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from octavo.cost import BertShape, Shape, bert_cost
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.topics.efficient import counted, empty, two_layers
 from octavo.exercises.topics.linear_attention import drawn, first
 from octavo.ops.attention import CAUSAL, FULL, Pattern
@@ -42,58 +41,58 @@ def decoder_layer(n: int, m: int, k: int) -> int:
     return projections(m, k, 4) + looking(m, m, k) + cross_layer(n, m, k) + feed(m, k)
 
 
-def encoder_cost() -> Found:
+def encoder_cost() -> Finding:
     points = []
     for n, k in ((10, 16), (128, 64), (500, 32)):
         operations = encoder_layer(n, k)
         one, two = (bert_cost(BertShape(width=k, layers=layers, heads=1, inner=4 * k), Shape(window=n)).total("forward")
                     for layers in (1, 2))  # fmt: skip
         assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
-        points.append(At({"N": n, "k": k}, operations, operations))
-    return Found(points, "PyTorch's counter; octavo's cost of a BERT with one layer more says the same")
+        points.append(IntervalAt({"N": n, "k": k}, operations, operations))
+    return Finding(points, "PyTorch's counter; octavo's cost of a BERT with one layer more says the same")
 
 
-def cross_cost() -> Found:
-    points = [At({"N": n, "M": m, "k": k}, cross_layer(n, m, k), cross_layer(n, m, k))
+def cross_cost() -> Finding:
+    points = [IntervalAt({"N": n, "M": m, "k": k}, cross_layer(n, m, k), cross_layer(n, m, k))
               for n, m, k in ((10, 7, 16), (128, 200, 64))]  # fmt: skip
-    return Found(points, "PyTorch's counter on two sizes")
+    return Finding(points, "PyTorch's counter on two sizes")
 
 
-def decoder_cost() -> Found:
-    points = [At({"N": n, "M": m, "k": k}, decoder_layer(n, m, k), decoder_layer(n, m, k))
+def decoder_cost() -> Finding:
+    points = [IntervalAt({"N": n, "M": m, "k": k}, decoder_layer(n, m, k), decoder_layer(n, m, k))
               for n, m, k in ((10, 7, 16), (128, 200, 64))]  # fmt: skip
-    return Found(points, "PyTorch's counter on two sizes")
+    return Finding(points, "PyTorch's counter on two sizes")
 
 
-def pairs_overtake() -> Found:
+def pairs_overtake() -> Finding:
     points = []
     for k in (8, 16, 32):
         n = first(lambda n: 2 * looking(n, n, k) > encoder_layer(n, k))  # noqa: B023
-        points.append(At({"k": k}, n - 1, n))
-    return Found(points, "the first N at which the pairs cost more than the rest, and the one before")
+        points.append(IntervalAt({"k": k}, n - 1, n))
+    return Finding(points, "the first N at which the pairs cost more than the rest, and the one before")
 
 
-def growth() -> Found:
+def growth() -> Finding:
     def doubling(n: int, k: int) -> float:
         return encoder_layer(2 * n, k) / encoder_layer(n, k)
 
     short, long = doubling(64, 512), doubling(512 * 600, 512)
-    return Found(verdict(short > 3.9, long > 3.9), f"k = 512: twice the tokens cost {short:.2f} times as much at N = "
+    return Finding(verdict(short > 3.9, long > 3.9), f"k = 512: twice the tokens cost {short:.2f} times as much at N = "
                  f"64, {long:.2f} times at N = 600 k")  # fmt: skip
 
 
-def second_share() -> Found:
+def second_share() -> Finding:
     first = encoder_layer(128, 512) + decoder_layer(128, 128, 512)
     share = Fraction(decoder_layer(128, 128, 512), first)
-    return Found(share, f"one layer each: {first:,} operations for one language, {share} of that for the next")
+    return Finding(share, f"one layer each: {first:,} operations for one language, {share} of that for the next")
 
 
-def second_weights() -> Found:
+def second_weights() -> Finding:
     points = []
     for k in (8, 64):
         layer = [empty(k, k) for _ in range(8)] + [empty(k, 4 * k), empty(4 * k, k)]
-        points.append(At({"k": k}, sum(w.numel() for w in layer), sum(w.numel() for w in layer)))
-    return Found(points, "the sizes of the ten matrices added up")
+        points.append(IntervalAt({"k": k}, sum(w.numel() for w in layer), sum(w.numel() for w in layer)))
+    return Finding(points, "the sizes of the ten matrices added up")
 
 
 def encoded(x_ND: Tensor, w_DD: Tensor) -> Tensor:
@@ -119,27 +118,27 @@ def by_the_target(pattern: Pattern) -> float:
     return float(jacobian.abs().max())
 
 
-def decoder_in_encoder() -> Found:
+def decoder_in_encoder() -> Finding:
     apart, mixed = by_the_target(Translator(5)), by_the_target(FULL)
-    return Found(verdict(apart == 0), "two layers: the largest derivative of a source token's result by a target "
+    return Finding(verdict(apart == 0), "two layers: the largest derivative of a source token's result by a target "
                  f"token is {apart}; were all to see all it would be {mixed:.2f}", "exactly 0")  # fmt: skip
 
 
-def no_gradient() -> Found:
+def no_gradient() -> Finding:
     x, y, w = drawn(5, 4), drawn(3, 4, seed=2), drawn(4, 4, seed=3).requires_grad_()
     memory = encoded(x, w)
     loss = naive.attend(y[None, None], memory[None, None], memory[None, None]).square().sum()
     largest = float(torch.autograd.grad(loss, w)[0].abs().max())
-    return Found(
+    return Finding(
         verdict(largest == 0),
         f"the largest derivative of the decoder's loss by an encoder's weight is {largest:.1f}",
         "exactly 0",
     )
 
 
-def source_in_front() -> Found:
+def source_in_front() -> Finding:
     masked, mixed = by_the_target(CAUSAL), by_the_target(FULL)
-    return Found(verdict(mixed == 0, masked == 0), f"the largest derivative by the target is {mixed:.2f} where all see "
+    return Finding(verdict(mixed == 0, masked == 0), f"the largest derivative by the target is {mixed:.2f} where all see "
                  f"all, {masked} under the mask", "exactly 0")  # fmt: skip
 
 

@@ -19,8 +19,7 @@ from octavo.core import seeded
 from octavo.datasets.people import made_up
 from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
-from octavo.exercises.framework.answers import Interval, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
@@ -143,20 +142,22 @@ def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
     }  # fmt: skip
 
 
-def constant_share() -> Found:
+def constant_share() -> Finding:
     drawn = made_up(FIRSTS, LASTS, PLACES, 3000, seed=5)
     answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
     share = answers.count(drawn.commonest) / len(answers)
     error = 4 * math.sqrt(share * (1 - share) / len(answers))
-    return Found(Interval(share - error, share + error), f"{len(answers):,} made-up people; “{drawn.commonest}” for "
+    return Finding(Interval(share - error, share + error), f"{len(answers):,} made-up people; “{drawn.commonest}” for "
                  "all of them, 4 standard errors")  # fmt: skip
 
 
-def drawn_share() -> Found:
+def drawn_share() -> Finding:
     """Every place with every answer, exactly."""
     chance = [Fraction(1, rank) for rank in range(1, len(PLACES) + 1)]
     chance = [one / sum(chance) for one in chance]
-    return Found(sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added")
+    return Finding(
+        sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added"
+    )
 
 
 def each(settings: Settings, pretraining: bool, group: str) -> list[Examined]:
@@ -168,28 +169,28 @@ def told_each(some: Sequence[object]) -> str:
     return f"{first}; with other people and weights: {'; '.join(others)}" if others else first
 
 
-def without(settings: Settings = SMALL) -> Found:
+def without(settings: Settings = SMALL) -> Finding:
     found = each(settings, False, TOLD_OF)
     beats = any(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
 
 
-def memorised(settings: Settings = SMALL) -> Found:
+def memorised(settings: Settings = SMALL) -> Finding:
     found = each(settings, False, ASKED)
     beats = all(one.beats_constant() for one in found)
-    return Found(verdict(not beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(not beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
 
 
-def with_pretraining(settings: Settings = SMALL) -> Found:
+def with_pretraining(settings: Settings = SMALL) -> Finding:
     found = each(settings, True, TOLD_OF)
     beats = all(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
 
 
-def strangers(settings: Settings = SMALL) -> Found:
+def strangers(settings: Settings = SMALL) -> Finding:
     found = each(settings, True, NOWHERE)
     beats = any(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
 
 
 def facts_figure() -> str:

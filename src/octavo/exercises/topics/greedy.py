@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.decode import Exact, Greedy, exact_search, generate
-from octavo.exercises.framework.answers import Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.pages.figures.lines import Series, lines
 
@@ -36,24 +35,24 @@ def chosen(rows: dict[str, int]) -> tuple[str, str]:
     return "".join(map(str, greedy)), "".join(map(str, best))
 
 
-def probability_of(which: int) -> Found:
+def probability_of(which: int) -> Finding:
     texts = chosen(FOOLED)
-    return Found(
+    return Finding(
         float(Fraction(FOOLED[texts[which]], 9)),
         f"octavo's decoders: greedy writes {texts[0]}, exact search {texts[1]}",
     )
 
 
-def finds_best() -> Found:
+def finds_best() -> Finding:
     greedy, best = chosen(SERVED)
-    return Found(verdict(greedy == best), f"octavo's decoders: greedy writes {greedy}, exact search {best}")
+    return Finding(verdict(greedy == best), f"octavo's decoders: greedy writes {greedy}, exact search {best}")
 
 
-def safe_first() -> Found:
+def safe_first() -> Finding:
     """The largest p at which some table still fools greedy decoding."""
     a = np.linspace(0.5, 1, 501)
     fooled = [p for p in np.linspace(0.5, 1, 3001) if ((1 - p) * a[None] > p * a[:, None] + 1e-12).any()]
-    return Found(max(fooled) + (0.5 / 3000), "3,001 values of p, 501 squared tables each; half a step is added")
+    return Finding(max(fooled) + (0.5 / 3000), "3,001 values of p, 501 squared tables each; half a step is added")
 
 
 def failing_integral(joint: bool) -> float:
@@ -75,14 +74,14 @@ def random_tables(joint: bool) -> NDArray[np.float64]:
     return np.stack([np.stack([p * a, p * (1 - a)], 1), np.stack([(1 - p) * b, (1 - p) * (1 - b)], 1)], 1)
 
 
-def fooled_share(joint: bool) -> Found:
+def fooled_share(joint: bool) -> Finding:
     exact, cells = failing_integral(joint), random_tables(joint)
     greedy = cells.max(2)[np.arange(DRAWS), cells.sum(2).argmax(1)]
     share = float((greedy < cells.max((1, 2))).mean())
     error = 4 * math.sqrt(share * (1 - share) / DRAWS)
     note = (f"the integral is {exact:.7f}; {DRAWS:,} random tables give {share:.5f}, give or take {error:.5f} "
             "(4 standard errors)")  # fmt: skip
-    return Found(exact if abs(exact - share) <= error else share, note)
+    return Finding(exact if abs(exact - share) <= error else share, note)
 
 
 GREEDY = Exercise(

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, maps, summed
@@ -46,42 +45,44 @@ def multiplied(D: int, H: int, N: int, fold: bool) -> int:
     return int(counter.get_total_flops()) // 2
 
 
-def sum_of_heads() -> Found:
+def sum_of_heads() -> Finding:
     worst = 0.0
     for D, H, N in SHAPES:
         w, x_1ND = random_heads(D, H), random_tokens(N, D)
         worst = max(worst, (concatenated(x_1ND, w, path="plain") - summed(x_1ND, w)).abs().max().item())
-    return Found(
+    return Finding(
         verdict(worst < 1e-13),
         f"octavo's two ways of writing a layer, five shapes, float64: they differ by {worst:.0e}",
         "to 1e-13",
     )
 
 
-def folded_rank() -> Found:
+def folded_rank() -> Finding:
     ranks = {int(torch.linalg.matrix_rank(one)) for one in folded(random_heads(12, 3))}
-    return Found(max(ranks), f"the rank of each of the three folded matrices: {ranks}")
+    return Finding(max(ranks), f"the rank of each of the three folded matrices: {ranks}")
 
 
-def folded_weights() -> Found:
+def folded_weights() -> Finding:
     found = []
     for D, H, _ in SHAPES:
         w = random_heads(D, H)
         share = folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
-        found.append(At({"H": H}, share, share))
-    return Found(found, "numbers in octavo's folded matrices over those in its value and output matrices, five shapes")
+        found.append(IntervalAt({"H": H}, share, share))
+    return Finding(
+        found, "numbers in octavo's folded matrices over those in its value and output matrices, five shapes"
+    )
 
 
-def folding_saves() -> Found:
+def folding_saves() -> Finding:
     saved = {(D, H, N): multiplied(D, H, N, False) - multiplied(D, H, N, True) for D, H, N in SHAPES}
     alone, several = saved[8, 1, 6], [x for (_, H, _), x in saved.items() if H > 1]
     note = f"multiplications saved: {alone} with one head; with 2, 3, 4 and 8 heads {', '.join(map(str, several))}"
-    return Found(verdict(min(saved.values()) > 0, alone > 0 and max(several) < 0), note)
+    return Finding(verdict(min(saved.values()) > 0, alone > 0 and max(several) < 0), note)
 
 
-def operations_saved() -> Found:
+def operations_saved() -> Finding:
     found = [(D, H, N, multiplied(D, H, N, False) - multiplied(D, H, N, True)) for D, H, N in SHAPES]
-    return Found([At({"N": N, "D": D, "H": H}, x, x) for D, H, N, x in found],
+    return Finding([IntervalAt({"N": N, "D": D, "H": H}, x, x) for D, H, N, x in found],
                  "torch counts the multiplications of both ways, after checking that they give the same")  # fmt: skip
 
 
@@ -145,36 +146,36 @@ def numbers_in(module: nn.Module, dimensions: int) -> int:
     return sum(one.numel() for one in module.parameters() if one.dim() == dimensions)
 
 
-def count_weights() -> Found:
-    found = [At({"D": D}, x, x) for D, H, _ in SHAPES for x in [numbers_in(layer(D, H), 2)]]
-    return Found(found, "the matrices of octavo's attention layer, counted for five shapes")
+def count_weights() -> Finding:
+    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [numbers_in(layer(D, H), 2)]]
+    return Finding(found, "the matrices of octavo's attention layer, counted for five shapes")
 
 
-def count_biases() -> Found:
-    found = [At({"D": D}, x, x) for D, H, _ in SHAPES for x in [numbers_in(layer(D, H), 1)]]
-    return Found(found, "the bias vectors of octavo's attention layer, counted for five shapes")
+def count_biases() -> Finding:
+    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [numbers_in(layer(D, H), 1)]]
+    return Finding(found, "the bias vectors of octavo's attention layer, counted for five shapes")
 
 
-def count_map() -> Found:
+def count_map() -> Finding:
     found = []
     for D, H, N in SHAPES:
         x = maps(random_tokens(N, D), random_heads(D, H)).numel()
-        found.append(At({"N": N, "H": H}, x, x))
-    return Found(found, "the maps of octavo's attention, counted for five shapes")
+        found.append(IntervalAt({"N": N, "H": H}, x, x))
+    return Finding(found, "the maps of octavo's attention, counted for five shapes")
 
 
 def _connected(N: int, D: int) -> nn.Linear:
     return nn.Linear(N * D, N * D)
 
 
-def count_connected() -> Found:
-    found = [At({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [numbers_in(_connected(N, D), 2)]]
-    return Found(found, "the weights of torch's linear layer on all numbers of a text, counted for five shapes")
+def count_connected() -> Finding:
+    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [numbers_in(_connected(N, D), 2)]]
+    return Finding(found, "the weights of torch's linear layer on all numbers of a text, counted for five shapes")
 
 
-def count_connected_biases() -> Found:
-    found = [At({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [numbers_in(_connected(N, D), 1)]]
-    return Found(found, "the biases of torch's linear layer on all numbers of a text, counted for five shapes")
+def count_connected_biases() -> Finding:
+    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [numbers_in(_connected(N, D), 1)]]
+    return Finding(found, "the biases of torch's linear layer on all numbers of a text, counted for five shapes")
 
 
 def counts_figure() -> str:

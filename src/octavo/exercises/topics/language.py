@@ -12,8 +12,7 @@ import numpy as np
 import sympy
 import torch
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
@@ -30,61 +29,61 @@ def bag(words: Sequence[str]) -> tuple[Bag, list[str]]:
     return Bag.fit(x_N, BagConfig(k=0), len(known) + 1), known
 
 
-def best_share() -> Found:
+def best_share() -> Finding:
     a, b = symbols(COUNTS)
     p = sympy.Symbol("p", positive=True)
     (found,) = sympy.solve(sympy.diff(a * sympy.log(p) + b * sympy.log(1 - p), p), p)
-    return Found(found, "SymPy: where the derivative of a ln p + b ln(1 - p) is zero")
+    return Finding(found, "SymPy: where the derivative of a ln p + b ln(1 - p) is zero")
 
 
-def counted_share() -> Found:
+def counted_share() -> Finding:
     model, known = bag(SENTENCE)
-    return Found(float(model.logp_V[known.index("to")].exp()), "octavo's bag with k = 0")
+    return Finding(float(model.logp_V[known.index("to")].exp()), "octavo's bag with k = 0")
 
 
-def sentence_bits() -> Found:
+def sentence_bits() -> Finding:
     model, known = bag(SENTENCE)
     bits = -sum(float(model.logp_V[known.index(word)]) for word in SENTENCE) / math.log(2)
-    return Found(bits, "octavo's bag charges the six words")
+    return Finding(bits, "octavo's bag charges the six words")
 
 
-def is_maximum() -> Found:
+def is_maximum() -> Finding:
     counts = np.array(list(Counter(SENTENCE).values()))
     best = float(counts @ np.log(counts / counts.sum()))
     others = np.random.default_rng(1).dirichlet(np.ones(4), 20_000)
     most = float((np.log(others) @ counts).max())
-    return Found(
+    return Finding(
         verdict(most <= best),
         f"20,000 random distributions: at best {most:.4f} nats, relative frequencies {best:.4f}",
         "more or not",
     )
 
 
-def orders_differ() -> Found:
+def orders_differ() -> Finding:
     model, known = bag(SENTENCE)
     sums = {round(sum(float(model.logp_V[known.index(word)]) for word in order), 9)
             for order in (SENTENCE, SENTENCE[::-1], sorted(SENTENCE))}  # fmt: skip
-    return Found(verdict(len(sums) == 1), f"three orders, log-probabilities {sorted(sums)}", "to 1e-9")
+    return Finding(verdict(len(sums) == 1), f"three orders, log-probabilities {sorted(sums)}", "to 1e-9")
 
 
-def orders_counted() -> Found:
+def orders_counted() -> Finding:
     p = np.linspace(0.0005, 0.9995, 1000)
     plain = 5 * np.log(p) + 3 * np.log(1 - p)
     one, two = (float(p[(plain + extra).argmax()]) for extra in (0.0, math.log(math.comb(8, 5))))
-    return Found(
+    return Finding(
         verdict(one != two),
         f"5 of 8 words: the best share is {one:.4f} without and {two:.4f} with the 56 orders",
         "steps of 0.001",
     )
 
 
-def all_possible() -> Found:
+def all_possible() -> Finding:
     model, known = bag(SENTENCE)
     seen = bool((model.logp_V[: len(known)] > -math.inf).all())
     _, larger = bag([*SENTENCE, "question"])
     unseen = Bag.fit(torch.tensor([larger.index(word) for word in SENTENCE]), BagConfig(k=0), len(larger) + 1)
     impossible = float(unseen.logp_V[larger.index("question")])
-    return Found(verdict(impossible > -math.inf, seen), f"the log-probability of a word of count 0 is {impossible}")
+    return Finding(verdict(impossible > -math.inf, seen), f"the log-probability of a word of count 0 is {impossible}")
 
 
 BAG = Exercise(
@@ -134,24 +133,24 @@ BAG = Exercise(
 )  # fmt: skip
 
 
-def table_entries(free: bool) -> Found:
+def table_entries(free: bool) -> Finding:
     points = []
     for v, n in ((2, 1), (2, 3), (3, 2), (4, 3), (5, 2)):
         contexts = Counter(one[:-1] for one in product(range(v), repeat=n))
         entries = sum(
             size - 1 if free else size for size in contexts.values()
         )  # the last of a row follows from the rest
-        points.append(At({"V": v, "n": n}, entries, entries))
-    return Found(points, "all n-grams of small vocabularies listed and counted")
+        points.append(IntervalAt({"V": v, "n": n}, entries, entries))
+    return Finding(points, "all n-grams of small vocabularies listed and counted")
 
 
-def fillable() -> Found:
+def fillable() -> Finding:
     points = []
     for t, n in ((10, 1), (10, 3), (25, 5)):
         text = list(range(t))  # all different: as many n-grams as there can be
         grams = {tuple(text[i : i + n]) for i in range(t) if i + n <= t}
-        points.append(At({"T": t, "n": n}, len(grams), len(grams)))
-    return Found(points, "texts without a repetition, their n-grams counted")
+        points.append(IntervalAt({"T": t, "n": n}, len(grams), len(grams)))
+    return Finding(points, "texts without a repetition, their n-grams counted")
 
 
 VN = {"V": "whole", "n": "whole"}
@@ -175,7 +174,7 @@ TABLES = Exercise(
              why="Each of the `V^(n - 1)` rows sums to one.",
              wrong={"forgot that rows sum to one": "V^n", "let only the whole table sum to one": "V^n - 1"}),
         Part("trigram", "How many entries for V = 10,000 and n = 3?", Number(10**12, rel=0), "exact",
-             lambda: Found(math.prod([10_000] * 3), "multiplied"),
+             lambda: Finding(math.prod([10_000] * 3), "multiplied"),
              why="`10000^3`: every one of 10,000 tokens after every pair of them.",
              wrong={"took the bigram table": 10**8, "left the context out": 30_000}),
         Part("seen", "How many different n-grams can a text of T tokens have at most, T >= n?",
@@ -207,45 +206,45 @@ def random_texts() -> list[list[str]]:
     return [dice.choice(list("abc"), 40).tolist() for _ in range(50)]
 
 
-def sums_to_one() -> Found:
+def sums_to_one() -> Finding:
     tried = [(text, length) for text in random_texts() for length in (2, 3, 4)]
     plain = [set(sums(text, length, False).values()) == {Fraction(1)} for text, length in tried]
     mended = [set(sums(text, length, True).values()) == {Fraction(1)} for text, length in tried]
     note = (f"{len(tried)} texts and lengths in exact fractions: all rows sum to 1 in {sum(plain)}, "
             f"with the last left out in {sum(mended)}")  # fmt: skip
-    return Found(verdict(all(plain), all(mended)), note)
+    return Finding(verdict(all(plain), all(mended)), note)
 
 
-def rows_hit() -> Found:
+def rows_hit() -> Finding:
     wrong = {
         sum(one != 1 for one in sums(text, length, False).values()) for text in random_texts() for length in (2, 3, 4)
     }
-    return Found(
+    return Finding(
         max(wrong), f"150 texts and lengths: the number of rows that do not sum to 1 is always one of {sorted(wrong)}"
     )
 
 
-def last_row() -> Found:
+def last_row() -> Finding:
     points = []
     for n in (1, 2, 5):
         text = [*"ab" * (n - 1), "a"]  # a occurs n times, the last time at the end
         found = float(sums(text, 2, False)[("a",)])
-        points.append(At({"n": n}, found, found))
-    return Found(points, "texts in which the last token occurs 1, 2 and 5 times, exact fractions")
+        points.append(IntervalAt({"n": n}, found, found))
+    return Finding(points, "texts in which the last token occurs 1, 2 and 5 times, exact fractions")
 
 
-def library_conditional() -> Found:
+def library_conditional() -> Finding:
     model = NGram.fit(torch.tensor([0, 1, 0, 1, 0], dtype=torch.int32), NGramConfig(order=2, estimator="mle"), 3)
     logits, _ = model.step(model.start(1), torch.tensor([0]))
-    return Found(
+    return Finding(
         float(logits[0].softmax(-1)[1]), "octavo's n-gram model of order 2 with maximum likelihood on a b a b a"
     )
 
 
-def circle_mends() -> Found:
+def circle_mends() -> Finding:
     every = all(set(sums(text, length, False, circle=True).values()) == {Fraction(1)}
                 for text in random_texts() for length in (2, 3, 4))  # fmt: skip
-    return Found(verdict(every), "150 texts and lengths read in a circle, exact fractions")
+    return Finding(verdict(every), "150 texts and lengths read in a circle, exact fractions")
 
 
 CONDITIONALS = Exercise(
@@ -259,7 +258,7 @@ CONDITIONALS = Exercise(
     "text in a circle, at the price of L - 1 n-grams that nobody wrote.",
     parts=[
         Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
-             lambda: Found(float(sums("ababa", 2, False)[("a",)]), "exact fractions"),
+             lambda: Finding(float(sums("ababa", 2, False)[("a",)]), "exact fractions"),
              why="ab occurs twice, a three times: the last a has no successor, but is counted below the line.",
              wrong={"took it for a distribution": 1, "counted the text's pairs": "4/5"}),
         Part("right", "What is p(b | a) for this text?", Number(1), "exact", library_conditional,

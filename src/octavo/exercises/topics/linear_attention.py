@@ -9,8 +9,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Formula, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.topics.efficient import counted, empty
 from octavo.ops import linear
 from octavo.ops.attention import reference as naive
@@ -30,20 +29,20 @@ def featured() -> tuple[Tensor, Tensor, Tensor]:
     return q, k, drawn(1, 2, 11, 3, seed=3)
 
 
-def same_in_both_orders() -> Found:
+def same_in_both_orders() -> Finding:
     q, k, v = featured()
     difference = float((full(q, k, v) - linear.weights(q, k, causal=False) @ v).abs().max())
-    return Found(
+    return Finding(
         verdict(difference < CLOSE), f"11 tokens, 2 heads: the two orders differ by {difference:.0e}", "to 1e-10"
     )
 
 
-def same_with_mask() -> Found:
+def same_with_mask() -> Finding:
     q, k, v = featured()
     right = linear.weights(q, k, causal=True) @ v
     at_once, by_steps = (full(q, k, v), recurrent(q, k, v, linear.start(q, v))[0])
     wrong, repaired = (float((y - right).abs().max()) for y in (at_once, by_steps))
-    return Found(
+    return Finding(
         verdict(wrong < CLOSE),
         f"one sum over all keys is off by {wrong:.2f}; sums carried along by {repaired:.0e}",
         "to 1e-10",
@@ -63,13 +62,13 @@ def softmax_cost(n: int, d: int) -> int:
     return counted(lambda: naive.attend(empty(1, 1, n, d), empty(1, 1, n, d), empty(1, 1, n, d)))
 
 
-def costs(count: Callable[[int, int, int], int]) -> Found:
+def costs(count: Callable[[int, int, int], int]) -> Finding:
     sizes = ((5, 3, 2), (64, 16, 32), (100, 64, 8))
     points = []
     for n, d, f in sizes:
         operations = count(n, d, f)
-        points.append(At({"N": n, "D": d, "F": f}, operations, operations))
-    return Found(points, "PyTorch's counter on octavo's linear attention, three sizes")
+        points.append(IntervalAt({"N": n, "D": d, "F": f}, operations, operations))
+    return Finding(points, "PyTorch's counter on octavo's linear attention, three sizes")
 
 
 def first(holds: Callable[[int], bool]) -> int:
@@ -77,28 +76,28 @@ def first(holds: Callable[[int], bool]) -> int:
     return bisect.bisect_left(range(1, 1000), True, key=holds) + 1
 
 
-def crossover() -> Found:
+def crossover() -> Finding:
     points = []
     for d, f in ((16, 64), (64, 16), (32, 200)):
         n = first(lambda n: linear_cost(n, d, f) < softmax_cost(n, d))  # noqa: B023
-        points.append(At({"D": d, "F": f}, n - 1, n))
-    return Found(points, "the first N at which PyTorch counts fewer operations, and the one before")
+        points.append(IntervalAt({"D": d, "F": f}, n - 1, n))
+    return Finding(points, "the first N at which PyTorch counts fewer operations, and the one before")
 
 
-def cheaper() -> Found:
+def cheaper() -> Finding:
     sizes = [(n, 32, f) for n in (8, 64, 512) for f in (16, 32, 128)]
     wins = [linear_cost(n, d, f) < softmax_cost(n, d) for n, d, f in sizes]
     expected = [n > f + f / (2 * d) for n, d, f in sizes]
-    return Found(
+    return Finding(
         verdict(all(wins), wins == expected), f"cheaper for {sum(wins)} of {len(sizes)} sizes, those with N > F"
     )
 
 
-def enough_features() -> Found:
+def enough_features() -> Finding:
     ranks = {n: sympy.Matrix(n, n, lambda i, j: 2 ** (i * j)).rank() for n in (2, 4, 6)}
     note = ("one-dimensional queries i ln 2 and keys j have exponentials 2^(ij): ranks "
             + ", ".join(f"{rank} for {n} tokens" for n, rank in ranks.items()))  # fmt: skip
-    return Found(verdict(any(rank < n for n, rank in ranks.items())), note)
+    return Finding(verdict(any(rank < n for n, rank in ranks.items())), note)
 
 
 LINEAR = Exercise(

@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises.framework.answers import Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.rnn_attention import Attentive, AttentiveConfig
 from octavo.ops.recurrent import Weights, rnn_step
 from octavo.pages.figures.lines import Series, lines
@@ -46,42 +45,42 @@ def tanh_flow(scale: float, spread: float, steps: int = STEPS) -> list[float]:
     return norms
 
 
-def small_vanish() -> Found:
+def small_vanish() -> Finding:
     norms = [tanh_flow(0.9, spread)[-1] for spread in (0.0, 0.1, 1.0, 10.0)]
-    return Found(verdict(max(norms) <= 0.9**STEPS * (1 + 1e-9)), f"four starts: at most {max(norms):.3g} after 100 "
+    return Finding(verdict(max(norms) <= 0.9**STEPS * (1 + 1e-9)), f"four starts: at most {max(norms):.3g} after 100 "
                  f"steps, and 0.9^100 is {0.9**STEPS:.3g}", "at most 0.9^100, to 1e-9 of it")  # fmt: skip
 
 
-def large_explode() -> Found:
+def large_explode() -> Finding:
     nilpotent = np.array([[0.0, 1.1], [0.0, 0.0]])
     gone = float(np.linalg.norm(np.linalg.matrix_power(nilpotent, STEPS)))
     saturated, linear = tanh_flow(1.1, 1.0)[-1], linear_flow(1.1)
     note = (f"after 100 steps: {gone} for the matrix (0, 1.1; 0, 0), {saturated:.1e} through tanh from a start at 1, "
             f"{linear:.0f} for a linear network whose singular values are all 1.1")  # fmt: skip
-    return Found(verdict(min(gone, saturated, linear) > 1e3, linear > 1e3), note, "above 1000")
+    return Finding(verdict(min(gone, saturated, linear) > 1e3, linear > 1e3), note, "above 1000")
 
 
-def states_explode() -> Found:
+def states_explode() -> Finding:
     W = 1.1 * orthogonal()
     h_linear = h_tanh = torch.full((8,), 0.5, dtype=torch.float64)
     for _ in range(STEPS):
         h_linear, h_tanh = W @ h_linear, (W @ h_tanh).tanh()
     largest = float(h_tanh.abs().max())
-    return Found(verdict(largest > 1, float(h_linear.norm()) > 1e3), "after 100 steps: with tanh at most "
+    return Finding(verdict(largest > 1, float(h_linear.norm()) > 1e3), "after 100 steps: with tanh at most "
                  f"{largest:.2f} an entry, "
                  f"linear a length of {h_linear.norm():.0f}", "above 1 an entry; 1000 in length")  # fmt: skip
 
 
-def bounded_gradients() -> Found:
+def bounded_gradients() -> Finding:
     largest = tanh_flow(1.1, 0.0)[-1]
-    return Found(
+    return Finding(
         verdict(largest < 10),
         f"octavo's RNN at h = 0, where tanh's slope is 1: norm {largest:.1f} after 100 steps",
         "below 10",
     )
 
 
-def slopes_explode() -> Found:
+def slopes_explode() -> Finding:
     """The largest product of 100 slopes: the nonlinearities with W = I, from many starts, by autograd."""
     most = {}
     for name, phi in (("tanh", torch.tanh), ("sigmoid", torch.sigmoid)):
@@ -95,13 +94,13 @@ def slopes_explode() -> Found:
     note = "W = I, 801 starts, 100 steps: the largest derivative by the start is " + ", ".join(
         f"{one:g} with {name}" for name, one in most.items()
     )
-    return Found(verdict(max(most.values()) > 1), note, "above 1")
+    return Finding(verdict(max(most.values()) > 1), note, "above 1")
 
 
-def least_for_sigmoid() -> Found:
+def least_for_sigmoid() -> Finding:
     x = np.linspace(-20, 20, 400_001)
     s: NDArray[np.float64] = 1 / (1 + np.exp(-x))
-    return Found(1 / float((s * (1 - s)).max()), "one over the sigmoid's largest slope, on 400,001 points")
+    return Finding(1 / float((s * (1 - s)).max()), "one over the sigmoid's largest slope, on 400,001 points")
 
 
 EXPLODE = Exercise(
@@ -118,11 +117,11 @@ EXPLODE = Exercise(
     parts=[
         Part("vanish", "Linear, all singular values 0.9: by what is a gradient multiplied in 100 steps?",
              Number("0.9^100"), "numeric",
-             lambda: Found(linear_flow(0.9), "100 products with a random orthogonal matrix times 0.9"),
+             lambda: Finding(linear_flow(0.9), "100 products with a random orthogonal matrix times 0.9"),
              why="W is 0.9 times a matrix that keeps lengths, so each step back takes a tenth off: `0.9^100`.",
              wrong={"added": 90, "took a tenth a step": "0.1^100"}),
         Part("explode", "And with 1.1?", Number("1.1^100"), "numeric",
-             lambda: Found(linear_flow(1.1), "100 products with a random orthogonal matrix times 1.1"),
+             lambda: Finding(linear_flow(1.1), "100 products with a random orthogonal matrix times 1.1"),
              why="Each step back adds a tenth of what is there: `1.1^100`. It is not the inverse of `0.9^100`, which "
              "is 37649.",
              wrong={"added": 110, "took the exponential for it": "exp(10)", "inverted 0.9^100": "0.9^(-100)"}),
@@ -183,24 +182,24 @@ def in_order(naive: bool) -> str:
         return "a circle: " + " needs ".join(reversed(error.args[1]))
 
 
-def naive_order() -> Found:
+def naive_order() -> Finding:
     found = in_order(naive=True)
-    return Found(verdict(not found.startswith("a circle")), f"sorting three steps by what needs what finds {found}")
+    return Finding(verdict(not found.startswith("a circle")), f"sorting three steps by what needs what finds {found}")
 
 
-def solutions(s: float) -> Found:
+def solutions(s: float) -> Finding:
     h = np.linspace(-20, 20, 4_000_001)
     change = h / (1 + np.exp(np.minimum(h * h, 700))) - s
     crossings = int((np.sign(change[1:]) * np.sign(change[:-1]) < 0).sum())
-    return Found(crossings, f"sign changes of h/(1 + exp(h^2)) - {s} on 4,000,001 points from -20 to 20")
+    return Finding(crossings, f"sign changes of h/(1 + exp(h^2)) - {s} on 4,000,001 points from -20 to 20")
 
 
-def largest_s() -> Found:
+def largest_s() -> Finding:
     low, high = 0.0, 2.0  # the height of one hump, by thirds
     for _ in range(200):
         one, two = low + (high - low) / 3, high - (high - low) / 3
         low, high = (one, high) if one / (1 + math.exp(one**2)) < two / (1 + math.exp(two**2)) else (low, two)
-    return Found(low / (1 + math.exp(low**2)), f"the highest point of h/(1 + exp(h^2)), at h = {low:.6f}")
+    return Finding(low / (1 + math.exp(low**2)), f"the highest point of h/(1 + exp(h^2)), at h = {low:.6f}")
 
 
 def attentive(norm: bool, steps: int = 200) -> list[float]:
@@ -216,20 +215,20 @@ def attentive(norm: bool, steps: int = 200) -> list[float]:
     return sizes
 
 
-def repaired_order() -> Found:
+def repaired_order() -> Finding:
     found = in_order(naive=False)
     model = Attentive(AttentiveConfig(width=8, memory=0), 5).double()
     model.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         one, two = (model(torch.tensor([[4, 1, 2, last]])) for last in (0, 3))
     change = float((one - two)[:, :3].abs().max())
-    return Found(verdict(not found.startswith("a circle") and change == 0), f"an order exists: {found}; in octavo's "
+    return Finding(verdict(not found.startswith("a circle") and change == 0), f"an order exists: {found}; in octavo's "
                  f"model another last token changes earlier results by {change}", "exactly 0")  # fmt: skip
 
 
-def bounded_states() -> Found:
+def bounded_states() -> Finding:
     free, scaled = attentive(norm=False), attentive(norm=True)
-    return Found(verdict(max(free) < 10, max(scaled) < 10), "200 steps of octavo's model with s = 1: up to "
+    return Finding(verdict(max(free) < 10, max(scaled) < 10), "200 steps of octavo's model with s = 1: up to "
                  f"{max(free):.0f} without "
                  f"scaling, {max(scaled):.2f} with", "below 10")  # fmt: skip
 

@@ -10,8 +10,7 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.exercises.framework.answers import At, Formula, Function, Interval, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, Function, Interval, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -35,59 +34,59 @@ def single_variance(b: float, spread: float = SPREAD) -> float:
     return normal_mean(lambda z: (sigmoid(b * spread * z) - 0.5) ** 2)
 
 
-def single_mean() -> Found:
+def single_mean() -> Finding:
     mean = normal_mean(lambda z: sigmoid(10 * SPREAD * z))
-    return Found(mean, f"numeric integral for b = 10: {mean:.12f}")
+    return Finding(mean, f"numeric integral for b = 10: {mean:.12f}")
 
 
-def single_at_ten() -> Found:
+def single_at_ten() -> Finding:
     z = np.random.default_rng(3).normal(size=DRAWS)
     w = sigmoid(10 * SPREAD * z)
     variance = single_variance(10.0)
     note = f"numeric integral; {DRAWS:,} draws give {w.var():.5f}"
-    return Found(variance, note)
+    return Finding(variance, note)
 
 
 VARIANCES = [(0.1, 1.0), (1.0, 0.5), (10.0, 0.7), (50.0, 2.0)]
 
 
-def exact_variances() -> Found:
+def exact_variances() -> Finding:
     """Another way: Var = 1/4 - E(w (1 - w)), with mpmath."""
     found = []
     for b, s in VARIANCES:
         bump = mpmath.quad(lambda z: mpmath.sech(b * s * z / 2) ** 2 / 4 * mpmath.npdf(z),  # noqa: B023
                            [-12, -2, -0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5, 2, 12])  # fmt: skip
         found.append(0.25 - float(bump))
-    return Found(found, "1/4 - E(w (1 - w)) by mpmath: " + ", ".join(f"{one:.6f}" for one in found))
+    return Finding(found, "1/4 - E(w (1 - w)) by mpmath: " + ", ".join(f"{one:.6f}" for one in found))
 
 
-def single_short() -> Found:
+def single_short() -> Finding:
     import sympy
 
     b, s = symbols({"b": "positive", "s": "positive"})
     x = sympy.Symbol("x", real=True)
     slope = sympy.diff(1 / (1 + sympy.exp(-x)), x).subs(x, 0)
-    return Found(slope**2 * b**2 * s**2, f"the sigmoid's slope at 0 is {slope}; the score's variance is (b s)^2")
+    return Finding(slope**2 * b**2 * s**2, f"the sigmoid's slope at 0 is {slope}; the score's variance is (b s)^2")
 
 
-def single_long() -> Found:
-    points = [At({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
+def single_long() -> Finding:
+    points = [IntervalAt({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
               for b, s in ((50.0, 1.0), (200.0, 0.5))]  # fmt: skip
-    return Found(points, "numeric integrals; the next term is of order 1/(b s)^3")
+    return Finding(points, "numeric integrals; the next term is of order 1/(b s)^3")
 
 
-def single_steadier() -> Found:
+def single_steadier() -> Finding:
     variances = [single_variance(float(b)) for b in (1, 2, 5, 10, 30, 100)]
     falls = any(later < earlier for earlier, later in pairwise(variances))
-    return Found(
+    return Finding(
         verdict(falls), "b = 1, 2, 5, 10, 30, 100: variance " + ", ".join(f"{v:.4f}" for v in variances), "less or not"
     )
 
 
-def single_limit() -> Found:
+def single_limit() -> Finding:
     squares = (sigmoid(1e9 * np.random.default_rng(4).normal(size=DRAWS)) - 0.5) ** 2  # the mean is 1/2 by symmetry
     variance, error = float(squares.mean()), SURE * float(squares.std()) / math.sqrt(DRAWS) + 1e-6
-    return Found(Interval(variance - error, variance + error), f"b = 1e9, {DRAWS:,} draws: the weight is 0 or 1")
+    return Finding(Interval(variance - error, variance + error), f"b = 1e9, {DRAWS:,} draws: the weight is 0 or 1")
 
 
 NOISY_KEY = ("Keys a and b are orthogonal with length 1, but noise changes the length of key a: it becomes "
@@ -160,30 +159,30 @@ def variance_interval(w: Array) -> Interval:
     return Interval(float(squares.mean()) - error, float(squares.mean()) + error)
 
 
-def finds_its_key() -> Found:
+def finds_its_key() -> Finding:
     found = lengths() > 0
     share, error = float(found.mean()), SURE * float(found.std()) / math.sqrt(DRAWS)
-    return Found(Interval(share - error, share + error), f"{DRAWS:,} draws, 4 standard errors")
+    return Finding(Interval(share - error, share + error), f"{DRAWS:,} draws, 4 standard errors")
 
 
-def two_head_variance() -> Found:
-    return Found(variance_interval(two_head_weight(lengths(), 1e5)), f"b = 1e5, {DRAWS:,} draws, 4 standard errors")
+def two_head_variance() -> Finding:
+    return Finding(variance_interval(two_head_weight(lengths(), 1e5)), f"b = 1e5, {DRAWS:,} draws, 4 standard errors")
 
 
-def two_heads_settle() -> Found:
+def two_heads_settle() -> Finding:
     length = lengths()
     table = {b: (float(two_head_weight(length, b).var()), float(two_head_weight(length[length > 0], b).var()))
              for b in (10.0, 1e3, 1e5)}  # fmt: skip
     note = "; ".join(
         f"b = {b:g}: all draws {every:.4f}, length above 0 {kept:.1e}" for b, (every, kept) in table.items()
     )
-    return Found(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note, "below 1e-4 at b = 1e5")
+    return Finding(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note, "below 1e-4 at b = 1e5")
 
 
-def conditioned_single() -> Found:
+def conditioned_single() -> Finding:
     length = lengths()
     w = (length[length > 0] > 1).astype(float)  # an endless query: the longer key has all
-    return Found(variance_interval(w), f"{len(w):,} of {DRAWS:,} draws, 4 standard errors")
+    return Finding(variance_interval(w), f"{len(w):,} of {DRAWS:,} draws, 4 standard errors")
 
 
 def noise_figure() -> str:

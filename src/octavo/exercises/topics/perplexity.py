@@ -8,8 +8,7 @@ import numpy as np
 import sympy
 import torch
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
@@ -46,22 +45,22 @@ def characters_of(text: str) -> Char:
     return Char.learn([Block(text.encode())])
 
 
-def base_free() -> Found:
+def base_free() -> Finding:
     b, p = sympy.symbols("b p", positive=True)
     power = sympy.simplify(b ** (-sympy.log(p) / sympy.log(b)))
     score = bag_score(words_of(PLAIN), PLAIN, PLAIN)
     nats = score.bits * math.log(2) / score.tokens
     same = math.isclose(score.perplexity, math.exp(nats), rel_tol=1e-12)
-    return Found(verdict(power == 1 / p and same), f"SymPy: b to the power -log_b(p) is {power}; a bag's "
+    return Finding(verdict(power == 1 / p and same), f"SymPy: b to the power -log_b(p) is {power}; a bag's "
                  f"{score.perplexity:.6f} in bits "
                  f"is {math.exp(nats):.6f} in nats")  # fmt: skip
 
 
-def mixed(power_of: float) -> Found:
+def mixed(power_of: float) -> Finding:
     (p,) = symbols({"P": "positive"})
     if power_of == 2:
-        return Found(2 ** sympy.log(p), "SymPy: 2 to the power of the nats, ln P")
-    return Found(sympy.exp(sympy.log(p) / sympy.log(2)), "SymPy: e to the power of the bits, ln(P)/ln(2)")
+        return Finding(2 ** sympy.log(p), "SymPy: 2 to the power of the nats, ln P")
+    return Finding(sympy.exp(sympy.log(p) / sympy.log(2)), "SymPy: e to the power of the bits, ln(P)/ln(2)")
 
 
 BASES = Exercise(
@@ -89,7 +88,7 @@ BASES = Exercise(
              wrong={"thought a factor comes out": "P/ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^ln(2)"}),
         Part("hundred", "A model of perplexity 100 is reported with 2 to the power of nats. Which number is reported?",
-             Number("100^ln(2)"), "numeric", lambda: Found(2 ** -float(np.log([0.01] * 9).mean()),
+             Number("100^ln(2)"), "numeric", lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()),
              "nine tokens of probability 0.01"),
              why="`2^ln(100) = 100^ln(2) = 24.3`: four times too good.",
              wrong={"reported e to the power of bits": "100^(1/ln(2))",
@@ -103,13 +102,13 @@ BASES = Exercise(
 )  # fmt: skip
 
 
-def per_character() -> Found:
+def per_character() -> Finding:
     points = []
     for p, w, c in ((100.0, 20, 110), (7.0, 5, 30), (2.0, 9, 10)):
         bits = w * math.log2(p)
         found = 2 ** (bits / c)
-        points.append(At({"P": p, "W": w, "C": c}, found * (1 - 1e-12), found * (1 + 1e-12)))
-    return Found(points, "the same bits divided by words and by characters, to 1e-12 of it")
+        points.append(IntervalAt({"P": p, "W": w, "C": c}, found * (1 - 1e-12), found * (1 + 1e-12)))
+    return Finding(points, "the same bits divided by words and by characters, to 1e-12 of it")
 
 
 def both_scores(text: str) -> tuple[Score, Score]:
@@ -118,7 +117,7 @@ def both_scores(text: str) -> tuple[Score, Score]:
     return bag_score(words_of(every), every, text), bag_score(characters_of(every), every, text)
 
 
-def lower_is_better() -> Found:
+def lower_is_better() -> Finding:
     words, characters = both_scores(PLAIN)
     tokenizer = characters_of(PLAIN)
     ids = torch.from_numpy(np.append(tokenizer.begin, tokenizer.encode(PLAIN.encode())).astype(np.int32))
@@ -130,29 +129,29 @@ def lower_is_better() -> Found:
             f"{characters.perplexity:.1f} and "
             f"{characters.bits:.0f} bits, pairs of characters {context.perplexity:.1f} and {context.bits:.0f} "
             "bits")  # fmt: skip
-    return Found(verdict(as_stated, alike), note, "less or more")
+    return Finding(verdict(as_stated, alike), note, "less or more")
 
 
-def one_factor() -> Found:
+def one_factor() -> Finding:
     shares = []
     for text in (PLAIN, LEARNED):
         words, characters = both_scores(text)
         shares.append(words.tokens / characters.tokens)
     same = abs(shares[0] / shares[1] - 1) < 0.05
-    return Found(
+    return Finding(
         verdict(same),
         f"words a character, which is the exponent: {shares[0]:.3f} and {shares[1]:.3f} in the two passages",
     )
 
 
-def easier_passage() -> Found:
+def easier_passage() -> Finding:
     (one, _), (two, _) = both_scores(PLAIN), both_scores(LEARNED)
     by_word = one.perplexity < two.perplexity
     by_character = one.bits / len(PLAIN) < two.bits / len(LEARNED)
     note = (f"the bag of words pays {one.perplexity:.0f} and {two.perplexity:.0f} a word, that is "
             f"{2 ** (one.bits / len(PLAIN)):.2f} and "
             f"{2 ** (two.bits / len(LEARNED)):.2f} a character")  # fmt: skip
-    return Found(verdict(by_word == by_character), note, "less or more")
+    return Finding(verdict(by_word == by_character), note, "less or more")
 
 
 def passages_figure() -> str:

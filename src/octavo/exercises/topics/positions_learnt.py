@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from octavo.exercises.framework.answers import Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.topics.positions import D, codes, shift_matrix
 from octavo.ops.positions import concatenated
 from octavo.pages.figures.lines import Series, lines
@@ -31,33 +30,33 @@ def fitted(T: int, k: int, steps: int, width: int = 8) -> tuple[float, list[floa
     return (m_DD.detach() - shift_matrix(k, width)).abs().max().item(), losses
 
 
-def learnt_map(steps: int) -> Found:
+def learnt_map(steps: int) -> Finding:
     """Positions far enough for the slowest pair of width 8, which turns by 0.001 a step, to make half a turn."""
     error, losses = fitted(4000, 3, steps)
     note = (
         f"4,000 positions, k = 3, {steps:,} steps from zero: the loss fell from {losses[0]:.2f} to {losses[-1]:.0e}, "
     )
-    return Found(
+    return Finding(
         verdict(error < 0.01), note + f"and the largest difference from the rotation is {error:.1e}", "to 0.01"
     )
 
 
-def least_squares() -> Found:
+def least_squares() -> Finding:
     """Recovered from enough positions, not from too few."""
     errors = {}
     for T in (8, 400):
         m_DD = torch.linalg.lstsq(codes(T), codes(T, first=3), driver="gelsd").solution.T
         errors[T] = (m_DD - shift_matrix(3)).abs().max().item()
     note = f"width {D}: from 8 positions the map misses the rotation by {errors[8]:.2f}, from 400 by {errors[400]:.0e}"
-    return Found(verdict(errors[8] < 1e-3, errors[400] < 1e-3), note, "to 0.001")
+    return Finding(verdict(errors[8] < 1e-3, errors[400] < 1e-3), note, "to 0.001")
 
 
-def positions_needed() -> Found:
+def positions_needed() -> Finding:
     ranks = [int(torch.linalg.matrix_rank(codes(T, 4, first=1))) for T in range(1, 9)]
-    return Found(ranks.index(4) + 1, f"the rank of the codes of 1 to 8 positions is {ranks}")
+    return Finding(ranks.index(4) + 1, f"the rank of the codes of 1 to 8 positions is {ranks}")
 
 
-def two_maps_learnt() -> Found:
+def two_maps_learnt() -> Finding:
     """Tokens and positions drawn independently; the two maps come back from the sums alone."""
     generator = torch.Generator().manual_seed(0)
     x_1TD = torch.randn(1, 500, 6, generator=generator, dtype=torch.float64)
@@ -66,7 +65,7 @@ def two_maps_learnt() -> Found:
     y_TM = (x_1TD @ w_MD.T + p_TE @ w_ME.T)[0]
     w_M = torch.linalg.lstsq(concatenated(x_1TD, p_TE)[0], y_TM, driver="gelsd").solution.T
     error = max((w_M[:, :6] - w_MD).abs().max().item(), (w_M[:, 6:] - w_ME).abs().max().item())
-    return Found(
+    return Finding(
         verdict(error < 1e-8),
         f"500 examples of the sum: both maps come back from one fit, off by {error:.0e}",
         "to 1e-8",

@@ -9,8 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 import numpy as np
 import torch
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
 from octavo.pages.figures.bars import bars
@@ -42,23 +41,23 @@ def perplexity_of(model: Bag, x_N: torch.Tensor) -> float:
     return math.exp(-float(model.logp_V[x_N].mean()))
 
 
-def on_its_own_text() -> Found:
+def on_its_own_text() -> Finding:
     points = []
     for n in (3, 7, len(LINES)):
         tokenizer = closed(LINES[:n], 1)
         x_N = line_tokens(tokenizer, LINES[:n])
         found = perplexity_of(Bag.fit(x_N, BagConfig(k=0), tokenizer.vocab), x_N)
-        points.append(At({"N": n}, found * (1 - 1e-9), found * (1 + 1e-9)))
-    return Found(points, "octavo's closed vocabulary and bag on 3, 7 and all lines of the passages, to 1e-9 of it")
+        points.append(IntervalAt({"N": n}, found * (1 - 1e-9), found * (1 + 1e-9)))
+    return Finding(points, "octavo's closed vocabulary and bag on 3, 7 and all lines of the passages, to 1e-9 of it")
 
 
-def all_unknown() -> Found:
+def all_unknown() -> Finding:
     train, test = LINES[:5], LINES[5:]
     tokenizer = closed(train, 2)
     model = Bag.fit(line_tokens(tokenizer, train), BagConfig(k=0), tokenizer.vocab)
     x_N = line_tokens(tokenizer, test)
     unknown = int((x_N == tokenizer.unknown).sum())
-    return Found(
+    return Finding(
         perplexity_of(model, x_N),
         f"{unknown} of {len(x_N)} lines of the second passage are unknown, as all lines of the first are",
     )
@@ -70,10 +69,10 @@ def read_by(space: str) -> float:
     return bag_score(Word.learn([Block(train.encode())], "space", min_count=1), train, test, k=0.1).bits_per_byte
 
 
-def honest_bits() -> Found:
+def honest_bits() -> Finding:
     words, lines = read_by(" "), read_by("_")
     note = f"unknown tokens spelt out: {words:.2f} bits per byte read by words, {lines:.2f} read by lines"
-    return Found(verdict(lines < words), f"octavo's word tokenizer, {note}", "less or more")
+    return Finding(verdict(lines < words), f"octavo's word tokenizer, {note}", "less or more")
 
 
 LOADER = Exercise(
@@ -120,20 +119,20 @@ def lowered_bits(text: str) -> tuple[float, float, float]:
     return entropy_bits(text), entropy_bits(small), capitals
 
 
-def lower_looks() -> Found:
+def lower_looks() -> Finding:
     before, after, _ = lowered_bits(PLAIN + LEARNED)
     size = len(PLAIN + LEARNED)
-    return Found(
+    return Finding(
         verdict(after < before),
         f"perplexity a character {2 ** (before / size):.3f} before, {2 ** (after / size):.3f} after",
         "less or more",
     )
 
 
-def lower_gains() -> Found:
+def lower_gains() -> Finding:
     before, after, capitals = lowered_bits(PLAIN + LEARNED)
     note = f"{before:.2f} bits for the text; {after:.2f} lower-cased and {capitals:.2f} for the capitals"
-    return Found(before - after - capitals, note)
+    return Finding(before - after - capitals, note)
 
 
 def held_out(train: Sequence[tuple[Hashable, str]], test: Sequence[tuple[Hashable, str]], choices: int) -> float:
@@ -154,7 +153,7 @@ def with_rule(text: str, use_rule: bool) -> tuple[list[tuple[Hashable, str]], li
     return [(None, low) for low in small], capitals
 
 
-def rule_helps() -> Found:
+def rule_helps() -> Finding:
     alphabet = len(set(PLAIN + LEARNED))
     small_alphabet = len(set((PLAIN + LEARNED).lower()))
     plain = held_out([(None, c) for c in PLAIN], [(None, c) for c in LEARNED], alphabet)
@@ -166,7 +165,7 @@ def rule_helps() -> Found:
             f"{plain:.1f} bits as it is, "
             f"{found[True]:.1f} lower-cased with the capitals given by the rule, {found[False]:.1f} without the "
             "rule")  # fmt: skip
-    return Found(verdict(found[True] < plain and found[True] < found[False]), note, "less or more")
+    return Finding(verdict(found[True] < plain and found[True] < found[False]), note, "less or more")
 
 
 PREPROCESSING = Exercise(

@@ -8,8 +8,7 @@ import torch
 
 from octavo.cost.bert import BertShape, bert_parts
 from octavo.cost.parts import Shape
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.models.bert import Bert, BertConfig, Task
 from octavo.pages.figures.bars import bars
 
@@ -24,38 +23,38 @@ def count(config: BertConfig, vocab: int = VOCAB) -> int:
         return sum(one.numel() for one in Bert(config, vocab).parameters())
 
 
-def large_count(tasks: tuple[Task, ...] = ()) -> Found:
+def large_count(tasks: tuple[Task, ...] = ()) -> Finding:
     built = count(replace(LARGE, tasks=tasks))
     shape = replace(SHAPE, mlm="tied" if tasks else "none", nsp=bool(tasks))
     added = sum(part.parameters for part in bert_parts(shape, Shape()))
-    return Found(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
+    return Finding(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
 
 
-def layer_count() -> Found:
+def layer_count() -> Finding:
     points = []
     for width in (64, 256, 1024):
         one, two = (count(replace(LARGE, width=width, layers=n)) for n in (1, 2))
-        points.append(At({"D": width}, two - one, two - one))
-    return Found(points, "octavo's BERT with two layers less that with one, of three widths")
+        points.append(IntervalAt({"D": width}, two - one, two - one))
+    return Finding(points, "octavo's BERT with two layers less that with one, of three widths")
 
 
-def embedding_count() -> Found:
+def embedding_count() -> Finding:
     without = replace(LARGE, layers=1, pooler=False)
     one_layer = count(replace(without, layers=2)) - count(without)
-    return Found(count(without) - one_layer, "octavo's BERT of one layer without its pooler, less that layer")
+    return Finding(count(without) - one_layer, "octavo's BERT of one layer without its pooler, less that layer")
 
 
-def heads_count() -> Found:
+def heads_count() -> Finding:
     counts = {heads: count(replace(LARGE, heads=heads)) for heads in (1, 8, 16, 32)}
-    return Found(
+    return Finding(
         verdict(len(set(counts.values())) > 1),
         f"1, 8, 16 and 32 heads: {', '.join(f'{one:,}' for one in counts.values())}",
     )
 
 
-def layers_share() -> Found:
+def layers_share() -> Finding:
     whole, one = count(LARGE), count(replace(LARGE, layers=25)) - count(LARGE)
-    return Found(24 * one / whole, f"24 layers of {one:,}, of {whole:,}")
+    return Finding(24 * one / whole, f"24 layers of {one:,}, of {whole:,}")
 
 
 def large_figure() -> str:

@@ -8,8 +8,7 @@ import mpmath
 import torch
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.ops.recurrent import Weights, gru_step, lstm_step, rnn_step
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
@@ -39,46 +38,46 @@ def jacobian_size(step: Callable[[Tensor], Tensor], h_BD: Tensor) -> float:
     return float(torch.autograd.functional.jacobian(step, h_BD).abs().max())
 
 
-def copies() -> Found:
+def copies() -> Finding:
     x, h = inputs(2)
     change = float((gru_step(x, h, drawn(3, g1=-SHUT)) - h).abs().max())
-    return Found(verdict(change == 0), f"octavo's GRU with z = 1: the state changes by {change}", "exactly 0")
+    return Finding(verdict(change == 0), f"octavo's GRU with z = 1: the state changes by {change}", "exactly 0")
 
 
-def candidate_alone() -> Found:
+def candidate_alone() -> Finding:
     x, h = inputs(2)
     reach = jacobian_size(lambda h: gru_step(x, h, drawn(3, g0=SHUT, g1=SHUT)), h)  # z = 0 shows the candidate itself
-    return Found(
+    return Finding(
         verdict(reach == 0),
         f"octavo's GRU with r = 0 and z = 0: the largest derivative by the state is {reach}",
         "exactly 0",
     )
 
 
-def reset_forgets() -> Found:
+def reset_forgets() -> Finding:
     x, h = inputs(2)
     reset, both = drawn(3, g0=SHUT), drawn(3, g0=SHUT, g1=SHUT)
     some = jacobian_size(lambda h: gru_step(x, h, reset), h)
     none = jacobian_size(lambda h: gru_step(x, h, both), h)
-    return Found(
+    return Finding(
         verdict(some == 0, none == 0),
         f"r = 0: the largest derivative by the old state is {some:.2f}; with z = 0, {none}",
         "exactly 0",
     )
 
 
-def is_plain() -> Found:
+def is_plain() -> Finding:
     x, h = inputs(2)
     w = drawn(3, g0=-SHUT, g1=SHUT)
     difference = float((gru_step(x, h, w) - rnn_step(x, h, Weights(*(one[6:] for one in w)))).abs().max())
-    return Found(
+    return Finding(
         verdict(difference < 1e-15),
         f"octavo's GRU and RNN with the candidate's weights differ by {difference:.0e}",
         "to 1e-15",
     )
 
 
-def stays_in_bounds() -> Found:
+def stays_in_bounds() -> Finding:
     largest = {}
     for start in (1.0, 5.0):
         h, most = torch.full((1, 3), start, dtype=torch.float64), 0.0
@@ -86,11 +85,11 @@ def stays_in_bounds() -> Found:
             h = gru_step(10 * x, h, drawn(3))
             most = max(most, float(h.abs().max()))
         largest[start] = most
-    return Found(verdict(largest[5.0] <= 1, largest[1.0] <= 1), f"300 steps: at most {largest[1.0]:.3f} from a start "
+    return Finding(verdict(largest[5.0] <= 1, largest[1.0] <= 1), f"300 steps: at most {largest[1.0]:.3f} from a start "
                  f"at 1, {largest[5.0]:.3f} from a start at 5", "at most 1")  # fmt: skip
 
 
-def scalar_gru() -> Found:
+def scalar_gru() -> Finding:
     points = []
     for seed in (1, 2, 3):
         w, (x, h) = drawn(3, 1, seed, g0=-SHUT), inputs(2, 1, seed)
@@ -100,8 +99,8 @@ def scalar_gru() -> Found:
         z, n = a[1].sigmoid().item(), a[2].tanh().item()
         found = float(torch.autograd.grad(gru_step(x, h, w), h)[0])
         at = {"z": z, "n": n, "h": h.item(), "v": hh[1].item(), "u": hh[2].item()}
-        points.append(At(at, found - 1e-12, found + 1e-12))
-    return Found(points, "autograd of octavo's GRU with one unit and r = 1, three draws, to 1e-12")
+        points.append(IntervalAt(at, found - 1e-12, found + 1e-12))
+    return Finding(points, "autograd of octavo's GRU with one unit and r = 1, three draws, to 1e-12")
 
 
 GRU = Exercise(
@@ -146,11 +145,11 @@ GRU = Exercise(
 )  # fmt: skip
 
 
-def zero_input() -> Found:
+def zero_input() -> Finding:
     h, c = inputs(2)
     x = torch.zeros(1, 3, dtype=torch.float64)
     change = float((lstm_step(x, (h, c), drawn(4))[0] - h).abs().max())
-    return Found(
+    return Finding(
         verdict(change < 1e-9), f"octavo's LSTM with random weights: the state changes by up to {change:.2f}", "to 1e-9"
     )
 
@@ -163,24 +162,24 @@ def flow_without_forget() -> tuple[float, float]:
     return by_c, jacobian_size(lambda h: lstm_step(x, (h, c), w)[1], h)
 
 
-def stops_errors() -> Found:
+def stops_errors() -> Finding:
     by_c, by_h = flow_without_forget()
-    return Found(
+    return Finding(
         verdict(by_c == by_h == 0),
         f"octavo's LSTM with f = 0: by the old c {by_c}, by the old h {by_h:.2f}",
         "exactly 0",
     )
 
 
-def where_it_flows() -> Found:
+def where_it_flows() -> Finding:
     by_c, by_h = flow_without_forget()
     found = "nowhere" if by_c == by_h == 0 else "state" if by_c == 0 else "cell"
-    return Found(
+    return Finding(
         found, f"the largest derivative of c by the old c is {by_c}, by the old h {by_h:.2f}", "exactly 0 or not"
     )
 
 
-def scalar_lstm() -> Found:
+def scalar_lstm() -> Finding:
     points = []
     for seed in (1, 2, 3):
         w, (x, h, c) = drawn(4, 1, seed, g1=SHUT), inputs(3, 1, seed)
@@ -188,8 +187,8 @@ def scalar_lstm() -> Found:
         a = w.ih_GI @ x[0] + w.bias_ih_G + w.hh_GD @ h[0] + w.bias_hh_G
         found = float(torch.autograd.grad(lstm_step(x, (h, c), w)[1], h)[0])
         at = {"i": a[0].sigmoid().item(), "g": a[2].tanh().item(), "u": w.hh_GD[0].item(), "v": w.hh_GD[2].item()}
-        points.append(At(at, found - 1e-12, found + 1e-12))
-    return Found(points, "autograd of octavo's LSTM with one unit and f = 0, three draws, to 1e-12")
+        points.append(IntervalAt(at, found - 1e-12, found + 1e-12))
+    return Finding(points, "autograd of octavo's LSTM with one unit and f = 0, three draws, to 1e-12")
 
 
 def gate_values() -> Tensor:
@@ -199,21 +198,21 @@ def gate_values() -> Tensor:
     return torch.cat([a[:, :6], a[:, 9:]], 1).sigmoid()
 
 
-def not_negative() -> Found:
+def not_negative() -> Finding:
     least = float(gate_values().min())
-    return Found(verdict(least >= 0), f"the least of {gate_values().numel()} gate values is {least}", "at least 0")
+    return Finding(verdict(least >= 0), f"the least of {gate_values().numel()} gate values is {least}", "at least 0")
 
 
-def above_zero() -> Found:
+def above_zero() -> Finding:
     least = float(gate_values().min())
     exact = mpmath.mpf(1) / (1 + mpmath.exp(1000))
     note = f"float64 gives {least} at the least; sigma(-1000) exactly is {mpmath.nstr(exact, 3)}"
-    return Found(verdict(least > 0, exact > 0), note, "exactly 0 or not")
+    return Finding(verdict(least > 0, exact > 0), note, "exactly 0 or not")
 
 
-def sums_to_one() -> Found:
+def sums_to_one() -> Finding:
     sums = [float(row.sum()) for row in gate_values()[:, :3]]
-    return Found(verdict(all(abs(one - 1) < 1e-9 for one in sums)), f"3 units: the sums of i lie from {min(sums):.2f} "
+    return Finding(verdict(all(abs(one - 1) < 1e-9 for one in sums)), f"3 units: the sums of i lie from {min(sums):.2f} "
                  f"to {max(sums):.2f}", "to 1e-9")  # fmt: skip
 
 

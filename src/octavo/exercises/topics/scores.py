@@ -14,8 +14,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -25,31 +24,31 @@ OF_SCORE = {"d": "whole", "s": "positive", "m": "positive"}
 KEYS = 16
 
 
-def measured(values: dict[str, float], draws_N: Tensor) -> At:
+def measured(values: dict[str, float], draws_N: Tensor) -> IntervalAt:
     """The mean of draws, with its interval."""
     mean, error = draws_N.mean().item(), draws_N.std().item() / len(draws_N) ** 0.5
-    return At(values, mean - SURE * error, mean + SURE * error)
+    return IntervalAt(values, mean - SURE * error, mean + SURE * error)
 
 
-def mean_square() -> Found:
+def mean_square() -> Finding:
     """All 2^D vectors of signs, which have mean 0 and variance 1, for a and for b: the mean square is a plain count."""
     found = []
     for D in (1, 2, 3, 4, 5):
         every = list(product((-1, 1), repeat=D))
         squares = [sum(a * b for a, b in zip(one, other, strict=True)) ** 2 for one in every for other in every]
         mean = sum(squares) / len(squares)
-        found.append(At({"D": D}, mean, mean))
-    return Found(found, "entries are random signs: the mean over all pairs of such vectors, D from 1 to 5, exactly")
+        found.append(IntervalAt({"D": D}, mean, mean))
+    return Finding(found, "entries are random signs: the mean over all pairs of such vectors, D from 1 to 5, exactly")
 
 
-def one_is_enough() -> Found:
+def one_is_enough() -> Finding:
     """b's entries are all the same sign: as correlated as can be. a's are all signs there are."""
     worst = 0.0
     for D in (2, 3, 5, 8):
         total = sum(sum(signs) ** 2 * one**2 for signs in product((-1, 1), repeat=D) for one in (-1, 1))
         worst = max(worst, abs(total / 2 ** (D + 1) - D))
     note = f"a of random signs, b one sign D times over: over all cases the mean square misses D by {worst:g}"
-    return Found(verdict(worst != 0), note)
+    return Finding(verdict(worst != 0), note)
 
 
 def square_figure() -> str:
@@ -87,7 +86,7 @@ SQUARE = Exercise(
 )  # fmt: skip
 
 
-def mean_cosine() -> Found:
+def mean_cosine() -> Finding:
     """Two independent directions: drawn around a mean that is not zero, and then with a random sign."""
     generator = torch.Generator().manual_seed(1)
     a, b = torch.rand(2, 100_000, 8, generator=generator, dtype=torch.float64).unbind()
@@ -98,7 +97,7 @@ def mean_cosine() -> Found:
         f"entries between 0 and 1: the mean cosine is {lopsided.low:.3f} to {lopsided.high:.3f}; when a gets a random "
         f"sign, {centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    return Found(
+    return Finding(
         verdict(lopsided.low <= 0 <= lopsided.high, centred.low <= 0 <= centred.high), note, "5 standard errors"
     )
 
@@ -111,30 +110,30 @@ def over_the_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mpm
         return mpmath.quad(lambda t: function(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2), halves) / area
 
 
-def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[At]:
+def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[IntervalAt]:
     found = {D: float(over_the_sphere(function, D)) for D in (2, 3, 4, 5, 8, 20, 64)}
-    return [At({"D": D}, x * (1 - 1e-12), x * (1 + 1e-12)) for D, x in found.items()]
+    return [IntervalAt({"D": D}, x * (1 - 1e-12), x * (1 + 1e-12)) for D, x in found.items()]
 
 
-def square_cosine() -> Found:
-    return Found(_integrals(lambda c: c**2), "integrals over the angle for seven sizes, to 12 digits")
+def square_cosine() -> Finding:
+    return Finding(_integrals(lambda c: c**2), "integrals over the angle for seven sizes, to 12 digits")
 
 
-def absolute_cosine() -> Found:
+def absolute_cosine() -> Finding:
     generator = torch.Generator().manual_seed(2)
     a, b = torch.randn(2, 200_000, 8, generator=generator, dtype=torch.float64).unbind()
     drawn = measured({"D": 8}, torch.cosine_similarity(a, b).abs())
     note = f"integrals over the angle for seven sizes, to 12 digits; 200,000 draws with {drawn}"
-    return Found(_integrals(abs), note)
+    return Finding(_integrals(abs), note)
 
 
-def isotropic_needed() -> Found:
+def isotropic_needed() -> Finding:
     """Plus or minus one axis is symmetric about the origin, yet every pair of such directions is parallel."""
     D = 512
     lined_up = sum(abs(a * b) for a, b in product((-1, 1), repeat=2)) / 4
     spread = math.exp(math.lgamma(D / 2) - math.lgamma((D + 1) / 2)) / math.sqrt(math.pi)
     note = f"D = {D}: directions plus or minus one axis have E|cos| = {lined_up:g}; all directions alike, {spread:.3f}"
-    return Found(verdict(lined_up < 0.1, spread < 0.1), note)
+    return Finding(verdict(lined_up < 0.1, spread < 0.1), note)
 
 
 def cosine_figure() -> str:
@@ -206,13 +205,15 @@ def _drawn_scores(d: int, s: float, m: float) -> Tensor:
     return ((mu_d + s * q) * (mu_d + s * k)).sum(-1)
 
 
-def score_mean() -> Found:
+def score_mean() -> Finding:
     points = [(3, 1.0, 2.0), (8, 0.5, 3.0), (16, 1.5, 0.5)]
     found = [measured({"d": d, "s": s, "m": m}, _drawn_scores(d, s, m)) for d, s, m in points]
-    return Found(found, "200,000 draws for each of three choices, around a mean of unequal entries; 5 standard errors")
+    return Finding(
+        found, "200,000 draws for each of three choices, around a mean of unequal entries; 5 standard errors"
+    )
 
 
-def score_variance() -> Found:
+def score_variance() -> Finding:
     exact, at = moments()[1], dict(zip(symbols(OF_SCORE), (8, 0.5, 3.0), strict=True))
     drawn = _drawn_scores(8, 0.5, 3.0)
     around = measured({}, (drawn - drawn.mean()).square())
@@ -221,30 +222,30 @@ def score_variance() -> Found:
         "from the moments of a normal distribution; for d = 8, s = 0.5, m = 3 that is "
         f"{float(exact.subs(at)):.3f}, and 200,000 draws gave {around.low:.3f} to {around.high:.3f} (5 standard errors)"
     )
-    return Found(exact, note)
+    return Finding(exact, note)
 
 
-def unit_scale() -> Found:
-    return Found(1 / sympy.sqrt(moments()[1]), "one over the root of the variance, which was found from the moments")
+def unit_scale() -> Finding:
+    return Finding(1 / sympy.sqrt(moments()[1]), "one over the root of the variance, which was found from the moments")
 
 
-def root_d_is_enough() -> Found:
+def root_d_is_enough() -> Finding:
     d, s, m = symbols(OF_SCORE)
     variance = moments()[1] / d
     plain = sympy.simplify(variance.subs({m: 0, s: 1}))
     shifted = sympy.simplify(variance.subs({m: d, s: 1}))  # every entry has mean one
     note = f"with mean 0 and s = 1 the variance becomes {plain}; with all means 1 it becomes {shifted}"
-    return Found(verdict(shifted == 1, plain == 1), note)
+    return Finding(verdict(shifted == 1, plain == 1), note)
 
 
-def linear_mean() -> Found:
+def linear_mean() -> Finding:
     """Entries of mean c: by what the mean of the scaled score is multiplied when d doubles."""
     d, c = sympy.symbols("d c", positive=True)
     means = {"none": d * c**2, "root": d * c**2 / sympy.sqrt(d), "full": d * c**2 / d}
     grows = {name: sympy.simplify(mean.subs(d, 2 * d) / mean) for name, mean in means.items()}
     [linear] = [name for name, factor in grows.items() if factor == 2]
     said = ", ".join(f"{name} {factor}" for name, factor in grows.items())
-    return Found(linear, f"when d doubles, the mean is multiplied by (SymPy): {said}")
+    return Finding(linear, f"when d doubles, the mean is multiplied by (SymPy): {said}")
 
 
 def jacobian_size(d: int, scale: float, rows: int = 2000) -> float:
@@ -257,7 +258,7 @@ def jacobian_size(d: int, scale: float, rows: int = 2000) -> float:
     return j_RKK.square().sum((1, 2)).sqrt().mean().item()
 
 
-def unscaled_vanishes() -> Found:
+def unscaled_vanishes() -> Finding:
     sizes = (4, 64, 1024, 4096)
     plain = [jacobian_size(d, 1.0) for d in sizes]
     scaled = [jacobian_size(d, d**-0.5) for d in sizes]
@@ -267,7 +268,7 @@ def unscaled_vanishes() -> Found:
     note = (
         f"2,000 queries, {KEYS} keys, d = 4, 64, 1024, 4096: derivatives of size {unscaled} unscaled, {divided} scaled"
     )
-    return Found(verdict(falls and steady), note, "falls by 40 % a step; steady within a factor 1.5")
+    return Finding(verdict(falls and steady), note, "falls by 40 % a step; steady within a factor 1.5")
 
 
 def scale_figure() -> str:

@@ -12,8 +12,7 @@ import mpmath
 import sympy
 import torch
 
-from octavo.exercises.framework.answers import Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Function, Number, Part, Truth, verdict
 from octavo.pages.figures.lines import Series, lines
 
 SCORES = (-3.0, 1.0, 100.0, 5.0, -1.0)
@@ -27,12 +26,12 @@ def symbolic_softmax(n: int) -> tuple[list[sympy.Symbol], list[sympy.Expr]]:
     return z, [sympy.exp(one) / total for one in z]
 
 
-def sums_to_one() -> Found:
+def sums_to_one() -> Finding:
     sums = [sympy.simplify(sum(symbolic_softmax(n)[1])) for n in range(1, 7)]
-    return Found(verdict(sums == [1] * 6), "SymPy adds the weights of 1 to 6 unknown scores: the sum is 1 each time")
+    return Finding(verdict(sums == [1] * 6), "SymPy adds the weights of 1 to 6 unknown scores: the sum is 1 each time")
 
 
-def positive() -> Found:
+def positive() -> Finding:
     """Whether weights are above zero: exactly, and in the numbers that computers use."""
     with mpmath.workdps(DIGITS):
         exact = all(mpmath.exp(-gap) / (1 + mpmath.exp(-gap)) > 0 for gap in (1, 1000, 10**6))
@@ -42,15 +41,15 @@ def positive() -> Found:
         f"in float64 a score 1000 below the largest gets {far:g}, one 700 below {near:.1e}; with more digits, all "
         "are above 0"
     )
-    return Found(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
+    return Finding(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
 
 
-def first_zero_gap() -> Found:
+def first_zero_gap() -> Finding:
     gap = next(g for g in range(2000) if math.exp(-g) / (1.0 + math.exp(-g)) == 0.0)
-    return Found(gap, f"counted up until exp(-g) / (1 + exp(-g)) was 0.0: exp(-{gap - 1}) is {math.exp(1 - gap):g}")
+    return Finding(gap, f"counted up until exp(-g) / (1 + exp(-g)) was 0.0: exp(-{gap - 1}) is {math.exp(1 - gap):g}")
 
 
-def at_most_one() -> Found:
+def at_most_one() -> Finding:
     """1 - a_i is a sum of positive terms over a positive sum."""
     _, a = symbolic_softmax(4)
     rest = sympy.simplify((1 - a[0]) - sum(a[1:]))
@@ -58,21 +57,21 @@ def at_most_one() -> Found:
     drawn = torch.randn(10_000, 6, generator=generator, dtype=torch.float64) * 100
     largest = drawn.softmax(-1).max().item()
     note = f"1 - a_i is the sum of the others (SymPy); the largest of 60,000 computed weights is {largest:.17g}"
-    return Found(verdict(rest == 0 and all(one.is_positive for one in a) and largest <= 1), note)
+    return Finding(verdict(rest == 0 and all(one.is_positive for one in a) and largest <= 1), note)
 
 
-def never_one() -> Found:
+def never_one() -> Finding:
     with mpmath.workdps(DIGITS):
         exact = all(1 / (1 + mpmath.exp(-gap)) < 1 for gap in (1, 40, 150))
     computed = torch.tensor([40.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     near = torch.tensor([30.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     note = f"with a margin of 40 float64 gives exactly {computed:g}, with 30 it gives 1 - {1 - near:.1e}"
-    return Found(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
+    return Finding(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
 
 
-def first_one_gap() -> Found:
+def first_one_gap() -> Finding:
     gap = next(g for g in range(2000) if 1.0 / (1.0 + math.exp(-g)) == 1.0)
-    return Found(
+    return Finding(
         gap,
         f"counted up until 1 / (1 + exp(-g)) was 1.0: exp(-{gap}) is {math.exp(-gap):.1e}, half of 2^-52 is 1.1e-16",
     )
@@ -187,35 +186,35 @@ def precise_jacobian(z: Sequence[float]) -> list[list[mpmath.mpf]]:
         return [[columns[j][i] for j in range(len(z))] for i in range(len(z))]
 
 
-def all_derivatives() -> Found:
+def all_derivatives() -> Finding:
     results = [[[float(one) for one in row] for row in precise_jacobian(z)] for (z,) in CASES]
     smallest = min(abs(one) for row in results[0] for one in row)
-    return Found(
+    return Finding(
         results, f"quotients of differences with 500 digits; of the 25, the smallest is {smallest:.3g} in size"
     )
 
 
-def largest_derivative() -> Found:
+def largest_derivative() -> Finding:
     largest = max(abs(one) for row in precise_jacobian(SCORES) for one in row)
     naive = max(abs(one) for row in _jacobian_with_subtraction(SCORES) for one in row)
-    return Found(float(largest), f"with 500 digits; 1 - a in float64 would have given {naive:.3g}")
+    return Finding(float(largest), f"with 500 digits; 1 - a in float64 would have given {naive:.3g}")
 
 
-def smallest_derivative() -> Found:
+def smallest_derivative() -> Finding:
     precise = precise_jacobian(SCORES)
     smallest = min(abs(one) for row in precise for one in row)
     single = torch.tensor(float(smallest), dtype=torch.float32).item()
-    return Found(float(smallest), f"with 500 digits; in float32 this is {single:g}")
+    return Finding(float(smallest), f"with 500 digits; in float32 this is {single:g}")
 
 
-def rows_sum_to_zero() -> Found:
+def rows_sum_to_zero() -> Finding:
     z, a = symbolic_softmax(5)
     rows = [sympy.simplify(sum(sympy.diff(one, other) for other in z)) for one in a]
     columns = [sympy.simplify(sum(sympy.diff(one, other) for one in a)) for other in z]
-    return Found(verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates five unknown scores and adds")
+    return Finding(verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates five unknown scores and adds")
 
 
-def largest_moves_most() -> Found:
+def largest_moves_most() -> Finding:
     """What a step of one in each score does to the weights."""
     moved = []
     for j in range(len(SCORES)):
@@ -229,7 +228,7 @@ def largest_moves_most() -> Found:
     note = (
         f"a step of 1 in any score moves no weight by more than {max(moved):.1e}; from equal scores, by {for_equal:.2f}"
     )
-    return Found(verdict(moved[2] > 1e-3), note, "above 0.001")
+    return Finding(verdict(moved[2] > 1e-3), note, "above 0.001")
 
 
 def derivative_figure() -> str:
