@@ -518,7 +518,7 @@ def test_an_empty_template_can_be_graded_and_has_every_part(tmp_path: Path) -> N
 # The command line
 
 OWN = """
-from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Interval, IntervalAt, Number, Part, Truth, verdict
+from octavo.exercises import Exercise, Finding, Number, Part
 
 EXERCISES = [Exercise("sum-of-two", "A sum", "Add.", "It is `1 + 1 = 2`.", [
     Part("sum", "What is `1 + 1`?", Number(RIGHT), "exact", lambda: Finding(1 + 1, "added"), why="Count.",

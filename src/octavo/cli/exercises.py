@@ -154,7 +154,7 @@ def _told(one: Exercise, answer: bool) -> dict[str, Any]:
         }
         if answer:
             told |= {"answer": _written(part, part.answer.right), "why": part.why, "evidence": part.kind,
-                     "wrong": {name: _written(part, given) for name, given in part.wrong_answers().items()}}  # fmt: skip
+                     "wrong": {name: _written(part, one) for name, one in part.wrong_answers().items()}}  # fmt: skip
         parts.append(told)
     return {"id": one.id, "title": one.title, "question": one.question, "parts": parts,
             **({"answer": one.answer} if answer else {})}  # fmt: skip

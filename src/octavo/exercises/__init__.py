@@ -1,6 +1,6 @@
 """Exercises: every claim is a program that can fail, and students' answers can be graded.
 
-An `Exercise` has an id, a title, a question, a summary of the answer, `Part`s and perhaps a figure. A part is one claim:
+An `Exercise` has an id, a title, a question, a summary of the answer, `Part`s and maybe a figure. A part is one claim:
 
 - `ask` is the question and `why` the derivation: prose, with formulas between backticks (see below);
 - `answer` is the right answer, of one of five kinds: `Number`, `Formula`, `Truth`, `Choice`, `Function`;
@@ -21,8 +21,8 @@ An `Exercise` has an id, a title, a question, a summary of the answer, `Part`s a
   `Truth` and other options of a `Choice` count as wrong by themselves; all kinds but choices need one named mistake.
 - `full` is the evidence at full size, for `--full`, where `evidence` trains a small model or draws few samples.
 
-To add an exercise, write one file in `topics/` that ends with `EXERCISES = (ONE, ANOTHER)` and add its name to a topic of
-`framework.registry.TOPICS`: one file and one entry. A teacher's own exercise is the same file in any folder
+To add an exercise, write one file in `topics/` that ends with `EXERCISES = (ONE, ANOTHER)` and add its name to a topic
+of `framework.registry.TOPICS`: one file and one entry. A teacher's own exercise is the same file in any folder
 (`--folder`), without an entry. `framework.evidence` has helpers for computing evidence.
 
 tests/exercises/test_exercises.py checks every registered part: its evidence must agree with its answer, every wrong
@@ -33,7 +33,7 @@ Draw random numbers from a seeded generator, use float64, and state tolerances.
 `framework.playground.PLAYGROUND` holds five interactive exercises, for a page with sliders and curves.
 
 Formulas between backticks are only displayed: names (`mu`, `W_v`, `y_n`), numbers, + - * / ^, brackets, = != < <= > >=
-~ ->, commas, and calls of any name; sqrt, abs, norm, T (transpose), inv, dot(a, b), sum(i, x_i), d(y, x) (a derivative),
+~ ->, commas, and calls of any name; sqrt, abs, norm, T (transpose), inv, dot(a, b), sum(i, x_i), d(y, x) (derivative),
 hat(y) and list(1, 2) are drawn as mathematics. Formulas in answers may use only their symbols, pi, E and the functions
 of `framework.formula.FUNCTIONS`.
 
@@ -60,16 +60,7 @@ A small example:
     EXERCISES = (SCORE,)
 """
 
-from octavo.exercises.framework.answers import (
-    Choice,
-    Formula,
-    Function,
-    Interval,
-    IntervalAt,
-    Number,
-    Truth,
-    verdict,
-)
+from octavo.exercises.framework.answers import Choice, Formula, Function, Interval, IntervalAt, Number, Truth, verdict
 from octavo.exercises.framework.exercise import Evidence, Exercise, Finding, Part
 
 __all__ = [

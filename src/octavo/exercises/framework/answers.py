@@ -1,8 +1,8 @@
 """The kinds of answers: what a student may write, and how it is compared with the right answer.
 
-Every kind has `right`, the right answer; `template`, the format for whoever fills in an answer file; and `compare`, which
-says how an answer differs (None: it is right). `compare(given)` compares with the right answer, `compare(given, found)`
-with what the evidence found.
+Every kind has `right`, the right answer; `template`, the format for whoever fills in an answer file; and `compare`,
+which says how an answer differs (None: it is right). `compare(given)` compares with the right answer,
+`compare(given, found)` with what the evidence found.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class IntervalAt(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A number with a relative tolerance `rel` or an absolute one `abs`, whichever is larger; `right` may be a formula."""
+    """A number with a relative tolerance `rel` or an absolute `abs`, whichever is larger; `right` may be a formula."""
 
     right: float | int | Fraction | str
     rel: float = 1e-6
@@ -76,7 +76,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula in named symbols, each "whole", "positive", "real" or a "share" (0 to 1); any equivalent form is right."""
+    """A formula in named symbols, each "whole", "positive", "real" or "share" (0 to 1); equivalent forms are right."""
 
     right: str
     symbols: Mapping[str, str]
@@ -86,7 +86,7 @@ class Formula:
         return f"a formula in quotes, in {', '.join(self.symbols) or 'numbers'}"
 
     def compare(self, given: Any, found: Any = None) -> str | None:
-        """A point at which the formula is wrong; `found` is another formula, a SymPy result, or a list of IntervalAt."""
+        """A point where the formula is wrong; `found` is another formula, a SymPy result, or a list of IntervalAt."""
         node = parse(_text(given), self.symbols)
         if isinstance(found, Sequence) and not isinstance(found, str):
             return next((difference for at in found if (difference := _outside(node, at))), None)
@@ -185,7 +185,7 @@ class Function:
         return f"the name of a Python file with the function {self.signature}"
 
     def compare(self, given: Any, found: Any = None) -> str | None:
-        """The first case with a wrong result; `given` is a list of results, or a function of ours (never a student's)."""
+        """The first case with a wrong result; `given` are results, or a function of ours (never a student's)."""
         results = [given(*case) for case in self.cases] if callable(given) else given
         expected = found if found is not None else [self.right(*case) for case in self.cases]
         for case, result, right in zip(self.cases, results, expected, strict=True):

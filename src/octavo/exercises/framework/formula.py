@@ -46,7 +46,7 @@ def parse_for_show(text: str) -> Node:
 def evaluate(
     node: Node, number: Callable[[str], Any], name: Callable[[str], Any], functions: Mapping[str, Callable[..., Any]]
 ) -> Any:
-    """The value of a tree; `functions` holds the operators too. What numbers and names stand for is up to the caller."""
+    """The value of a tree; the caller says what numbers, names, functions and operators stand for."""
     inside = [evaluate(child, number, name, functions) for child in node.inside]
     match node.kind:
         case "number":

@@ -1,4 +1,4 @@
-"""Formulas, files and functions that students wrote, each handled in a separate process with limited time and memory."""
+"""Students' formulas, files and functions, each handled in a separate process with limited time and memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Five interactive exercises: functions of a few milliseconds that compute curves from the inputs a reader sets.
 
 Every function returns `series` (name and points), `axes` (labels of x and y), `log` (whether x and y are logarithmic),
-`summary` (one sentence about the chosen values) and perhaps `rows` (a table whose first row is the header). They compute
+`summary` (a sentence about the chosen values) and perhaps `rows` (a table whose first row is the header). They compute
 what the exercise of the same id computes, by a faster method; tests compare the two.
 """
 
@@ -40,7 +40,7 @@ def plot_data(
 
 
 def noise_quadrature(centre: float) -> tuple[Array, Array]:
-    """Points and weights for integrals over standard normal noise, dense around `centre`, where the integrand changes."""
+    """Points and weights for integrals over standard normal noise, dense around `centre`."""
     end = math.asinh((NOISE_RANGE + abs(centre)) / FINEST_STEP)
     u = np.linspace(-end, end, NOISE_POINTS)
     z = centre + FINEST_STEP * np.sinh(u)
@@ -129,7 +129,7 @@ def gradient_growth(singular: float, steps: int, slope: float) -> dict[str, Any]
     fate = "keeps its norm" if singular * slope == 1 else "explodes" if singular * slope > 1 else "vanishes"
     summary = (
         f"After {steps} steps with singular value {singular:g} a gradient is multiplied by "
-        f"{power(singular * slope, steps):.4g}: it {fate}. With a slope of {slope:g} the boundary is at {1 / slope:.4g}."
+        f"{power(singular * slope, steps):.4g}: it {fate}. With slope {slope:g} the boundary is at {1 / slope:.4g}."
     )
     return plot_data(curves, ("singular value", "norm of the gradient"), (False, True), summary)
 

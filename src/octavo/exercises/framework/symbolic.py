@@ -1,4 +1,4 @@
-"""Formulas as SymPy expressions, for evidence that derives them; only formulas of exercises come here, never students'."""
+"""Formulas as SymPy expressions, for evidence that derives them; never used for students' formulas."""
 
 from __future__ import annotations
 

@@ -110,24 +110,20 @@ ORTHOGONAL = Exercise(
     "large against N; it is zero only for N = 1 or in the limit.",
     figure=orthogonal_figure,
     parts=[
-        Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.",
-             Truth("nearly",
-             "there is one input alone, or `exp(r^2)` is so much larger than N that the rest is rounded "
-                   "away"), "numeric", orthogonal_equal,
+        Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.", Truth("nearly",
+             "there is one input alone, or `exp(r^2)` is so much larger than N that the rest is rounded away"),
+             "numeric", orthogonal_equal,
              why="Softmax gives every input something, also those that have nothing in common with the query.",
              wrong={"took a score of zero for a weight of zero": True}),
-        Part("own-weight", "How much of `x_n` is in `y_n`?",
-             Formula("exp(r^2)/(exp(r^2)+N-1)", OF_INPUTS), "numeric", own_weight,
-             why="Its own score is `r^2`, the other N - 1 are 0.",
+        Part("own-weight", "How much of `x_n` is in `y_n`?", Formula("exp(r^2)/(exp(r^2)+N-1)", OF_INPUTS), "numeric",
+             own_weight, why="Its own score is `r^2`, the other N - 1 are 0.",
              wrong={"took a score of zero for a weight of zero": "1",
                     "left out the others' part of the sum": "exp(r^2)/N",
                     "counted itself twice": "exp(r^2)/(exp(r^2)+N)", "took r for its square": "exp(r)/(exp(r)+N-1)"}),
-        Part("error", "How long is `y_n - x_n`, relative to `x_n`?",
-             Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS), "numeric", orthogonal_error,
-             why=(
-                 "With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b` of itself and gains b of each of N - 1 others, "
-                 "all at right angles: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`."
-             ),
+        Part("error", "How long is `y_n - x_n`, relative to `x_n`?", Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS),
+             "numeric", orthogonal_error,
+             why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b` of itself and gains b of each of N - 1 others, "
+             "all at right angles: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`.",
              wrong={"forgot that x_n itself shrinks": "sqrt(N-1)/(exp(r^2)+N-1)",
                     "forgot what comes from the others": "(N-1)/(exp(r^2)+N-1)",
                     "added lengths as if the others were parallel": "2*(N-1)/(exp(r^2)+N-1)"}),
@@ -138,11 +134,8 @@ ORTHOGONAL = Exercise(
                     "asked for 0.1": "sqrt(log(10*sqrt(90)-9))"}),
         Part("zero", "For orthogonal inputs of any lengths, once the lengths other than zero are large, every `y_n` is "
              "close to `x_n`.", Truth("false"), "numeric", zero_input,
-             why=(
-                 "A zero vector is orthogonal to everything. All its scores are equal, so it gets the mean of all "
-                 "inputs."
-             ),
-             wrong={"forgot that zero is orthogonal to everything, itself included": True}),
+             why="A zero vector is orthogonal to everything. All its scores are equal, so it gets the mean of all "
+             "inputs.", wrong={"forgot that zero is orthogonal to everything, itself included": True}),
     ],
 )  # fmt: skip
 
@@ -178,8 +171,10 @@ def which_block() -> Finding:
 def count_entries() -> Finding:
     sizes = [(2, 3), (4, 3), (5, 8), (7, 1)]
     found = [int(_matrix(N, D)[0].count_nonzero()) for N, D in sizes]
-    return Finding([IntervalAt({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
-                 "counted in the matrices of four layers made by octavo")  # fmt: skip
+    return Finding(
+        [IntervalAt({"N": N, "D": D}, x, x) for (N, D), x in zip(sizes, found, strict=True)],
+        "counted in the matrices of four layers made by octavo",
+    )
 
 
 def count_different() -> Finding:
@@ -217,33 +212,28 @@ IN_ND = {"N": "whole", "D": "whole"}
 MATRIX = Exercise(
     id="one-matrix",
     title="Self-attention as one large matrix",
-    question=(
-        "With its map A held fixed, attention `Y = A*X` of N tokens of width D is a linear layer on all N D numbers "
-        "at once. What does its N D × N D matrix look like?"
-    ),
+    question="With its map A held fixed, attention `Y = A*X` of N tokens of width D is a linear layer on all N D "
+    "numbers at once. What does its N D × N D matrix look like?",
     answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2` entries only `N^2*D` can differ from zero, a "
     "share of `1/D`, and each of the `N^2` weights stands there D times. A value matrix makes every block `a_n_m*W_v`: "
     "no longer sparse, but still one D × D matrix shared by all pairs of tokens.",
     figure=matrix_figure,
     parts=[
-        Part("block", "What is the block from token m to token n?",
-             Choice("identity", {"identity": "`a_n_m*I`", "full": "`a_n_m` in every place", "map": "the map A itself"}),
-             "numeric", which_block,
+        Part("block", "What is the block from token m to token n?", Choice("identity",
+             {"identity": "`a_n_m*I`", "full": "`a_n_m` in every place", "map": "the map A itself"}), "numeric",
+             which_block,
              why="`y_n` takes each of its D numbers from the same place of `x_m`, all with the same weight."),
         Part("entries", "How many entries can differ from zero?", Formula("N^2*D", IN_ND), "counted", count_entries,
              why="There are `N^2` blocks, and each has only its diagonal.",
              wrong={"counted all of them, as in a fully connected layer": "N^2*D^2", "counted the map once": "N^2",
                     "counted one block per token": "N*D^2"}),
-        Part("different", "How many different numbers other than zero are there?",
-             Formula("N^2", IN_ND), "counted", count_different,
-             why="The weights are shared: each `a_n_m` stands D times in its block.",
+        Part("different", "How many different numbers other than zero are there?", Formula("N^2", IN_ND), "counted",
+             count_different, why="The weights are shared: each `a_n_m` stands D times in its block.",
              wrong={"forgot that the diagonal repeats one number": "N^2*D", "one row of the map is not all": "N"}),
         Part("values", "With a value matrix `W_v` in between, `Y = A*X*W_v`, the large matrix is still sparse.",
              Truth("false"), "counted", still_sparse,
-             why=(
-                 "Block (n, m) becomes `a_n_m` times `W_v` (transposed, where tokens are columns): every entry is "
-                 "filled. What stays is the sharing: `N^2 + D^2` numbers describe `N^2*D^2` entries."
-             ),
+             why="Block (n, m) becomes `a_n_m` times `W_v` (transposed, where tokens are columns): every entry is "
+             "filled. What stays is the sharing: `N^2 + D^2` numbers describe `N^2*D^2` entries.",
              wrong={"mixed up sparse with shared": True}),
     ],
 )  # fmt: skip
@@ -304,19 +294,17 @@ MANY = Exercise(
     title="Many queries at once",
     question="T queries of size d look at S keys of the same size, whose values have size v. Stacked as rows they are "
     "the matrices Q, K and V.",
-    answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row "
-    "is what it would be alone: queries do not see each other.",
+    answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row is "
+    "what it would be alone: queries do not see each other.",
     figure=many_figure,
     parts=[
-        Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is what query t alone would get.",
-             Truth("true"), "numeric", one_by_one,
-             why=(
-                 "Row t of the scores holds only query t; softmax works row by row; and row t of a product uses only "
-                 "row t of its left factor."
-             ), wrong={"thought that queries compete with each other": False}),
-        Part("axis", "Along what does the softmax add up to one?",
-             Choice("keys", {"keys": "over the keys, for each query", "queries": "over the queries, for each key",
-                             "both": "over all pairs"}), "numeric", which_axis,
+        Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is what query t alone would get.", Truth("true"), "numeric",
+             one_by_one,
+             why="Row t of the scores holds only query t; softmax works row by row; and row t of a product uses only "
+             "row t of its left factor.", wrong={"thought that queries compete with each other": False}),
+        Part("axis", "Along what does the softmax add up to one?", Choice("keys",
+             {"keys": "over the keys, for each query", "queries": "over the queries, for each key",
+             "both": "over all pairs"}), "numeric", which_axis,
              why="The weights of one query are a distribution over what it can look at."),
         Part("multiplications", "How many multiplications do the two matrix products take?",
              Formula("T*S*(d+v)", {"T": "whole", "S": "whole", "d": "whole", "v": "whole"}), "counted", multiplications,

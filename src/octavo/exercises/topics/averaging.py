@@ -161,19 +161,17 @@ AVERAGING = Exercise(
     "belongs.",
     figure=drowning_figure,
     parts=[
-        Part("shuffle", "Shuffling a text's words leaves the answer unchanged.",
-             Truth("nearly", "only single words have vectors, not pairs or longer groups of neighbours"), "numeric",
-             shuffling, why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours "
-             "with a vector of its own is a different thing in another order.",
-             wrong={"took single words for granted": True}),
+        Part("shuffle", "Shuffling a text's words leaves the answer unchanged.", Truth("nearly",
+             "only single words have vectors, not pairs or longer groups of neighbours"), "numeric", shuffling,
+             why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours with a "
+             "vector of its own is a different thing in another order.", wrong={"took single words for granted": True}),
         Part("last-word", "“It erred because the friendly word came last”: this can be the explanation.",
              Truth("false"), "numeric",
              lambda: explains("bad start , good end", "good start , bad end", "what comes first and last, swapped"),
              why="With the friendly word first, the answer would have been the same.",
              wrong={"explained the error as a person would have made it": True}),
-        Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.",
-             Truth("false"), "numeric",
-             lambda: explains("not bad , good", "bad , not good", "“not” in front of another word"),
+        Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.", Truth("false"),
+             "numeric", lambda: explains("not bad , good", "bad , not good", "“not” in front of another word"),
              why="It takes “not” to belong to no word at all: it knows only that it is there.",
              wrong={"explained the error as a person would have made it": True}),
         Part("drowned", "“The one telling word was drowned by many others”: this can be the explanation.",
@@ -183,22 +181,21 @@ AVERAGING = Exercise(
         Part("repeated", "“A word was said twice and outweighed the others”: this can be the explanation.",
              Truth("true"), "numeric", counted_twice, why="Its share of the mean doubles, nearly.",
              wrong={"took a mean to count each word once": False}),
-        Part("unknown", "“The telling word has no vector, so it was not there for the network”: this can be "
-             "the explanation.", Truth("true"), "numeric", unknown_word,
+        Part("unknown", "“The telling word has no vector, so it was not there for the network”: this can be the "
+             "explanation.", Truth("true"), "numeric", unknown_word,
              why="Words that training has not seen are left out of the mean.",
              wrong={"thought that every word has a vector": False}),
-        Part("twice", "A text and the same text said twice get the same answer.", Truth("true"), "numeric",
-             whole_twice, why="All shares stay: twice the sum over twice the number. A sum instead of a mean would "
-             "tell them apart.",
+        Part("twice", "A text and the same text said twice get the same answer.", Truth("true"), "numeric", whole_twice,
+             why="All shares stay: twice the sum over twice the number. A sum instead of a mean would tell them apart.",
              wrong={"took the mean for a sum": False}),
         Part("negation", "The network cannot learn that “good” and “not bad” are positive, and “bad” and “not good” "
              "negative.", Truth("nearly", "there is no layer between the mean and the classes"), "trained", negation,
-             why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also "
-             "`g > b` for the words alone. A hidden layer can do what a sum cannot, and order plays no part in it.",
+             why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also `g > "
+             "b` for the words alone. A hidden layer can do what a sum cannot, and order plays no part in it.",
              wrong={"took not seeing order for not seeing combinations": True}),
         Part("bitten", "“The dog bit the man” and “the man bit the dog” have opposite labels. Which share of such "
-             "pairs' texts can any deep averaging network of single words get right?", Number("1/2"), "trained",
-             bitten, why="Both texts get one answer, so one of the two is right, whatever was learnt.",
+             "pairs' texts can any deep averaging network of single words get right?", Number("1/2"), "trained", bitten,
+             why="Both texts get one answer, so one of the two is right, whatever was learnt.",
              wrong={"thought that training finds a way": 1, "thought that it gets both wrong": 0}),
     ],
 )  # fmt: skip

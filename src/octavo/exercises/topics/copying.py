@@ -46,8 +46,11 @@ def least_weight() -> Finding:
         others = -m - dice.exponential(2.0, n - 1)
         others[0] = -m  # the nearest one defines the margin
         worst = min(worst, attention([0.0, *others.tolist()])[0] - 1 / (1 + (n - 1) * math.exp(-m)))
-    return Finding(verdict(worst >= -NEARLY), f"2,000 random sets of scores: never below the bound by more than "
-                 f"{max(0.0, -worst):.0e}", "to 1e-12")  # fmt: skip
+    return Finding(
+        verdict(worst >= -NEARLY),
+        f"2,000 random sets of scores: never below the bound by more than {max(0.0, -worst):.0e}",
+        "to 1e-12",
+    )
 
 
 def needed_margin() -> Finding:
@@ -83,6 +86,12 @@ COPY = Exercise(
     answer="In the worst case all others lie exactly m below. Then the weight is `1/(1 + (n - 1)*exp(-m))`: the margin "
     "works against `ln(n - 1)`, not against a constant. At `m = ln(n - 1)` the value has half the weight; each further "
     "unit of margin divides the odds of the rest by e. Attention copies exactly only in rounded arithmetic.",
+    figure=lambda: lines(
+         [Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
+          for n in (2, 100, 10_000)],
+         "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).",
+         ("margin of its score", "weight"),
+     ),
     parts=[
         Part("weight", "All other scores lie exactly m below the best. What is the weight of the best?",
              Formula("1/(1 + (n - 1)*exp(-m))", {"n": "whole", "m": "positive"}), "numeric", copied_weight,
@@ -102,9 +111,8 @@ COPY = Exercise(
              Truth("nearly", only_if="there are at most 223 keys"), "numeric", ten_is_enough,
              why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
              wrong={"forgot that many small weights add up": True}),
-        Part("most-keys", "Up to how many keys does a margin of 10 guarantee 99% of the weight?",
-             Number(223, rel=0), "numeric", most_keys,
-             why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
+        Part("most-keys", "Up to how many keys does a margin of 10 guarantee 99% of the weight?", Number(223, rel=0),
+             "numeric", most_keys, why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
              wrong={"forgot the best key itself": 222, "asked only that half be copied": 22027}),
         Part("exactly-one", "With two keys, from which margin on is the weight exactly 1 in float64?",
              Number("53*ln(2)"), "numeric", saturated_margin,
@@ -112,12 +120,6 @@ COPY = Exercise(
              "arithmetic no margin is enough.",
              wrong={"took the smallest float64 for the limit": "1074*ln(2)", "took all 64 bits": "64*ln(2)"}),
     ],
-    figure=lambda: lines(
-        [Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
-         for n in (2, 100, 10_000)],
-        "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).",
-        ("margin of its score", "weight"),
-    ),
 )  # fmt: skip
 
 
@@ -157,24 +159,23 @@ AVERAGE = Exercise(
     answer="Both keys score b, all others 0, so each of the two has the weight `1/(2 + (n - 2)*exp(-b))`. It is below "
     "one half for every b, and needs `b = ln((n - 2)*(1 - p)/(2*p))` to leave the rest a share p. That the two are "
     "equal rests on equal lengths of the keys, not on their being orthogonal.",
+    figure=lambda: lines(
+     [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
+     10_000)],
+     "The weight of each of the two values: one half at most.", ("length b", "weight")),
     parts=[
         Part("weight", "Which weight has each of the two values?",
              Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", averaging_weight,
              why="`exp(b)/(2*exp(b) + n - 2)`, divided by `exp(b)`.",
              wrong={"forgot the other keys": "1/2", "let the query have length b": "1/(2 + (n - 2)*exp(-b/sqrt(2)))"}),
-        Part("length", "n = 100. Which b leaves the other 98 keys 1% of the weight together?",
-             Number("ln(98*99/2)"), "numeric", averaging_length,
-             why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
+        Part("length", "n = 100. Which b leaves the other 98 keys 1% of the weight together?", Number("ln(98*99/2)"),
+             "numeric", averaging_length, why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
              wrong={"forgot that two keys share": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
              Truth("nearly", only_if="the two keys are equally long"), "numeric", equal_weights,
              why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: the mixed product is in both and cancels.",
              wrong={"took keys of one length for granted": True}),
     ],
-    figure=lambda: lines(
-        [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
-        10_000)],
-        "The weight of each of the two values: one half at most.", ("length b", "weight")),
 )  # fmt: skip
 
 
@@ -225,8 +226,10 @@ def some_map_works() -> Finding:
         largest = max(largest, float(np.abs(keep_a @ (v_a + v_b) - v_a).max()))
     shared = np.eye(6)[:, :1]  # one direction in both subspaces: the sum 2 e can be e + e or 2 e + 0
     sums_equal = bool((1 * shared + 1 * shared == 2 * shared + 0 * shared).all())
-    note = (f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
-            "2e + 0 are the same sum of different parts")  # fmt: skip
+    note = (
+        f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
+        "2e + 0 are the same sum of different parts"
+    )
     return Finding(verdict(not sums_equal, largest < 1e-8), note, "to 1e-8")
 
 
@@ -239,6 +242,11 @@ PROJECTOR = Exercise(
     "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not `A*T(A)`, "
     "and it stretches noise by up to `1/sqrt(1 - c^2)` for directions with cosine c. If they share a direction, no map "
     "exists.",
+    figure=lambda: lines(
+     [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
+      Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
+     "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one "
+     "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
              Truth("nearly", only_if="the subspaces of A and B are orthogonal"), "numeric", projector_works,
@@ -257,11 +265,6 @@ PROJECTOR = Exercise(
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
     ],
-    figure=lambda: lines(
-        [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
-         Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
-        "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one "
-        "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
 )  # fmt: skip
 
 EXERCISES = (COPY, AVERAGE, PROJECTOR)

@@ -147,8 +147,10 @@ def constant_share() -> Finding:
     answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
     share = answers.count(drawn.commonest) / len(answers)
     error = 4 * math.sqrt(share * (1 - share) / len(answers))
-    return Finding(Interval(share - error, share + error), f"{len(answers):,} made-up people; “{drawn.commonest}” for "
-                 "all of them, 4 standard errors")  # fmt: skip
+    return Finding(
+        Interval(share - error, share + error),
+        f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors",
+    )
 
 
 def drawn_share() -> Finding:
@@ -218,16 +220,17 @@ PRETRAINING = Exercise(
     parts=[
         Part("constant", "How often is the best constant answer right, on average?", Number("280/761"), "monte carlo",
              constant_share, why="Its chance is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
-             wrong={"took the 8 places to be equally frequent": "1/8", "drew the answer by lot instead of always "
-                    "giving the best one": 0.2068, "took 1/k for its chance without making them add up to one": 1}),
+             wrong={"took the 8 places to be equally frequent": "1/8",
+                    "drew the answer by lot instead of always giving the best one": 0.2068,
+                    "took 1/k for its chance without making them add up to one": 1}),
         Part("by-lot", "And if the answer is drawn with the places' own chances?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
              why="Both draws must be place k: the sum of the squares of the chances. Drawing in proportion looks fair, "
              "but is worse than always saying the commonest.",
-             wrong={"thought it is as good as the constant answer": "280/761", "took all to be equally frequent":
-                    "1/8"}),
-        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.",
-             Truth("false"), "trained", memorised, full=lambda: memorised(REAL),
+             wrong={"thought it is as good as the constant answer": "280/761",
+                    "took all to be equally frequent": "1/8"}),
+        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.", Truth("false"),
+             "trained", memorised, full=lambda: memorised(REAL),
              why="It learns them by heart, which says nothing of what it knows of others.",
              wrong={"took not knowing others for not learning these": True}),
         Part("without", "Without pretraining, it does better than the constant answer on the others.", Truth("false"),

@@ -68,10 +68,8 @@ def width_figure() -> str:
 WIDTH = Exercise(
     id="head-width",
     title="Why heads have width D/H",
-    question=(
-        "A layer of width D has H heads. Compare heads of width D/H with heads of the full width D, in weights and "
-        "in multiplications."
-    ),
+    question="A layer of width D has H heads. Compare heads of width D/H with heads of the full width D, in weights "
+    "and in multiplications.",
     answer="Heads of width D/H share out what one head of width D would have: `4*D^2` weights and `2*N^2*D` "
     "multiplications for scores and mixing, whatever H. Heads of full width take H times that. What grows with H in "
     "any case is the number of maps: `H*N^2` softmax entries.",
@@ -88,10 +86,9 @@ WIDTH = Exercise(
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",
              Truth("true"), "counted", share_is_free,
              why="H heads of width D/H have D columns together, as one head of width D has; scores and mixing add up "
-             "likewise.",
-             wrong={"thought that every head costs extra": False}),
-        Part("nothing", "So with heads of width D/H, more heads need no more of anything.",
-             Truth("false"), "counted", nothing_costs_more,
+             "likewise.", wrong={"thought that every head costs extra": False}),
+        Part("nothing", "So with heads of width D/H, more heads need no more of anything.", Truth("false"), "counted",
+             nothing_costs_more,
              why="Each head has a map of its own: `H*N^2` exponentials and as much memory, where maps are kept.",
              wrong={"forgot the maps": True}),
     ],
@@ -143,17 +140,16 @@ SIZE = Exercise(
     answer="Attention itself gives one output for each query, of the width of the values or of the output matrix. The "
     "width is made D because the output is added to the input, and because equal layers are stacked.",
     parts=[
-        Part("width", "Attention can only work if its output is as wide as its input.",
-             Truth("false"), "numeric", any_output_width,
+        Part("width", "Attention can only work if its output is as wide as its input.", Truth("false"), "numeric",
+             any_output_width,
              why="Values and output may have any width; only queries and keys must agree with each other.",
              wrong={"took a choice for a law": True}),
-        Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.",
-             Truth("true"), "numeric", residual_needs_it,
+        Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.", Truth("true"),
+             "numeric", residual_needs_it,
              why="Vectors are added entry by entry. Beware of a width of 1: libraries repeat it without a word.",
              wrong={"thought that adding pads by itself": False}),
-        Part("rows", "There are as many outputs as queries, however many keys there are.",
-             Truth("true"), "numeric", rows_are_queries,
-             why="Each query makes one row of weights, and each row one weighted sum.",
+        Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
+             rows_are_queries, why="Each query makes one row of weights, and each row one weighted sum.",
              wrong={"took the number of keys": False}),
     ],
 )  # fmt: skip

@@ -59,8 +59,10 @@ def by_autograd(x: Row, W1: Any, b1: Row, W2: Any, b2: Row, y: Row) -> list[Tens
 
 
 def all_gradients() -> Finding:
-    return Finding([[one.tolist() for one in by_autograd(*case)] for case in NETWORKS], "autograd, two networks of width "
-                 "3 throughout")  # fmt: skip
+    return Finding(
+        [[one.tolist() for one in by_autograd(*case)] for case in NETWORKS],
+        "autograd, two networks of width 3 throughout",
+    )
 
 
 OF = {
@@ -147,10 +149,9 @@ HIDDEN = Exercise(
                "As for `W_2`, one layer below: the delta times what came in."),
         _asked("input", "x", 0, "W1T_delta1", ("W1_delta1", "W1T_W2T_delta2", "delta1_x"),
                "Each `x_j` reaches every hidden unit i by entry (i, j) of `W_1`: a sum over i, so the transpose."),
-        Part("all", "Write a function that returns the five gradients.",
-             Function("network_gradients", network_gradients, NETWORKS, "network_gradients(x, W1, b1, W2, b2, y: "
-                      "lists; matrices as lists of rows) -> [dx, dW1, db1, dW2, db2]"), "autograd", all_gradients,
-             why="The five answers above, in one function.",
+        Part("all", "Write a function that returns the five gradients.", Function("network_gradients",
+             network_gradients, NETWORKS, "network_gradients(x, W1, b1, W2, b2, y: lists; matrices as lists of rows) "
+             "-> [dx, dW1, db1, dW2, db2]"), "autograd", all_gradients, why="The five answers above, in one function.",
              wrong={"left out the slope of the sigmoid": _mistaken("slope"),
                     "went back through the matrices without transposing them": _mistaken("transposing"),
                     "turned the outer products round": _mistaken("order")}),
@@ -162,13 +163,11 @@ HIDDEN = Exercise(
         Part("zeros", "Started with all weights and biases at zero, the hidden units become different from each other.",
              Truth("false"), "autograd", zeros_stay_alike,
              why="All hidden units start alike and have the same gradient, at every step; so they stay alike. That is "
-             "why weights are drawn at random.",
-             wrong={"thought that different inputs make units different": True}),
-        Part("off", "The sigmoid is replaced by `max(0, z)`, ReLU, and a unit is off for this x. "
-             "Some of the weights into it or out of it still have a gradient.", Truth("false"), "autograd",
-             off_unit_learns, why="Its slope is 0, so nothing goes back into it; its value is 0, so `delta_2*T(h)` "
-             "has zeros in its column.",
-             wrong={"thought that the weights out of it still learn": True}),
+             "why weights are drawn at random.", wrong={"thought that different inputs make units different": True}),
+        Part("off", "The sigmoid is replaced by `max(0, z)`, ReLU, and a unit is off for this x. Some of the weights "
+             "into it or out of it still have a gradient.", Truth("false"), "autograd", off_unit_learns,
+             why="Its slope is 0, so nothing goes back into it; its value is 0, so `delta_2*T(h)` has zeros in its "
+             "column.", wrong={"thought that the weights out of it still learn": True}),
     ],
 )  # fmt: skip
 

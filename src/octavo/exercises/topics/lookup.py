@@ -153,23 +153,21 @@ RAW = Exercise(
     "`c_1 = u_b - u_c`, up to a share of order `exp(-b^2)`.",
     figure=raw_figure,
     parts=[
-        Part("c2", "What is `c_2` close to?",
-             Choice("u_a", {"u_a": "token 2 copies itself", "u_b": "what the two others have in common",
-                            "mean": "the mean of the tokens", "x_1": "the first token"}), "numeric", what_c2_is,
+        Part("c2", "What is `c_2` close to?", Choice("u_a", {"u_a": "token 2 copies itself",
+             "u_b": "what the two others have in common", "mean": "the mean of the tokens", "x_1": "the first token"}),
+             "numeric", what_c2_is,
              why="Its scores are 0, `b^2` and 0, so nearly all weight is on itself, and its value is `u_a`."),
         Part("share", "Which weight has token 2 in `c_2`?", Formula("1/(1 + 2*exp(-b^2))", {"b": "positive"}),
-             "numeric",
-             own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
-             wrong={"took b for the score": "1/(1 + 2*exp(-b))", "forgot one of the other "
-                    "tokens": "1/(1 + exp(-b^2))"}),
+             "numeric", own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
+             wrong={"took b for the score": "1/(1 + 2*exp(-b))",
+                    "forgot one of the other tokens": "1/(1 + exp(-b^2))"}),
         Part("adding", "Adding a suitable multiple of `u_c` or `u_d` to `x_2` brings `c_2` close to `u_b`.",
              Truth("false"), "numeric", adding_helps,
              why="With `x_2 = u_a + s*u_d` the scores are `s*b^2`, `(1 + s^2)*b^2` and 0. The second is the largest by "
              "at least `3*b^2/4`, whatever s is.",
              wrong={"saw that it matches another token more, not that it matches itself more still": True}),
         Part("mean", "Take any attention weights at all. How near to `u_b`, in units of b, can a mean of the tokens "
-             "come?",
-             Number("sqrt(2/5)"), "numeric", nearest_mean,
+             "come?", Number("sqrt(2/5)"), "numeric", nearest_mean,
              why="With weights w, `1 - 2*w` and w the squared distance is `2*(1 - 2*w)^2 + 2*w^2` in units of `b^2`: "
              "least at w = 2/5, where a fifth of token 2 shortens what is left of `u_c` and `u_d`.",
              wrong={"gave token 2 no weight": "1/sqrt(2)", "thought the other vectors cancel": 0,
@@ -177,15 +175,13 @@ RAW = Exercise(
         Part("itself", "With raw dot products every token looks most at itself.",
              Truth("nearly", only_if="all tokens are equally long"), "numeric", looks_at_itself,
              why="`dot(x, y) <= norm(x)*norm(y)` is at most `norm(x)^2` when y is no longer than x; a longer y can "
-             "win.",
-             wrong={"forgot that a longer token has a larger product": True}),
+             "win.", wrong={"forgot that a longer token has a larger product": True}),
         Part("projections", "Write a function that builds Q, K and V from the four vectors and returns attention's "
-             "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.",
-             Function("outputs", with_projections, CASES, "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of "
-                      "2 lists of 4 numbers", rel=0, abs=1e-6), "numeric", wanted_outputs,
+             "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.", Function("outputs", with_projections, CASES,
+             "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of 2 lists of 4 numbers", rel=0, abs=1e-6),
+             "numeric", wanted_outputs,
              why="`Q*x_2 = u_d` matches `x_1` alone, and V makes it `u_b`; `Q*x_1 = u_c` matches `x_3` alone, and V "
-             "makes it `u_b - u_c`.",
-             wrong={"raw dot products": without_projections, "left V out": values_left_alone}),
+             "makes it `u_b - u_c`.", wrong={"raw dot products": without_projections, "left V out": values_left_alone}),
     ],
 )  # fmt: skip
 
@@ -256,9 +252,11 @@ def trained_accuracy(kind: str, steps: int) -> float:
 def beats_guessing(steps: int = 150) -> Finding:
     keyed, synthetic = (trained_accuracy(kind, steps) for kind in ("keys", "synthesizer"))
     error = 4 * math.sqrt(1 / PAIRS * (1 - 1 / PAIRS) / TESTED)
-    note = (f"{steps} steps, then {TESTED:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
-            f"{keyed:.1%}; the best guess is {1 / PAIRS:.1%}, give or take {error:.1%} (4 standard "
-            "errors)")  # fmt: skip
+    note = (
+        f"{steps} steps, then {TESTED:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
+        f"{keyed:.1%}; the best guess is {1 / PAIRS:.1%}, give or take {error:.1%} (4 standard "
+        "errors)"
+    )
     return Finding(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
 
 
@@ -296,6 +294,10 @@ SYNTHESIZER = Exercise(
     "better than 1/n. The words 'cannot look up' are too strong, though: let head h show only the value of key h, and "
     "let every head but that of the key asked for look at the question itself. One layer then looks everything up, "
     "with a head for each key; attention needs one head for any number of keys.",
+    figure=lambda: bars(
+     [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
+      ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())],
+     "Lookups answered right, in percent: 8 pairs, one layer.", 1),
     parts=[
         Part("changes", "In a synthesizer the attention weights of token t change when another token changes.",
              Truth("false"), "autograd", synthesizer_ignores,
@@ -309,18 +311,12 @@ SYNTHESIZER = Exercise(
              Truth("false"), "trained", beats_guessing, full=lambda: beats_guessing(2000),
              why="Whatever is learnt, the place looked at is independent of where the key stands.",
              wrong={"thought that training finds what the weights cannot see": True}),
-        Part("cannot", "One synthesizer layer cannot look things up.",
-             Truth("nearly", only_if="its values carry nothing of the keys, or it has too few heads to give each key "
-                   "one"),
-             "numeric", cannot_look_up,
+        Part("cannot", "One synthesizer layer cannot look things up.", Truth("nearly",
+             only_if="its values carry nothing of the keys, or it has too few heads to give each key one"), "numeric",
+             cannot_look_up,
              why="Key and value can meet in `W_v*x_s`; then only the choice of the head must depend on the question, "
-             "which a synthesizer can do.",
-             wrong={"forgot that values may carry their keys": True}),
+             "which a synthesizer can do.", wrong={"forgot that values may carry their keys": True}),
     ],
-    figure=lambda: bars(
-        [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
-         ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())],
-        "Lookups answered right, in percent: 8 pairs, one layer.", 1),
 )  # fmt: skip
 
 EXERCISES = (RAW, SYNTHESIZER)

@@ -146,13 +146,17 @@ FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "s
 W_G = Exercise(
     id="lstm-gradient-wg",
     title="The gradient with respect to W_g, assembled",
-    question="An LSTM of one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, "
-    "`g_t = tanh(w*x_t + u_g*h_old)`, starting from zero; w is the unit's `W_g`, used at every step.",
+    question="An LSTM of one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
+    "u_g*h_old)`, starting from zero; w is the unit's `W_g`, used at every step.",
     answer="Keep two derivatives apart. The partial one holds everything earlier fixed: `P_t = i_t*(1 - g_t^2)*x_t`. "
     "The total one also follows the earlier uses of w, along two paths: the cell, with the factor `f_t`, and the state "
     "`h_old`, which feeds all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s is the partial derivative of "
     "the new c by the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, and so on step by step. Leaving the "
     "second path out gives a plausible number that is wrong.",
+    figure=lambda: bars(
+     [(name, abs(function(*map(list, EXAMPLES[1]))))
+      for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
+     "The derivative's size over five steps, as it is and with paths left out.", 4),
     parts=[
         Part("partial", "What is the partial derivative of `c_t` by w, the old h and c held fixed?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
@@ -171,18 +175,13 @@ W_G = Exercise(
              wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot tanh's slope": "P_2 + (f_2 + s*o_1)*P_1",
                     "took the partial derivative for the total": "P_2"}),
         Part("assembled", "Write a function that returns the derivative of the last h by w, for weights of the gates "
-             "i, f, g, o.",
-             Function("gradient", gradient, EXAMPLES, "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> "
-                      "number",
-                      rel=1e-9, abs=1e-12), "autograd", by_autograd,
+             "i, f, g, o.", Function("gradient", gradient, EXAMPLES,
+             "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> number", rel=1e-9, abs=1e-12), "autograd",
+             by_autograd,
              why="Carry h, c and their derivatives along; every gate gets its slope times u times the derivative of "
              "the old h.",
              wrong={"left out the path through h": without_h, "differentiated the last step only": last_step_only}),
     ],
-    figure=lambda: bars(
-        [(name, abs(function(*map(list, EXAMPLES[1]))))
-         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
-        "The derivative's size over five steps, as it is and with paths left out.", 4),
 )  # fmt: skip
 
 
@@ -233,10 +232,12 @@ ALIVE = Exercise(
     "It stays alive as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f = "
     "0.731, the gate of a fresh LSTM with a forget bias of 1. The LSTM does not abolish vanishing; it makes it a "
     "choice.",
+    figure=lambda: lines(
+     [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
+     "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
-        Part("term", "Which factor is multiplied at each step?",
-             Choice("forget", {"forget": "the forget gate", "input": "the input gate", "output": "the output gate",
-                               "tanh": "tanh's slope"}), "autograd", alive_term,
+        Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
+             "input": "the input gate", "output": "the output gate", "tanh": "tanh's slope"}), "autograd", alive_term,
              why="`d(c_t, c_old) = f_t`; the other term does not hold c."),
         Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
              lambda: Finding(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
@@ -251,9 +252,6 @@ ALIVE = Exercise(
              why="The product of numbers below one vanishes too, only with a rate that is learnt.",
              wrong={"took forget gates near one for granted": True}),
     ],
-    figure=lambda: lines(
-        [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
-        "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
 )  # fmt: skip
 
 EXERCISES = (W_G, ALIVE)

@@ -66,8 +66,10 @@ def gradient_by_autograd(z: Row, y: Row) -> list[float]:
 
 
 def score_gradients() -> Finding:
-    return Finding([gradient_by_autograd(z, y) for z, y in CASES], "autograd on the loss; labels that add up to 1, to 2, "
-                 "to 1/2 and to nothing")  # fmt: skip
+    return Finding(
+        [gradient_by_autograd(z, y) for z, y in CASES],
+        "autograd on the loss; labels that add up to 1, to 2, to 1/2 and to nothing",
+    )
 
 
 def gradient_formula() -> Finding:
@@ -114,8 +116,10 @@ def drift() -> Finding:
     z = torch.zeros(CLASSES, dtype=torch.float64)
     moved = -RATE * (z.softmax(-1) - torch.tensor(y, dtype=torch.float64))
     later = [sum(descended(y, _labels_taken_to_add_up, n)) / CLASSES for n in (100, 200)]
-    return Finding(moved.mean().item(), f"one step; after 100 and 200 steps the mean score is {later[0]:.2f} and "
-                 f"{later[1]:.2f}: it never stops")  # fmt: skip
+    return Finding(
+        moved.mean().item(),
+        f"one step; after 100 and 200 steps the mean score is {later[0]:.2f} and {later[1]:.2f}: it never stops",
+    )
 
 
 def vanishes() -> Finding:
@@ -164,19 +168,18 @@ CROSS_ENTROPY = Exercise(
                     "differentiated only the term with y_i, and left out the other labels": "-y*(1 - a)"},
              only_if={"the labels add up to one": "a - y"}),
         Part("function", "Write a function that returns the gradient for any scores and any labels.",
-             Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"),
-             "autograd", score_gradients, why="Weights times the sum of the labels, less the labels.",
+             Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
+             score_gradients, why="Weights times the sum of the labels, less the labels.",
              wrong={"took the labels to add up to one": _labels_taken_to_add_up, "turned the sign round": _wrong_sign,
                     "differentiated only the term with y_i": _own_term_alone}),
         Part("sum", "The gradient's entries add up to zero, whatever the labels add up to.", Truth("true"), "autograd",
-             adds_up_to_zero, why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all "
-             "scores together changes no weight, hence no loss.",
-             wrong={"took labels that add up to one for needed here": False}),
+             adds_up_to_zero,
+             why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all scores together "
+             "changes no weight, hence no loss.", wrong={"took labels that add up to one for needed here": False}),
         Part("ends", "Gradient descent on the scores ends at weights equal to the labels.",
              Truth("nearly", "the labels add up to one"), "autograd", ends_at_labels,
              why="It ends where `s*a_i = y_i`: at the labels' shares `y_i/s`. Weights that add up to one cannot meet "
-             "labels that do not.",
-             wrong={"took labels that add up to one for granted": True}),
+             "labels that do not.", wrong={"took labels that add up to one for granted": True}),
         Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes add up to 1.5. With a rate of 0.1, "
              "by how much does the mean of the 5 scores change at every step?", Number(0.01), "numeric", drift,
              why="The entries add up to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, for ever: it is the "

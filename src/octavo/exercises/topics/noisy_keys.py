@@ -70,8 +70,10 @@ def single_short() -> Finding:
 
 
 def single_long() -> Finding:
-    points = [IntervalAt({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
-              for b, s in ((50.0, 1.0), (200.0, 0.5))]  # fmt: skip
+    points = [
+        IntervalAt({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
+        for b, s in ((50.0, 1.0), (200.0, 0.5))
+    ]
     return Finding(points, "numeric integrals; the next term is of order 1/(b s)^3")
 
 
@@ -103,6 +105,12 @@ ONE_HEAD = Exercise(
     "length. The mean of w is 1/2 by symmetry. Its variance is that of a logistic-normal variable and has no simple "
     "formula: it begins as `(b*s)^2/16` and rises to 1/4, where each result is one value or the other and never the "
     "mean. A short query is steady but lets other keys in: one head cannot have both.",
+    figure=lambda: lines(
+     [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
+      Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]),
+      Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])],
+     "The variance of the weight, and the formulas for short and for long queries.",
+     ("length b of the query", "variance"), log_x=True),
     parts=[
         Part("mean", "What is E(w) for b = 10?", Number("1/2", rel=1e-9), "numeric", single_mean,
              why="z and -z are equally likely, and they give w and 1 - w.",
@@ -111,14 +119,13 @@ ONE_HEAD = Exercise(
              why="`E((w - 1/2)^2)`, an integral over z; `1/4 - 1/(b*s*sqrt(2*pi))` is close already.",
              wrong={"took the short-query formula": 3.125, "took the limit": 0.25,
                     "took only the first two terms of the long-query formula": 0.19358104}),
-        Part("function", "Write Var(w) as a function of b and s.",
-             Function("variance", single_variance, VARIANCES, "variance(b: number, s: number) -> number", rel=1e-6,
-                      abs=0),
-             "numeric", exact_variances, why="`E((w - 1/2)^2)` with `w = 1/(1 + exp(-b*s*z))`, integrated over z.",
+        Part("function", "Write Var(w) as a function of b and s.", Function("variance", single_variance, VARIANCES,
+             "variance(b: number, s: number) -> number", rel=1e-6, abs=0), "numeric", exact_variances,
+             why="`E((w - 1/2)^2)` with `w = 1/(1 + exp(-b*s*z))`, integrated over z.",
              wrong={"took the short query's formula": lambda b, s: (b * s) ** 2 / 16,
                     "took the long query's formula": lambda b, s: 0.25 - 1 / (b * s * math.sqrt(2 * math.pi))}),
-        Part("short", "To leading order in b, what is Var(w) for a short query?", Formula("b^2*s^2/16", BS),
-             "symbolic", single_short, why="The sigmoid's slope at 0 is 1/4, and `b*s*z` has the variance `(b*s)^2`.",
+        Part("short", "To leading order in b, what is Var(w) for a short query?", Formula("b^2*s^2/16", BS), "symbolic",
+             single_short, why="The sigmoid's slope at 0 is 1/4, and `b*s*z` has the variance `(b*s)^2`.",
              wrong={"forgot to square the slope": "b^2*s^2/4", "left the query's length linear": "b*s^2/16"}),
         Part("long", "Give Var(w) for a long query, up to and including the term in `1/b`.",
              Formula("1/4 - 1/(b*s*sqrt(2*pi))", BS), "numeric", single_long,
@@ -133,12 +140,6 @@ ONE_HEAD = Exercise(
              why="`b*s` multiplies the noise, so the variance only grows.",
              wrong={"thought that a sharper softmax shuts noise out": True}),
     ],
-    figure=lambda: lines(
-        [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
-         Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]),
-         Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])],
-        "The variance of the weight, and the formulas for short and for long queries.",
-        ("length b of the query", "variance"), log_x=True),
 )  # fmt: skip
 
 
@@ -171,8 +172,10 @@ def two_head_variance() -> Finding:
 
 def two_heads_settle() -> Finding:
     length = lengths()
-    table = {b: (float(two_head_weight(length, b).var()), float(two_head_weight(length[length > 0], b).var()))
-             for b in (10.0, 1e3, 1e5)}  # fmt: skip
+    table = {
+        b: (float(two_head_weight(length, b).var()), float(two_head_weight(length[length > 0], b).var()))
+        for b in (10.0, 1e3, 1e5)
+    }
     note = "; ".join(
         f"b = {b:g}: all draws {every:.4f}, length above 0 {kept:.1e}" for b, (every, kept) in table.items()
     )
@@ -217,10 +220,10 @@ TWO_HEADS = Exercise(
     "instead. So the textbook's 'variance near zero' is a statement about the draws with `1 + s*z > 0`; over all draws "
     "0.0181 remains, a fourteenth of one head's 0.25. The same condition does not help one head, whose weight changes "
     "sides at length 1, not at 0.",
+    figure=noise_figure,
     parts=[
-        Part("finds", "With which probability does the first head, b without end, copy value a?",
-             Number(0.9213503965), "monte carlo", finds_its_key, why="`P(1 + s*z > 0) = Phi(1/s)` with "
-             "`1/s = sqrt(2)`.",
+        Part("finds", "With which probability does the first head, b without end, copy value a?", Number(0.9213503965),
+             "monte carlo", finds_its_key, why="`P(1 + s*z > 0) = Phi(1/s)` with `1/s = sqrt(2)`.",
              wrong={"thought the noise cannot turn a key": 1, "forgot the square root of the variance": 0.97724987,
                     "asked for a length above 1": 0.5}),
         Part("variance", "What is the variance of the share of value a in the result, over all draws?",
@@ -228,19 +231,17 @@ TWO_HEADS = Exercise(
              why="The first head has 1 or 0 of it with p = 0.9214; half of that counts: `p*(1 - p)/4`.",
              wrong={"took the heads' sum instead of the mean": 0.07246384, "said there is none": 0,
                     "kept one head's": 0.25}),
-        Part("settles", "The variance of the two heads' result goes to zero as b grows.",
-             Truth("nearly", only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo",
-             two_heads_settle, why="Given `1 + s*z > 0` every draw tends to the mean of both values. The others, 7.9% "
-             "of all, tend to something else.",
-             wrong={"forgot that noise can turn the key round": True}),
+        Part("settles", "The variance of the two heads' result goes to zero as b grows.", Truth("nearly",
+             only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo", two_heads_settle,
+             why="Given `1 + s*z > 0` every draw tends to the mean of both values. The others, 7.9% of all, tend to "
+             "something else.", wrong={"forgot that noise can turn the key round": True}),
         Part("one-head-given", "What is the variance of one head's weight, b without end, given `1 + s*z > 0`?",
              Number(0.2481782724), "monte carlo", conditioned_single,
              why="Its weight is 1 where `z > 0`: given the condition with probability `0.5/0.92135 = 0.54268`, and "
              "`0.54268*(1 - 0.54268) = 0.24818`.",
-             wrong={"thought the condition helps as it helps two heads": 0, "took the two heads' "
-                    "variance": 0.01811596}),
+             wrong={"thought the condition helps as it helps two heads": 0,
+                    "took the two heads' variance": 0.01811596}),
     ],
-    figure=noise_figure,
 )  # fmt: skip
 
 EXERCISES = (ONE_HEAD, TWO_HEADS)

@@ -127,8 +127,9 @@ PERMUTATION = Exercise(
     figure=order_figure,
     parts=[
         Part("projections", "Step 1. Queries of reordered tokens are the reordered queries: `(P*X)*W = P*(X*W)`.",
-             Truth("true"), "numeric", rows_move, why="A product of matrices may be bracketed either way. The same W "
-             "serves every token.", wrong={"thought that W would have to be reordered too": False}),
+             Truth("true"), "numeric", rows_move,
+             why="A product of matrices may be bracketed either way. The same W serves every token.",
+             wrong={"thought that W would have to be reordered too": False}),
         Part("scores", "Step 2. Scores are reordered by rows and columns: `(P*Q)*T(P*K) = P*(Q*T(K))*T(P)`.",
              Truth("true"), "numeric", scores_move, why="`T(P*K) = T(K)*T(P)`: rows are queries, columns are keys.",
              wrong={"thought that only the rows move": False}),
@@ -151,19 +152,15 @@ PERMUTATION = Exercise(
              wrong={"thought that heads share out the tokens": False}),
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are reordered.",
              Truth("false"), "numeric", invariant,
-             why=(
-                 "Its rows change places with their tokens. What does not change is what ignores the order of rows, "
-                 "such as their mean."
-             ), wrong={"took equivariant for invariant": True}),
-        Part("positions", "It carries any order over even when positions are added to the tokens.",
-             Truth("false"), "numeric", with_positions,
+             why="Its rows change places with their tokens. What does not change is what ignores the order of rows, "
+             "such as their mean.", wrong={"took equivariant for invariant": True}),
+        Part("positions", "It carries any order over even when positions are added to the tokens.", Truth("false"),
+             "numeric", with_positions,
              why="Positions stay where they are when tokens move: `P*X + E` is not `P*(X + E)`.",
              wrong={"moved the positions along with the tokens": True}),
         Part("causal", "It carries any order over even under a causal mask.", Truth("false"), "numeric", with_mask,
-             why=(
-                 "The mask stays where it is, so a token that moves to the front sees less. A causal model has some "
-                 "sense of order without any positions."
-             ), wrong={"took the mask for part of the map that moves": True}),
+             why="The mask stays where it is, so a token that moves to the front sees less. A causal model has some "
+             "sense of order without any positions.", wrong={"took the mask for part of the map that moves": True}),
     ],
 )  # fmt: skip
 

@@ -88,10 +88,8 @@ def code_figure() -> str:
 ROTATION = Exercise(
     id="sinusoid-shift",
     title="A shift of sinusoids is a rotation",
-    question=(
-        "The code of position t holds pairs `list(sin(w*t), cos(w*t))` with different frequencies w. How does the "
-        "code of position t + k follow from that of t?"
-    ),
+    question="The code of position t holds pairs `list(sin(w*t), cos(w*t))` with different frequencies w. How does the "
+    "code of position t + k follow from that of t?",
     answer="Each pair is turned by the angle `w*k`, with a matrix that depends on k but not on t: the first row is "
     "`list(cos(w*k), sin(w*k))`, the second `list(-sin(w*k), cos(w*k))`. So one linear layer can learn 'k places on', "
     "and the dot product of two codes depends on their distance alone.",
@@ -99,20 +97,14 @@ ROTATION = Exercise(
     parts=[
         Part("rotation", "For each k there is one rotation that takes the code of t to that of t + k, for all t.",
              Truth("true"), "numeric", shift_rotates,
-             why=(
-                 "The addition theorems: `sin(w*t + w*k) = sin(w*t)*cos(w*k) + cos(w*t)*sin(w*k)`, and likewise for "
-                 "cos."
-             ),
-             wrong={"thought that the matrix depends on t": False}),
+             why="The addition theorems: `sin(w*t + w*k) = sin(w*t)*cos(w*k) + cos(w*t)*sin(w*k)`, and likewise for "
+             "cos.", wrong={"thought that the matrix depends on t": False}),
         Part("entry", "By which number is `cos(w*t)` multiplied to help make `sin(w*(t+k))`?",
-             Formula("sin(w*k)", OF_SHIFT), "symbolic", sine_entry,
-             why="It is the upper right entry of the rotation.",
+             Formula("sin(w*k)", OF_SHIFT), "symbolic", sine_entry, why="It is the upper right entry of the rotation.",
              wrong={"that is what sin(w t) is multiplied by": "cos(w*k)",
-             "took the other direction of turning": "-sin(w*k)",
-                    "took the angle for its sine": "w*k"}),
-        Part("product", "What is the dot product of the pairs of t and t + k?",
-             Formula("cos(w*k)", OF_SHIFT), "symbolic", product_of_codes,
-             why="Two vectors of length one with the angle `w*k` between them.",
+                    "took the other direction of turning": "-sin(w*k)", "took the angle for its sine": "w*k"}),
+        Part("product", "What is the dot product of the pairs of t and t + k?", Formula("cos(w*k)", OF_SHIFT),
+             "symbolic", product_of_codes, why="Two vectors of length one with the angle `w*k` between them.",
              wrong={"took the sine": "sin(w*k)", "forgot that they have length one": "2*cos(w*k)"}),
         Part("one-matrix", "The same matrix serves all positions, but a different shift needs a different matrix.",
              Truth("true"), "numeric", one_matrix_for_all,
@@ -193,32 +185,23 @@ SINE = Exercise(
     "alone also cannot tell a rising from a falling place; its cosine can.",
     figure=sine_figure,
     parts=[
-        Part("enough", "For sines alone, a shift by k is a linear map of the code, the same for all t.",
-             Truth("nearly",
+        Part("enough", "For sines alone, a shift by k is a linear map of the code, the same for all t.", Truth("nearly",
              "`sin(w*k) = 0` for every frequency w: `w*k` is a multiple of `pi`"), "numeric", sine_alone_enough,
-             why=(
-                 "`sin(w*(t+k))` needs `cos(w*t)` unless its factor `sin(w*k)` is zero. A table of finitely many "
-                 "positions can be fitted if it has no more positions than frequencies, but that is no rule for all "
-                 "t."
-             ),
+             why="`sin(w*(t+k))` needs `cos(w*t)` unless its factor `sin(w*k)` is zero. A table of finitely many "
+             "positions can be fitted if it has no more positions than frequencies, but that is no rule for all t.",
              wrong={"took the addition theorem without its cosine": True,
                     "forgot the case in which the cosine's factor is zero": False}),
-        Part("proof", "The proof needs one position: at t = 0 the code is zero, and that of k is not.",
-             Truth("true"), "exact", at_zero,
-             why=(
-                 "A linear map takes zero to zero. An affine one, with a bias, would survive this position, but not "
-                 "the next."
-             ),
-             wrong={"thought that all positions have to be tried": False}),
-        Part("exception",
-             "What is the smallest positive frequency w for which a shift by 4 multiplies the sine by a number?",
-             Number("pi/4"), "numeric", smallest_frequency,
+        Part("proof", "The proof needs one position: at t = 0 the code is zero, and that of k is not.", Truth("true"),
+             "exact", at_zero,
+             why="A linear map takes zero to zero. An affine one, with a bias, would survive this position, but not "
+             "the next.", wrong={"thought that all positions have to be tried": False}),
+        Part("exception", "What is the smallest positive frequency w for which a shift by 4 multiplies the sine by a "
+             "number?", Number("pi/4"), "numeric", smallest_frequency,
              why="`sin(4*w) = 0` first at `w = pi/4`, where the sine is multiplied by -1.",
              wrong={"took a full turn, but a half is enough": "pi/2", "forgot the shift": "pi",
                     "divided once too often": "pi/8"}),
-        Part("ambiguous",
-             "Two positions with the same sine can have different cosines.", Truth("true"), "numeric", ambiguous,
-             why="`sin(x) = sin(pi - x)`, and `cos(pi - x) = -cos(x)`.",
+        Part("ambiguous", "Two positions with the same sine can have different cosines.", Truth("true"), "numeric",
+             ambiguous, why="`sin(x) = sin(pi - x)`, and `cos(pi - x) = -cos(x)`.",
              wrong={"took the sine for invertible": False}),
     ],
 )  # fmt: skip
@@ -261,14 +244,10 @@ def weights_of_concatenation() -> Finding:
 CONCATENATED = Exercise(
     id="concatenate-or-add",
     title="Concatenating positions is adding two maps",
-    question=(
-        "A token x of width D and a code p of width E are set side by side and go through one linear layer W without "
-        "a bias. Compare that with adding."
-    ),
-    answer=(
-        "`list(x, p)*W = x*W_x + p*W_p`, where `W_x` are the first D rows of W and `W_p` the last E. So "
-        "concatenating is adding, after each has had a map of its own. Adding x and p first is the case `W_x = W_p`."
-    ),
+    question="A token x of width D and a code p of width E are set side by side and go through one linear layer W "
+    "without a bias. Compare that with adding.",
+    answer="`list(x, p)*W = x*W_x + p*W_p`, where `W_x` are the first D rows of W and `W_p` the last E. So "
+    "concatenating is adding, after each has had a map of its own. Adding x and p first is the case `W_x = W_p`.",
     parts=[
         Part("two-maps", "A linear layer on x and p side by side is the sum of a linear map of x and one of p.",
              Truth("true"), "exact", sum_of_two_maps,

@@ -90,26 +90,20 @@ LEARNT = Exercise(
     "positions, so they are learnt last. In the same way one fit finds the two maps of the last exercise.",
     figure=learning_figure,
     parts=[
-        Part("recovers", "Least squares on positions 0 to T - 1 recovers the rotation.",
-             Truth("nearly", "the codes of these positions span all D dimensions, for which T must be at least D"),
-             "numeric", least_squares,
-             why=(
-                 "If they span the space, a linear map is fixed by what it does to them. If not, it is free on the "
-                 "rest; least squares takes zero there. Slow pairs need many more than D positions for the fit to be "
-                 "exact to many digits."
-             ), wrong={"a loss of zero does not make the map unique": True}),
+        Part("recovers", "Least squares on positions 0 to T - 1 recovers the rotation.", Truth("nearly",
+             "the codes of these positions span all D dimensions, for which T must be at least D"), "numeric",
+             least_squares,
+             why="If they span the space, a linear map is fixed by what it does to them. If not, it is free on the "
+             "rest; least squares takes zero there. Slow pairs need many more than D positions for the fit to be exact "
+             "to many digits.", wrong={"a loss of zero does not make the map unique": True}),
         Part("positions", "Width 4, so two frequencies. How many positions are needed, starting from 1?",
-             Number(4, rel=0), "numeric", positions_needed,
-             why="The codes must have rank 4, and four of them have.",
-             wrong={"one for each frequency": 2, "counted the entries of the matrix": 16, "counted the entries of the "
-                    "rotation's blocks": 8}),
-        Part("trained", "Gradient descent from zero finds the rotation too, to 0.01 in every entry.",
-             Truth("true"), "trained", lambda: learnt_map(300), full=lambda: learnt_map(3000),
-             why=(
-                 "The loss is a bowl with one lowest point, the rotation. It is flattest in the direction of the "
-                 "slowest pair."
-             ),
-             wrong={"thought that a network has to be told the frequencies": False}),
+             Number(4, rel=0), "numeric", positions_needed, why="The codes must have rank 4, and four of them have.",
+             wrong={"one for each frequency": 2, "counted the entries of the matrix": 16,
+                    "counted the entries of the rotation's blocks": 8}),
+        Part("trained", "Gradient descent from zero finds the rotation too, to 0.01 in every entry.", Truth("true"),
+             "trained", lambda: learnt_map(300), full=lambda: learnt_map(3000),
+             why="The loss is a bowl with one lowest point, the rotation. It is flattest in the direction of the "
+             "slowest pair.", wrong={"thought that a network has to be told the frequencies": False}),
         Part("both-maps", "A linear layer on x and p side by side recovers both maps from examples of their sum.",
              Truth("true"), "numeric", two_maps_learnt,
              why="Tokens vary independently of positions, so what each contributes can be told apart.",

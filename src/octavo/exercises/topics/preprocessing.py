@@ -85,22 +85,21 @@ LOADER = Exercise(
     "training and in the test, and predicting 'unknown' each time has the perplexity 1. Both look like triumphs beside "
     "a word model's hundreds. A lossless tokenizer that spells unknown tokens out, and bits per byte, show the mistake "
     "at once.",
+    figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
+     "Bits per byte of a new text: the mistake is seen at once.", 2),
     parts=[
         Part("train", "What is the perplexity on its own N lines?", Formula("N", {"N": "whole"}), "exact",
-             on_its_own_text,
-             why="N different tokens of probability 1/N.", wrong={"thought what is learnt by heart is free": "1",
-                                                                  "counted pairs of lines": "N^2"}),
+             on_its_own_text, why="N different tokens of probability 1/N.",
+             wrong={"thought what is learnt by heart is free": "1", "counted pairs of lines": "N^2"}),
         Part("unknown", "The vocabulary keeps tokens seen at least twice, the rest is one token 'unknown'. What is the "
              "perplexity on new lines?", Number(1, rel=1e-9), "exact", all_unknown,
              why="Everything is unknown, and was so in training: probability 1.",
              wrong={"took the number of lines of training": 5, "took the number of all lines": 10}),
         Part("honest", "A lossless tokenizer, which spells unknown tokens out in bytes, makes the mistake look good "
-             "too, in bits per byte.",
-             Truth("false"), "numeric", honest_bits, why="Each unknown line is paid for byte by byte.",
+             "too, in bits per byte.", Truth("false"), "numeric", honest_bits,
+             why="Each unknown line is paid for byte by byte.",
              wrong={"thought that any loader can cheat any figure": True}),
     ],
-    figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
-                        "Bits per byte of a new text: the mistake is seen at once.", 2),
 )  # fmt: skip
 
 
@@ -161,10 +160,12 @@ def rule_helps() -> Finding:
     for use_rule in (False, True):
         (letters, capitals), (test_letters, test_capitals) = with_rule(PLAIN, use_rule), with_rule(LEARNED, use_rule)
         found[use_rule] = held_out(letters, test_letters, small_alphabet) + held_out(capitals, test_capitals, 2)
-    note = (f"counted on the first passage, paid for the second, {len(LEARNED)} bytes that can be restored: "
-            f"{plain:.1f} bits as it is, "
-            f"{found[True]:.1f} lower-cased with the capitals given by the rule, {found[False]:.1f} without the "
-            "rule")  # fmt: skip
+    note = (
+        f"counted on the first passage, paid for the second, {len(LEARNED)} bytes that can be restored: "
+        f"{plain:.1f} bits as it is, "
+        f"{found[True]:.1f} lower-cased with the capitals given by the rule, {found[False]:.1f} without the "
+        "rule"
+    )
     return Finding(verdict(found[True] < plain and found[True] < found[False]), note, "less or more")
 
 
@@ -176,13 +177,16 @@ PREPROCESSING = Exercise(
     "bytes are to come back. By the chain rule the bits of the text are exactly those of the lower-cased text and of "
     "the capitals given the letters: the gain is zero. Preprocessing helps on the same bytes only where it brings "
     "knowledge: told where sentences begin, the model pays less for the capitals, and less in all.",
+    figure=lambda: bars(
+     [("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]),
+      ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
+     "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
     parts=[
         Part("looks", "Lower-casing lowers the perplexity.", Truth("true"), "numeric", lower_looks,
              why="Merging symbols never raises the entropy, and the number of tokens stays.",
              wrong={"looked at the bytes, not at the figure that is reported": False}),
         Part("gain", "The capitals are paid for, letter by letter. How many bits does lower-casing save on the same "
-             "bytes?",
-             Number(0, abs=1e-6), "numeric", lower_gains,
+             "bytes?", Number(0, abs=1e-6), "numeric", lower_gains,
              why="The chain rule: the entropy of the text is that of the letters and that of the capitals given the "
              "letters.",
              wrong={"forgot to pay for the capitals": 116.83, "thought paying for capitals must cost more": -10}),
@@ -191,10 +195,6 @@ PREPROCESSING = Exercise(
              why="The rule knows what the bag cannot: that capitals stand at beginnings.",
              wrong={"took the zero of the chain rule to hold with new knowledge too": False}),
     ],
-    figure=lambda: bars(
-        [("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]),
-         ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
-        "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
 )  # fmt: skip
 
 EXERCISES = (LOADER, PREPROCESSING)

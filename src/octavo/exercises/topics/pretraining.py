@@ -73,10 +73,10 @@ BERT_LARGE = Exercise(
     question="BERT-Large: width 1024, 24 layers, 16 heads, inner width 4096, a vocabulary of 30,522, 512 places, 2 "
     "kinds of sentence; every product has a bias, every norm a scale and a shift for each entry. The pooler is one "
     "square layer above the first token.",
-    answer="Embeddings `(30522 + 512 + 2)*1024`, a norm above them `2*1024`, 24 layers of `12*D^2 + 13*D` with "
-    "`D = 1024`, and the pooler `D^2 + D`: 335,141,888. The heads of pretraining add a square layer, a norm and a bias "
-    "for each word, and two scores for the next sentence; their largest matrix is the embeddings again: 336,226,108. "
-    "The “340 million” that is often said is rounded.",
+    answer="Embeddings `(30522 + 512 + 2)*1024`, a norm above them `2*1024`, 24 layers of `12*D^2 + 13*D` with `D = "
+    "1024`, and the pooler `D^2 + D`: 335,141,888. The heads of pretraining add a square layer, a norm and a bias for "
+    "each word, and two scores for the next sentence; their largest matrix is the embeddings again: 336,226,108. The "
+    "“340 million” that is often said is rounded.",
     figure=large_figure,
     parts=[
         Part("encoder", "How many numbers are learnt, the pooler included, the heads of pretraining not?",
@@ -88,10 +88,10 @@ BERT_LARGE = Exercise(
                     "that is BERT-Base": 109_482_240}),
         Part("pretraining", "And with both heads of pretraining, masked words and next sentence, tied?",
              Number(336_226_108, rel=0), "counted", lambda: large_count(("words", "next")),
-             why="The head for words adds `D^2 + D`, a norm `2*D` and 30,522 biases; that for the next sentence "
-             "`2*D + 2`.",
-             wrong={"counted the embeddings again for the output": 367_480_636, "left out the words' biases":
-                    336_195_586, "left out the next sentence": 336_224_058}),
+             why="The head for words adds `D^2 + D`, a norm `2*D` and 30,522 biases; that for the next sentence `2*D + "
+             "2`.",
+             wrong={"counted the embeddings again for the output": 367_480_636,
+                    "left out the words' biases": 336_195_586, "left out the next sentence": 336_224_058}),
         Part("layer", "How many has one layer of width D, with an inner width of `4*D`?",
              Formula("12*D^2 + 13*D", {"D": "whole"}), "counted", layer_count,
              why="Queries, keys, values and the way out: `4*D^2 + 4*D`. The inner layer: `8*D^2 + 5*D`. Two norms: "
@@ -100,13 +100,12 @@ BERT_LARGE = Exercise(
                     "left out the way out of the heads": "11*D^2 + 12*D"}),
         Part("embeddings", "How many stand below the first layer?", Number(31_782_912, rel=0), "counted",
              embedding_count, why="Three tables with 30,522, 512 and 2 rows of 1024, and a norm.",
-             wrong={"left out the norm, or the kinds of sentence": 31_780_864,
-                    "counted the words alone": 31_254_528}),
+             wrong={"left out the norm, or the kinds of sentence": 31_780_864, "counted the words alone": 31_254_528}),
         Part("heads", "With 8 heads instead of 16, the number changes.", Truth("false"), "counted", heads_count,
              why="Heads share the width out among them: half as many are twice as wide.",
              wrong={"thought that every head adds matrices": True}),
-        Part("share", "Which share of the parameters do the 24 layers hold?",
-             Number("24*12596224/335141888", rel=1e-4), "counted", layers_share,
+        Part("share", "Which share of the parameters do the 24 layers hold?", Number("24*12596224/335141888", rel=1e-4),
+             "counted", layers_share,
              why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24; most of the rest are embeddings.",
              wrong={"took BERT-Base's": 0.7769, "counted the layers' feed-forward parts alone": 0.6011}),
     ],

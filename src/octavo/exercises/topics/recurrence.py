@@ -85,8 +85,11 @@ def stays_in_bounds() -> Finding:
             h = gru_step(10 * x, h, drawn(3))
             most = max(most, float(h.abs().max()))
         largest[start] = most
-    return Finding(verdict(largest[5.0] <= 1, largest[1.0] <= 1), f"300 steps: at most {largest[1.0]:.3f} from a start "
-                 f"at 1, {largest[5.0]:.3f} from a start at 5", "at most 1")  # fmt: skip
+    return Finding(
+        verdict(largest[5.0] <= 1, largest[1.0] <= 1),
+        f"300 steps: at most {largest[1.0]:.3f} from a start at 1, {largest[5.0]:.3f} from a start at 5",
+        "at most 1",
+    )
 
 
 def scalar_gru() -> Finding:
@@ -112,13 +115,15 @@ GRU = Exercise(
     "carries it; only r = 0 and z = 0 together forget. r = 1 and z = 0 is a plain RNN. The state is a mean of old "
     "state and tanh, so it stays between -1 and 1 if it begins there. The derivative by the old state has three terms: "
     "the copy, the gate's own change, and the candidate's.",
+    figure=lambda: lines(
+     [Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
+     "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
     parts=[
         Part("copy", "If every entry of z is 1, the state is copied.", Truth("true"), "numeric", copies,
-             why="`(1 - 1)*n + 1*h = h`: the candidate has no weight left.",
-             wrong={"exchanged z and 1 - z": False}),
+             why="`(1 - 1)*n + 1*h = h`: the candidate has no weight left.", wrong={"exchanged z and 1 - z": False}),
         Part("blind", "If every entry of r is 0, the candidate n does not depend on the state.", Truth("true"),
-             "autograd",
-             candidate_alone, why="r multiplies all of `U*h`, and where r is 0 by saturation its derivative is 0 too.",
+             "autograd", candidate_alone,
+             why="r multiplies all of `U*h`, and where r is 0 by saturation its derivative is 0 too.",
              wrong={"thought that the candidate sees the state through the update gate": False}),
         Part("forget", "If every entry of r is 0, the new state does not depend on the old one.",
              Truth("nearly", only_if="z is 0 as well"), "autograd", reset_forgets,
@@ -127,21 +132,17 @@ GRU = Exercise(
         Part("plain", "With r = 1 and z = 0 the GRU is a plain RNN.", Truth("true"), "numeric", is_plain,
              why="`h_new = n = tanh(W*x + U*h)`, which is the step of a plain RNN.",
              wrong={"exchanged z and 1 - z": False}),
-        Part("bounds", "Every entry of the state stays between -1 and 1.",
-             Truth("nearly", only_if="it begins there"), "numeric", stays_in_bounds,
+        Part("bounds", "Every entry of the state stays between -1 and 1.", Truth("nearly", only_if="it begins there"),
+             "numeric", stays_in_bounds,
              why="It is a weighted mean of tanh and the old state; a start outside is only forgotten step by step.",
              wrong={"took a start between -1 and 1 for granted": True}),
-        Part("derivative", "One unit, r held at 1, `z = sigma(w*x + v*h)`, `n = tanh(k*x + u*h)`. What is "
-             "`d(h_new, h)`?",
-             Formula("z + (1 - z)*(1 - n^2)*u + (h - n)*z*(1 - z)*v",
-                     {"z": "share", "n": "real", "h": "real", "u": "real", "v": "real"}), "autograd", scalar_gru,
+        Part("derivative", "One unit, r held at 1, `z = sigma(w*x + v*h)`, `n = tanh(k*x + u*h)`. What is `d(h_new, "
+             "h)`?", Formula("z + (1 - z)*(1 - n^2)*u + (h - n)*z*(1 - z)*v",
+             {"z": "share", "n": "real", "h": "real", "u": "real", "v": "real"}), "autograd", scalar_gru,
              why="The product rule on both terms: z itself, n through u, and z through v.",
              wrong={"took only the copy": "z", "held the gate fixed": "z + (1 - z)*(1 - n^2)*u",
                     "turned the gate's sign": "z + (1 - z)*(1 - n^2)*u + (n - h)*z*(1 - z)*v"}),
     ],
-    figure=lambda: lines(
-        [Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
-        "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
 )  # fmt: skip
 
 
@@ -212,8 +213,11 @@ def above_zero() -> Finding:
 
 def sums_to_one() -> Finding:
     sums = [float(row.sum()) for row in gate_values()[:, :3]]
-    return Finding(verdict(all(abs(one - 1) < 1e-9 for one in sums)), f"3 units: the sums of i lie from {min(sums):.2f} "
-                 f"to {max(sums):.2f}", "to 1e-9")  # fmt: skip
+    return Finding(
+        verdict(all(abs(one - 1) < 1e-9 for one in sums)),
+        f"3 units: the sums of i lie from {min(sums):.2f} to {max(sums):.2f}",
+        "to 1e-9",
+    )
 
 
 LSTM = Exercise(
@@ -226,28 +230,27 @@ LSTM = Exercise(
     "which feeds the input gate, the candidate and the output gate. Gates are sigmoids: positive on paper, never "
     "negative, but zero when floats underflow. Each entry is a probability of its own at best; together they are no "
     "distribution, for nothing makes them sum to one.",
+    figure=lambda: bars(
+     [("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
+     "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
     parts=[
         Part("zero-input", "If the input x is zero, the state h does not change.", Truth("false"), "numeric",
-             zero_input,
-             why="The gates still see h and their biases.",
+             zero_input, why="The gates still see h and their biases.",
              wrong={"thought that without input nothing happens": True}),
         Part("zero-forget", "If the forget gate is zero, no error flows back to earlier steps.", Truth("false"),
-             "autograd",
-             stops_errors, why="`d(c_new, h)` is not zero: i and g are made from h, and so is o, for the new h.",
+             "autograd", stops_errors,
+             why="`d(c_new, h)` is not zero: i and g are made from h, and so is o, for the new h.",
              wrong={"thought of the path from cell to cell alone": True}),
-        Part("where", "Through what does it flow while f = 0?",
-             Choice("state", {"state": "the old h, into the gates and the candidate",
-                              "cell": "the old c, into the new c",
-                              "nowhere": "not at all"}), "autograd", where_it_flows,
-             why="f multiplies c only; h enters through U."),
+        Part("where", "Through what does it flow while f = 0?", Choice("state", {"state":
+             "the old h, into the gates and the candidate", "cell": "the old c, into the new c",
+             "nowhere": "not at all"}), "autograd", where_it_flows, why="f multiplies c only; h enters through U."),
         Part("through", "One unit, f = 0, `i = sigma(k*x + u*h)`, `g = tanh(m*x + v*h)`. What is `d(c_new, h)`?",
              Formula("i*(1 - i)*u*g + i*(1 - g^2)*v", {"i": "share", "g": "real", "u": "real", "v": "real"}),
-             "autograd",
-             scalar_lstm,
+             "autograd", scalar_lstm,
              why="The product rule on `i*g`: i changes by `i*(1 - i)*u` while g stays, and g by `(1 - g^2)*v` while i "
              "stays.",
-             wrong={"held the input gate fixed": "i*(1 - g^2)*v", "took the sigmoid's slope for "
-                    "tanh's": "i*(1 - i)*u*g + i*g*(1 - g)*v",
+             wrong={"held the input gate fixed": "i*(1 - g^2)*v",
+                    "took the sigmoid's slope for tanh's": "i*(1 - i)*u*g + i*g*(1 - g)*v",
                     "thought nothing flows": "0"}),
         Part("negative", "The entries of i, f and o are never negative.", Truth("true"), "numeric", not_negative,
              why="`1/(1 + exp(-a))` is a quotient of positive numbers.",
@@ -258,13 +261,9 @@ LSTM = Exercise(
              wrong={"took what holds on paper to hold in floats": True}),
         Part("distribution", "i, f and o are probability distributions over the units.", Truth("false"), "numeric",
              sums_to_one,
-             why="Each entry lies between 0 and 1 by itself; a softmax would make them sum to one, a sigmoid does "
-             "not.",
+             why="Each entry lies between 0 and 1 by itself; a softmax would make them sum to one, a sigmoid does not.",
              wrong={"took numbers between 0 and 1 for a distribution": True}),
     ],
-    figure=lambda: bars(
-        [("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
-        "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
 )  # fmt: skip
 
 EXERCISES = (GRU, LSTM)

@@ -77,8 +77,8 @@ SQUARE = Exercise(
              why="Entries of different places are independent with mean zero, so their products vanish on average.",
              wrong={"counted the products of different places too": "D^2",
                     "that is its root, the typical size": "sqrt(D)", "forgot that D terms are added": "1"}),
-        Part("both-needed", "For this, the entries of both vectors have to be uncorrelated.",
-             Truth("false"), "exact", one_is_enough,
+        Part("both-needed", "For this, the entries of both vectors have to be uncorrelated.", Truth("false"), "exact",
+             one_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
              "only the diagonal of the other counts, and that is all ones.",
              wrong={"took a sufficient condition for a necessary one": True}),
@@ -152,37 +152,29 @@ COSINE = Exercise(
     question="Two independent random vectors of length one in D dimensions: what is their cosine on average, how large "
     "is it, and what must be true of how they are drawn?",
     answer="The mean is zero as soon as one of them has mean zero, for which symmetry about the origin suffices. That "
-    "the cosine is small needs more: directions spread evenly. Then `E(cos^2) = 1/D` and "
-    "`E(abs(cos)) = gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
+    "the cosine is small needs more: directions spread evenly. Then `E(cos^2) = 1/D` and `E(abs(cos)) = "
+    "gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
     figure=cosine_figure,
     parts=[
-        Part("mean", "The mean of the cosine is zero.",
-             Truth("nearly", "one of the two has mean zero, as it has when a and -a are equally likely"),
-             "monte carlo", mean_cosine,
-             why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors of positive entries all lie "
-             "in one corner of the space: their cosines are positive.",
-             wrong={"random does not mean centred": True}),
+        Part("mean", "The mean of the cosine is zero.", Truth("nearly",
+             "one of the two has mean zero, as it has when a and -a are equally likely"), "monte carlo", mean_cosine,
+             why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors of positive entries all lie in "
+             "one corner of the space: their cosines are positive.", wrong={"random does not mean centred": True}),
         Part("small", "Symmetry about the origin is enough for random unit vectors to be nearly orthogonal in high "
-             "dimensions.",
-             Truth("nearly", "it is the full symmetry: all directions equally likely, or at least `E(a*T(a)) = I/D`"),
-             "exact", isotropic_needed,
+             "dimensions.", Truth("nearly", "it is the full symmetry: all directions equally likely, or at least "
+             "`E(a*T(a)) = I/D`"), "exact", isotropic_needed,
              why="Plus or minus one fixed axis is symmetric, but its cosines are 1 and -1. What makes cosines small is "
              "that the length is spread over all directions.",
              wrong={"a mean of zero does not say that the values are small": True}),
-        Part("square", "For evenly spread directions, what is `E(cos^2)`?",
-             Formula("1/D", IN_D), "numeric", square_cosine,
-             why=(
-                 "Choose axes so that b is the first. The squares of a's D entries add up to 1 and are alike on "
-                 "average."
-             ),
-             wrong={"forgot to divide by the lengths": "D", "that is its root": "1/sqrt(D)"}),
+        Part("square", "For evenly spread directions, what is `E(cos^2)`?", Formula("1/D", IN_D), "numeric",
+             square_cosine,
+             why="Choose axes so that b is the first. The squares of a's D entries add up to 1 and are alike on "
+             "average.", wrong={"forgot to divide by the lengths": "D", "that is its root": "1/sqrt(D)"}),
         Part("absolute", "And what is `E(abs(cos))`, exactly? gamma is there as a function.",
              Formula("gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))", IN_D), "numeric", absolute_cosine,
-             why=(
-                 "The angle t has a density in proportion to `sin(t)^(D-2)`. The integral of "
-                 "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is "
-                 "`sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; divide."
-             ),
+             why="The angle t has a density in proportion to `sin(t)^(D-2)`. The integral of "
+             "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is `sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; "
+             "divide.",
              wrong={"took the root of the mean square": "1/sqrt(D)", "left out the absolute value": "0",
                     "that is only the limit for large D, as if entries were normal": "sqrt(2/(pi*D))"}),
     ],
@@ -288,20 +280,17 @@ SCALE = Exercise(
     "vector `mu`, of squared length `m = dot(mu, mu)`, and the covariance `s^2*I`.",
     answer="`E(dot(q, k)) = m` and `Var(dot(q, k)) = d*s^4 + 2*s^2*m`. There is no further factor d: the d entries' "
     "means are already added up in m. If every entry has mean c, then `m = d*c^2`, and both grow linearly in d. "
-    "Dividing by `sqrt(d)` keeps the variance from growing, and the softmax stays where it still has derivatives; "
-    "the mean then still grows with `sqrt(d)`.",
+    "Dividing by `sqrt(d)` keeps the variance from growing, and the softmax stays where it still has derivatives; the "
+    "mean then still grows with `sqrt(d)`.",
     figure=scale_figure,
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
              why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
              wrong={"multiplied by d once more, but m already adds up d entries": "d*m", "took the mean for zero": "0",
                     "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
-        Part("variance", "What is `Var(dot(q, k))`?",
-             Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
-             why=(
-                 "Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
-                 "first term is met d times; the second adds up to `2*s^2*m`."
-             ),
+        Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
+             why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
+             "first term is met d times; the second adds up to `2*s^2*m`.",
              wrong={"a factor d that does not belong there: m already adds up d entries": "d*s^4 + 2*d*s^2*m",
                     "the mean of one vector is multiplied with the noise of the other": "d*s^4 + m^2"},
              only_if={"`mu = 0`": "d*s^4"}),
@@ -310,11 +299,10 @@ SCALE = Exercise(
              why="A factor f multiplies the variance by `f^2`.",
              wrong={"divided by the variance, not by its root": "1/(d*s^4 + 2*s^2*m)"},
              only_if={"`mu = 0` and s = 1": "1/sqrt(d)", "`mu = 0`": "1/(sqrt(d)*s^2)"}),
-        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.",
-             Truth("nearly", "the mean is zero and s = 1"), "symbolic", root_d_is_enough,
+        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", "the mean is zero and s = 1"),
+             "symbolic", root_d_is_enough,
              why="In general it becomes `s^4 + 2*s^2*m/d`: it no longer grows with d as long as the entries' means do "
-             "not, but it is not one.",
-             wrong={"took the usual assumption for granted": True}),
+             "not, but it is not one.", wrong={"took the usual assumption for granted": True}),
         Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
              Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
              "symbolic", linear_mean,

@@ -104,8 +104,9 @@ def restorable() -> Finding:
         x_N[batch.chosen_N] = batch.target_N
         for part in _runs(x_N.tolist(), {tokenizer.pad, tokenizer.first, tokenizer.end}):
             tried, found = tried + 1, found + (f" {' '.join(map(str, part))} " in whole)
-    return Finding(verdict(found == tried), f"labels put back: {found} of {tried} passages stand in the text, word for "
-                 "word")  # fmt: skip
+    return Finding(
+        verdict(found == tried), f"labels put back: {found} of {tried} passages stand in the text, word for word"
+    )
 
 
 def _runs(tokens: Sequence[int], ends: set[int]) -> list[list[int]]:
@@ -171,6 +172,10 @@ def overlap_figure() -> str:
 def order_examples(sentences: Sequence[str]) -> Examples:
     """Each pair of neighbours once in order, label 0, then once swapped, label 1."""
     return [made for a, b in pairwise(sentences) for made in ([a, b, 0], [b, a, 1])]
+
+
+def _any_two_sentences(sentences: Sequence[str]) -> Examples:
+    return [[a, b, int(i > j)] for i, a in enumerate(sentences) for j, b in enumerate(sentences) if i != j]
 
 
 def order_by_search() -> Finding:
@@ -245,17 +250,16 @@ SELF_LABELS = Exercise(
         _asks("replaced", "contrastive", "New: some tokens are replaced by others. For each token: was it replaced?",
               "One yes or no for every token, so every token teaches something, not only those hidden."),
         Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, 0], then "
-             "[b, a, 1].", Function("order_examples", order_examples, ORDER_CASES, "order_examples(sentences: list) -> "
-                                    "list of [first, second, label]"), "exact", order_by_search,
+             "[b, a, 1].", Function("order_examples", order_examples, ORDER_CASES,
+             "order_examples(sentences: list) -> list of [first, second, label]"), "exact", order_by_search,
              why="Both labels come from the same two sentences, so neither is longer, rarer or of another topic.",
              wrong={"never swapped, so there is nothing to tell apart": lambda s: [[a, b, 0] for a, b in pairwise(s)],
                     "swapped, but kept the label": lambda s: [[a, b, 0] for a, b, _ in order_examples(s)],
-                    "took any two sentences, neighbours or not": lambda s: [
-                        [a, b, int(i > j)] for i, a in enumerate(s) for j, b in enumerate(s) if i != j]}),
+                    "took any two sentences, neighbours or not": _any_two_sentences}),
         Part("make-replaced", "Write a generator for replaced tokens: places and the tokens drawn for them are given; "
-             "return the spoilt tokens and their labels, 1 for replaced.",
-             Function("replaced_labels", replaced_labels, REPLACED_CASES, "replaced_labels(tokens: list, places: list, "
-                      "drawn: list) -> [tokens, labels]"), "exact", replaced_by_place,
+             "return the spoilt tokens and their labels, 1 for replaced.", Function("replaced_labels", replaced_labels,
+             REPLACED_CASES, "replaced_labels(tokens: list, places: list, drawn: list) -> [tokens, labels]"), "exact",
+             replaced_by_place,
              why="A drawn token may be the one that stood there. Then nothing was replaced, and a label that says so "
              "would ask for what nobody can know.",
              wrong={"labelled every place that was drawn, though some tokens stayed": _every_drawn_place,
@@ -268,19 +272,19 @@ SELF_LABELS = Exercise(
                     "left out the drawing": "1 - c"}),
         Part("masked-share", "15% of the tokens are to be predicted; of these 80% are hidden behind [MASK], 10% "
              "replaced by any token and 10% left. Which share of all tokens is [MASK]?", Number(0.12), "monte carlo",
-             masked_share, why="`0.15*0.8`. The rest is asked too, so that the model must mind every token, not only "
-             "those that say [MASK].",
+             masked_share,
+             why="`0.15*0.8`. The rest is asked too, so that the model must mind every token, not only those that say "
+             "[MASK].",
              wrong={"took all that are asked": 0.15, "took 80% of all": 0.8, "added the replaced ones": 0.135}),
         Part("restored", "The labels of masked words, put back where they belong, give the text as it was.",
-             Truth("true"), "exact", restorable, why="They were taken from it: that is why no annotator is needed, and "
-             "why no label is wrong.",
+             Truth("true"), "exact", restorable,
+             why="They were taken from it: that is why no annotator is needed, and why no label is wrong.",
              wrong={"took hiding a word for losing it": False}),
         Part("overlap", "A judge only counts the words that two sentences share. At which task is it better than "
-             "chance, if documents keep to their topics?",
-             Choice("next", {"next": "next sentence", "order": "sentence order", "both": "both", "neither": "neither"}),
-             "counted", by_overlap, why="What two sentences share does not change when they are swapped, but a "
-             "sentence from another document shares less. So next sentence can be learnt without understanding "
-             "what follows from what."),
+             "chance, if documents keep to their topics?", Choice("next", {"next": "next sentence",
+             "order": "sentence order", "both": "both", "neither": "neither"}), "counted", by_overlap,
+             why="What two sentences share does not change when they are swapped, but a sentence from another document "
+             "shares less. So next sentence can be learnt without understanding what follows from what."),
     ],
 )  # fmt: skip
 

@@ -64,8 +64,11 @@ def lowest_threshold() -> Finding:
     lowest = min(t for t, accuracy in good.items() if accuracy >= Fraction(7, 10))
     told = threshold_for(coverage_curve(*BY_HAND), 0.7)
     assert told is not None
-    return Finding(lowest, f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
-                 f"own search says {told.threshold:g}")  # fmt: skip
+    return Finding(
+        lowest,
+        f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
+        f"own search says {told.threshold:g}",
+    )
 
 
 def coverage_falls() -> Finding:
@@ -124,8 +127,11 @@ def useless_confidence() -> Finding:
             kept[n].append(Fraction(sum(right[i] for i in order[:n]), n))
     means = {n: sum(some, Fraction(0)) / len(some) for n, some in kept.items()}
     rises = means[1] > means[5]
-    return Finding(verdict(rises), f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
-                 f"threshold, {means[5]} at the lowest")  # fmt: skip
+    return Finding(
+        verdict(rises),
+        f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
+        f"threshold, {means[5]} at the lowest",
+    )
 
 
 def coverage_figure() -> str:
@@ -158,12 +164,12 @@ COVERAGE = Exercise(
     figure=coverage_figure,
     parts=[
         Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
-             "the highest first.", Function("curve", curve, CASES, "curve(confidence: list, right: list of truth "
-                                            "values) -> list of [threshold, coverage, accuracy]"), "exact",
-             by_definition, why="Answers of equal confidence are given together: no threshold comes between them.",
+             "the highest first.", Function("curve", curve, CASES,
+             "curve(confidence: list, right: list of truth values) -> list of [threshold, coverage, accuracy]"),
+             "exact", by_definition,
+             why="Answers of equal confidence are given together: no threshold comes between them.",
              wrong={"divided by all questions instead of those answered": _of_all_questions,
-                    "parted answers of equal confidence": _equals_one_by_one,
-                    "began with the lowest": _lowest_first}),
+                    "parted answers of equal confidence": _equals_one_by_one, "began with the lowest": _lowest_first}),
         Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
              why="Three are given, and two of them are right.",
              wrong={"divided by all five": "2/5", "left out the one that equals the threshold": "1/2",
@@ -176,9 +182,9 @@ COVERAGE = Exercise(
         Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
              Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
              wrong={"thought that a threshold can pass an answer by": False}),
-        Part("rises", "A higher threshold never has a lower accuracy.",
-             Truth("nearly", "confidence is calibrated and expected accuracy is meant, not that of a few answers"),
-             "exact", accuracy_rises,
+        Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly",
+             "confidence is calibrated and expected accuracy is meant, not that of a few answers"), "exact",
+             accuracy_rises,
              why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
              "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
              wrong={"took what is expected for what happens": True}),

@@ -40,15 +40,23 @@ def says_a_place(settings: Settings = SMALL) -> Finding:
     for found in each(settings, True, NOWHERE):
         said = [answer.text for answer in found.answers]
         counts.append((len(said), sum(text in PLACES for text in said), said.count("")))
-    note = told_each([f"{many} strangers: {places} answers are places that it has learnt, {empty} are empty"
-                      for many, places, empty in counts])  # fmt: skip
+    note = told_each(
+        [
+            f"{many} strangers: {places} answers are places that it has learnt, {empty} are empty"
+            for many, places, empty in counts
+        ]
+    )
     return Finding(verdict(any(places < many / 2 for many, places, _ in counts)), note, "more than half of the answers")
 
 
 def as_sure_as_right(settings: Settings = SMALL) -> Finding:
     some = each(settings, True, NOWHERE)
-    note = told_each([f"it says that it is {found.confidence:.0%} sure, and is right in {found.share:.0%} of cases"
-                      for found in some])  # fmt: skip
+    note = told_each(
+        [
+            f"it says that it is {found.confidence:.0%} sure, and is right in {found.share:.0%} of cases"
+            for found in some
+        ]
+    )
     return Finding(verdict(not all(found.doubtful for found in some)), note, f"{2 * SURE} standard errors")
 
 
@@ -72,8 +80,12 @@ def borrowing(setting: Setting) -> tuple[float, float, float]:
 def namesakes(settings: Settings = SMALL) -> Finding:
     """Whether a part of the name leans the answer: strangers who share a first or last name with somebody it knows."""
     some = [borrowing(one) for one in settings]
-    note = told_each([f"in {share:.0%} of cases it names the birthplace of a namesake; by chance it would be "
-                      f"{expected:.0%}" for share, expected, _ in some])  # fmt: skip
+    note = told_each(
+        [
+            f"in {share:.0%} of cases it names the birthplace of a namesake; by chance it would be {expected:.0%}"
+            for share, expected, _ in some
+        ]
+    )
     leans = all(share > expected + error for share, expected, error in some)
     return Finding(verdict(leans), note, f"{SURE} standard errors")
 
@@ -129,8 +141,7 @@ UNSEEN = Exercise(
              "same confidence.", Truth("nearly", "all unknown words become one and the same token"), "numeric",
              strangers_alike,
              why="Then the model reads the same tokens. A model of characters or bytes reads different ones, and may "
-             "answer differently, with as little reason.",
-             wrong={"took a closed list of words for granted": True}),
+             "answer differently, with as little reason.", wrong={"took a closed list of words for granted": True}),
     ],
 )  # fmt: skip
 
