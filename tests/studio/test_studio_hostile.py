@@ -32,7 +32,7 @@ from octavo.studio.server.app import MAX_JSON_DEPTH, MAX_JSON_VALUES, MAX_TEXT_C
 from octavo.studio.server.request_guard import COOKIE
 from octavo.studio.server.scheduler import Scheduler
 from octavo.studio.server.serve import settings
-from octavo.studio.server.text_store import FACTS
+from octavo.studio.server.text_store import FACTS_FOLDER
 from studio_place import client, make_runs
 
 TOKEN = "a-token-of-our-own"
@@ -165,7 +165,7 @@ def test_an_answer_to_a_long_text_is_bounded(asks: TestClient, monkeypatch: pyte
 
 def test_a_run_cannot_take_the_place_of_the_studios_own_folders(asks: TestClient, made: Path) -> None:
     asks.post("/api/texts?name=some.txt", content="some words " * 20, headers={"content-type": "text/plain"})
-    for name in (FACTS, "texts"):
+    for name in (FACTS_FOLDER, "texts"):
         asked = {"model": "bag", "corpus": "some.txt", "run": name}
         assert asks.post("/api/training", json=asked).status_code == 400
         assert not (made / name / CONFIG).exists()
@@ -295,7 +295,7 @@ def said(open_socket: socket.socket, seconds: float = 5) -> bytes:
 
 def test_who_connects_and_asks_nothing_is_let_go(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_HEADER_SECONDS", 0.3)
-    monkeypatch.setattr(connections, "MOST", 20)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
     with listening(made) as (port, _), ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(30)]
         for n, one in enumerate(idle[:20]):
@@ -356,7 +356,7 @@ def test_a_stream_that_nobody_takes_for_too_long_ends() -> None:
 
         with pytest.raises(UserError, match="longer"):
             await take()
-        assert work._inside == 0
+        assert work.admitted_requests == 0
         work.close()
         return found
 

@@ -19,13 +19,13 @@ from starlette.testclient import TestClient
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
-from octavo.pages.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.server.request_guard import REPORT_POLICY
 from octavo.studio.server.text_store import TEXTS_FOLDER, TextStore, safe_name
 from octavo.studio.server.training_forms import explained, form_of, forms
 from octavo.studio.server.training_process import LOCK, LOG, TrainingManager
 from octavo.tasks.run import load
+from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 from studio_place import TEXT, client, make_runs, opened, served
@@ -295,7 +295,7 @@ def test_only_listed_texts_are_trained_on(place: Studio, text: str) -> None:
 
 def test_a_run_is_not_written_over(place: Studio) -> None:
     (place.root / "there").mkdir()
-    with pytest.raises(UserError, match="not written over"):
+    with pytest.raises(UserError, match="not overwritten"):
         place.training.start("bag", "play.txt", "there", 5, {})
 
 
@@ -313,8 +313,8 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     began = asking.post("/api/training", json=start).json()
     assert began["command"].startswith("octavo train gru ")
     assert "--budget 600s" in began["command"]
-    assert "one at a time" in asking.post("/api/training", json=start | {"run": "b"}).json()["error"]
-    assert "one at a time" in second.post("/api/training", json=start | {"run": "b"}).json()["error"]
+    assert "at a time" in asking.post("/api/training", json=start | {"run": "b"}).json()["error"]
+    assert "at a time" in second.post("/api/training", json=start | {"run": "b"}).json()["error"]
     seen = second.get("/api/training").json()
     assert (seen["run"], seen["state"]) == ("mine", "elsewhere")
     assert "kill -INT" in second.post("/api/training/stop", json={}).json()["error"]
@@ -367,7 +367,7 @@ def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lo
 
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:
     place.close()
-    with pytest.raises(UserError, match="ending"):
+    with pytest.raises(UserError, match="shutting down"):
         place.training.start("gru", "play.txt", "more", 600, TINY)
 
 

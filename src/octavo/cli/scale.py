@@ -18,9 +18,9 @@ from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT, scale
 from octavo.experiments.scale.wording import summary
 from octavo.models import NEURAL, preset
-from octavo.pages.run_facts import number
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
+from octavo.tasks.run_facts import number
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimConfig
 

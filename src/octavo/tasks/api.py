@@ -13,9 +13,9 @@ from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.models import CONFIGS, NEURAL, preset
-from octavo.pages import page_maker
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.count_training import TextConfig, train_counts
+from octavo.tasks.language_page import page_maker
 from octavo.tasks.language_training import Recipe, train_neural
 from octavo.tasks.language_training import resume as resume_training
 from octavo.tasks.mixture_training import train_mix

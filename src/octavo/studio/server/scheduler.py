@@ -100,7 +100,7 @@ class Scheduler:
         self, threads: int = MAX_THREADS, max_requests: int = MAX_REQUESTS, seconds: float = MAX_REQUEST_SECONDS
     ) -> None:
         self.lock, self.seconds = FairLock(), seconds
-        self._max_requests, self._admitted_requests = max_requests, 0
+        self._max_requests, self.admitted_requests = max_requests, 0
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="studio")
 
     async def run(self, request: Request, function: Callable[..., R], *args: Any) -> R:
@@ -150,13 +150,13 @@ class Scheduler:
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
-        if self._admitted_requests >= self._max_requests:
-            raise Busy(f"{self._admitted_requests} requests are waiting, which is the limit; try again in a moment")
-        self._admitted_requests += 1  # only ever changed on the event loop's thread
+        if self.admitted_requests >= self._max_requests:
+            raise Busy(f"{self.admitted_requests} requests are waiting, which is the limit; try again in a moment")
+        self.admitted_requests += 1  # only ever changed on the event loop's thread
         try:
             yield
         finally:
-            self._admitted_requests -= 1
+            self.admitted_requests -= 1
 
     def close(self) -> None:
         """Start nothing new."""
