@@ -50,7 +50,7 @@ from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.tasks import api
 from octavo.training.loss import NextToken
-from octavo.training.optimizer import OptimConfig, Optimizers
+from octavo.training.optimizer import OptimizerConfig, Optimizers
 
 B, V = 3, 29
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 128, "feed_width": 40}
@@ -299,7 +299,7 @@ def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monk
 @pytest.mark.parametrize("variant", [name for name in ALL if name != "bigram"])  # which has an Adam of its own
 def test_optimizers_remember_as_much(variant: str, optimizer: Any) -> None:
     model = built(variant)
-    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer))
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))
     NextToken(model)(model.start(B), tokens(9))[0].backward()
     optimizers.step(0.5, 1.0)
     remembered = sum(t.numel() * 4 for name, t in optimizers.tensors().items() if not name.endswith("/step"))

@@ -25,7 +25,7 @@ from octavo.tasks import api
 from octavo.training import step_timing as rehearsal
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.step_timing import MIDDLE, Piece, Rehearsal, Timed, rehearse, rehearsed_loop, sizes_of, usual_past
 from octavo.training.streams import RESTARTS
 
@@ -37,8 +37,8 @@ MUCH = 1e18
 def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **settings: Any) -> Piece:
     model, usual = preset(name)
     config = replace(usual, **{"width": 32} | settings)
-    loop = LoopConfig(batch=3, precision=precision).suiting(on_meta(model, config, 257))
-    return Piece(model, config, 257, 3, loop.window, OptimConfig(optimizer=optimizer), loop)
+    loop = LoopConfig(batch_size=3, precision=precision).suiting(on_meta(model, config, 257))
+    return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
 
 
 # ---------------------------------------------------------------------- what is rehearsed

@@ -36,7 +36,7 @@ from octavo.tasks.image_run import load_images, measure, save_images
 from octavo.tasks.image_training import Batches, ImageLoopConfig, ImageRecipe, resume_images, train_images
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 SMALL = {"width": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 PATTERNS = ("full", "local", "global", "axial")
@@ -66,7 +66,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def recipe(name: str = "vit", **changes: Any) -> ImageRecipe:
     config = {"vit": VitConfig, "davit": DaVitConfig}[name](**SMALL)
-    return ImageRecipe(name, config, dataclasses.replace(QUICK, **changes), OptimConfig(), seed=3, device="cpu")
+    return ImageRecipe(name, config, dataclasses.replace(QUICK, **changes), OptimizerConfig(), seed=3, device="cpu")
 
 
 # ---------------------------------------------------------------------- what is computed

@@ -67,7 +67,7 @@ LADDER = (
     Recipe("gru-chars", "gru", {"tokenizer": "char"}, True),
     Recipe("lstm-chars", "lstm", {"tokenizer": "char"}, True),
     Recipe("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
-    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch": 64}, True),
+    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
 )
 
 
