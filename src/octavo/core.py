@@ -80,7 +80,7 @@ class LanguageModel(nn.Module, Generic[S]):
         return 4096, 32
 
     @property
-    def matrix_rate(self) -> float:
+    def muon_learning_rate(self) -> float:
         """Muon's learning rate, where nothing else is asked for."""
         return 0.05
 

@@ -23,7 +23,7 @@ from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.studio.server.app import WEB
-from octavo.studio.server.markup import tree
+from octavo.studio.server.html_tree import html_tree
 from studio_place import client, opened, served
 
 ONE, CLAIM = "softmax-range", "first-zero"
@@ -53,7 +53,7 @@ def test_every_exercise_is_listed_by_topic(asks: TestClient) -> None:
 def test_an_exercise_is_the_booklets_without_its_figure(asks: TestClient) -> None:
     told = asks.get(f"/api/exercises/{ONE}").json()
     [one] = select_exercises([ONE])
-    assert told["body"] == tree(article(one, None, ""))
+    assert told["body"] == html_tree(article(one, None, ""))
     assert [part["id"] for part in told["parts"]] == [part.id for part in one.parts]
 
 
@@ -64,8 +64,8 @@ def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
     for one in every:
         html = article(one, None, "")
         whole = "".join(ElementTree.fromstring(f"<all>{html}</all>").itertext())
-        assert "".join(map(text_of, tree(html))).split() == whole.split()
-    assert tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
+        assert "".join(map(text_of, html_tree(html))).split() == whole.split()
+    assert html_tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
 
 
 def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exercise]) -> None:
@@ -95,7 +95,7 @@ def test_a_figure_is_computed_apart(asks: TestClient) -> None:
     assert figure[0] == "figure"
     [one] = select_exercises([FIGURE])
     assert one.figure is not None
-    assert [figure] == tree(one.figure())
+    assert [figure] == html_tree(one.figure())
 
 
 def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
@@ -211,7 +211,8 @@ def test_a_python_file_is_neither_run_nor_graded(asks: TestClient, every: list[E
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("[a", "it is no TOML"), ("a = " + "[" * 100 + "]" * 100, "nested"), ("a = 1\na = 2", "no TOML")]
+    ("text", "why"),
+    [("[a", "it is not valid TOML"), ("a = " + "[" * 100 + "]" * 100, "nested"), ("a = 1\na = 2", "not valid TOML")],
 )
 def test_what_is_no_file_of_answers_is_told(asks: TestClient, text: str, why: str) -> None:
     told = asks.post("/api/grade", json={"answers": text}).json()
@@ -233,7 +234,7 @@ def test_grading_ends_where_nobody_waits_for_it(every: list[Exercise]) -> None:
             raise UserError("gone")
 
     with pytest.raises(UserError, match="gone"):
-        grade_text(f"[{ONE}]\nsums-to-one = true\n", every, wanted=wanted)
+        grade_text(f"[{ONE}]\nsums-to-one = true\n", every, raise_if_cancelled=wanted)
 
 
 # ---------------------------------------------------------------------- in a browser

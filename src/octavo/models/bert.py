@@ -177,7 +177,7 @@ class Replaced(nn.Module):
 class Bert(nn.Module):
     """An encoder, its pooler, and the heads of the tasks that it learns from."""
 
-    matrix_rate = 0.02  # of Muon, where nothing else is asked for
+    muon_learning_rate = 0.02  # of Muon, where nothing else is asked for
 
     def __init__(self, config: BertConfig, vocab: int) -> None:
         super().__init__()

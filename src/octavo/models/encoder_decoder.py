@@ -75,7 +75,7 @@ class EncoderDecoder(nn.Module):
 
     sizes: Sizes
     config: Any
-    matrix_rate = 0.02  # of Muon, where nothing else is asked for
+    muon_learning_rate = 0.02  # of Muon, where nothing else is asked for
 
     def __init__(self, config: Any, source_vocab: int, target_vocab: int, languages: int = 1) -> None:
         super().__init__()

@@ -186,7 +186,7 @@ class GPT(LanguageModel[State]):
         return 2048, self.config.context if self.config.absolute else min(64, self.config.context)
 
     @property
-    def matrix_rate(self) -> float:
+    def muon_learning_rate(self) -> float:
         return 0.02
 
     @property
