@@ -59,7 +59,7 @@ class LoopConfig:
 
     def suiting(self, model: LanguageModel[Any]) -> LoopConfig:
         """With a batch and a window that suit the model, where none were asked for."""
-        tokens, window = model.training_shape
+        tokens, window = model.default_batch_shape
         window = self.window or window
         batch = self.batch or -(-max(1, tokens // window) // self.accumulate) * self.accumulate
         return replace(self, batch=batch, window=window)

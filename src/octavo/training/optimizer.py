@@ -55,7 +55,7 @@ class OptimConfig:
 
     def suiting(self, model: nn.Module) -> OptimConfig:
         """With a rate that suits the model, where none was asked for."""
-        usual: Any = getattr(model, "matrix_rate", MATRIX_RATE)
+        usual: Any = getattr(model, "muon_learning_rate", MATRIX_RATE)
         return replace(self, matrix_rate=self.matrix_rate or float(usual))
 
 
