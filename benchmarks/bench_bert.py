@@ -32,7 +32,7 @@ from octavo.tasks.masking import Masked
 from octavo.tasks.sentences import Sentences, documents, split_sentences
 from octavo.text import open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
 
 ABLATED: tuple[tuple[Any, ...], ...] = (
@@ -84,8 +84,11 @@ def ablation(
     )
     for tasks in rows:
         config = replace(model, tasks=tasks or ("words",))
-        still = OptimConfig(rate=1e-9, matrix_rate=1e-9)
-        how, optim = replace(plan, budget=f"{steps if tasks else 1}steps"), OptimConfig(rate=rate) if tasks else still
+        still = OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
+        how, optim = (
+            replace(plan, budget=f"{steps if tasks else 1}steps"),
+            OptimizerConfig(learning_rate=rate) if tasks else still,
+        )
         encoder = pretrain(corpus, config, how, optim, seed=seed, quiet=True)
         told = encoder.record["result"]
         shown = [

@@ -33,7 +33,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.text import open_corpus
 from octavo.training.loss import NextToken
-from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
+from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 
 BATCH, CONTEXT, STEPS = 12, 64, 2000
 SHAPE = {"width": 128, "layers": 4, "heads": 4, "context": CONTEXT}
@@ -92,7 +92,7 @@ def our_step(
     model = GPT(config, vocab)
     model.initialise(seeded_generator(0))
     model = model.to(device)
-    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer))  # type: ignore[arg-type]
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))  # type: ignore[arg-type]
     objective: Any = torch.compile(NextToken(model), dynamic=False) if compiled else NextToken(model)
     x_BT = torch.randint(0, vocab - 1, (batch, config.context + 1), device=device)
 

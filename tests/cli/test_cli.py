@@ -29,7 +29,8 @@ from octavo.cli import VERBS, main
 from octavo.cli.train import OTHERS
 from octavo.models import CONFIGS, PRESETS
 from octavo.models.parts.config import GPTConfig
-from octavo.training import LoopConfig, OptimConfig
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
 
 FOREIGN = "not runs, but read like them (Hugging Face)"
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\nThey took some honey, naïve café.\n" * 12
@@ -102,7 +103,7 @@ def test_train_tells_of_every_model_what_it_is(run: Octavo) -> None:
 
 
 def test_help_of_a_transformer_breaks_no_line_before_its_end(run: Octavo) -> None:
-    config_docs = [name for name, doc in attribute_docs(GPTConfig, LoopConfig, OptimConfig) if "\n" in doc]
+    config_docs = [name for name, doc in attribute_docs(GPTConfig, LoopConfig, OptimizerConfig) if "\n" in doc]
     assert config_docs == []  # which the help would keep
     assert run("train", "gpt", "--help").code == 0
 

@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 import tyro
-from test_run_page import HOSTILE, Page
 
 import octavo.cli.domains
+from html_pages import HOSTILE, Page
 from octavo.cli.domains import LADDER, Recipe, domains
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
+from octavo.experiments.domains.page import Measured, domains_page, perplexity, visible
 from octavo.experiments.domains.scoring import (
     GROUPS,
     PROBE,
@@ -35,7 +36,6 @@ from octavo.experiments.domains.scoring import (
 from octavo.models import CONFIGS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
-from octavo.pages.domains import Measured, domains_page, perplexity, visible
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.tasks import api
@@ -309,7 +309,9 @@ def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
 def test_a_rung_that_was_stopped_is_trained_anew(
     texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ladder = (Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch": 4, "save_every": 0.0}, True),)
+    ladder = (
+        Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}, True),
+    )
     monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
     step = Loop.step

@@ -19,19 +19,19 @@ from starlette.testclient import TestClient
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
-from octavo.pages.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.studio import Shelf, Studio, make_app
 from octavo.studio.server.request_guard import OF_PAGES
 from octavo.studio.server.texts import FOLDER, Texts, safe_name
 from octavo.studio.server.training_forms import explained, form_of, forms
 from octavo.studio.server.training_process import LOCK, LOG, Trainings
 from octavo.tasks.run import load
+from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 from studio_place import TEXT, client, make_runs, opened, served
 
 PLAY = "ROMEO: But soft, what light through yonder window breaks?\n" * 200
-TINY = {"width": 16, "layers": 1, "batch": 4, "window": 16, "checks": 1}
+TINY = {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 16, "evaluations": 1}
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
     for name, form in forms().items():
         assert form.flags({one.name: one.usual for one in form.settings if one.usual is not None}) == [], name
         assert all(one.told for one in form.settings), name
-    assert form_of("gpt").flags({"width": 64, "rate": 0.01}) == ["--width", "64", "--rate", "0.01"]
+    assert form_of("gpt").flags({"width": 64, "learning_rate": 0.01}) == ["--width", "64", "--learning-rate", "0.01"]
     from octavo.models.parts.config import GPTConfig
 
     assert explained(GPTConfig)["context"] == "How many tokens a token can look at, itself included."
@@ -272,7 +272,8 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
     [("gpt", {"width": 4096}, "from 2 to 1024"), ("gpt", {"heads": 3}, "heads must divide width"),
      ("gpt", {"out": "/tmp/x"}, "no setting 'out'"), ("ngram", {"estimator": "arpa"}, "one of kneser-ney"),
      ("gru", {"width": 1.5}, "whole number"), ("gru", {"size": 500}, "word and bpe"),
-     ("gru", {"width": 1024, "layers": 12, "batch": 1024, "window": 2048}, "can be had"), ("vit", {}, "no model"),
+     ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "can be had"),
+     ("vit", {}, "no model"),
      ("gru", {"tokenizer": "/etc/passwd"}, "one of byte")],
 )  # fmt: skip
 def test_settings_beyond_the_form_are_refused(place: Studio, model: str, settings: dict[str, Any], why: str) -> None:

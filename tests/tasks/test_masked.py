@@ -33,7 +33,7 @@ from octavo.tasks.masked_training import PretrainConfig, encoded, losses, measur
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences, split_sentences
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
-from octavo.training.optimizer import OptimConfig, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, parameter_groups
 from octavo.training.precision import compiled
 
 ALL = ("words", "next", "order", "replaced")
@@ -465,8 +465,8 @@ def corpus(tmp_path: Path) -> str:
 
 
 def test_training_makes_masked_words_cheaper(corpus: str) -> None:
-    config, slow = replace(SMALL, tasks=("words", "next")), OptimConfig(rate=1e-9, matrix_rate=1e-9)
-    trained = pretrain(corpus, config, replace(HOW, budget="60steps"), OptimConfig(), quiet=True)
+    config, slow = replace(SMALL, tasks=("words", "next")), OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
+    trained = pretrain(corpus, config, replace(HOW, budget="60steps"), OptimizerConfig(), quiet=True)
     untrained = pretrain(corpus, config, HOW, slow, quiet=True)
     after, before = trained.record["result"], untrained.record["result"]
     assert before["words_perplexity"] == pytest.approx(trained.model.vocab, rel=0.2)  # nothing is known yet
@@ -478,7 +478,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(SMALL, dropout=0.1)
-    whole = pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "whole", quiet=True)
+    whole = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "whole", quiet=True)
     plain = Masked.at
 
     def interrupting(self: Masked, step: int) -> Any:
@@ -489,9 +489,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     with monkeypatch.context() as patched:
         patched.setattr(Masked, "at", interrupting)
         with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
-            pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "parted", quiet=True)
+            pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
     assert not json.loads((tmp_path / "parted" / "config.json").read_text())["training"]["finished"]
-    parted = pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "parted", quiet=True)
+    parted = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(parted.model.state_dict()[name], tensor), name
     assert parted.record["result"] == whole.record["result"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_images import idx_folder
 
 import octavo
+from image_files import idx_folder
 from octavo.cli import main
 from octavo.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.cost.vision import vision_cost

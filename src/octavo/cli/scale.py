@@ -18,9 +18,11 @@ from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT, scale
 from octavo.experiments.scale.wording import summary
 from octavo.models import NEURAL, preset
-from octavo.pages.run_facts import number
+from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
-from octavo.training import LoopConfig, OptimConfig, TextConfig
+from octavo.tasks.run_facts import number
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
 
 WIDE = 79  # letters of a line
 
@@ -67,14 +69,14 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, checks=CHECKS)
+    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=CHECKS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
     def of_network(
         corpus: Corpora,
         config: Any = usual,
         loop: LoopConfig = asked,
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
         series: SeriesFlags = SeriesFlags(),  # noqa: B008
         out: str = folder,

@@ -7,21 +7,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.config import from_json, no_such_setting
+from octavo.config import from_json, no_such_setting, with_current_names
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.models import CONFIGS, NEURAL, preset
-from octavo.pages import page_maker
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.tasks.count_training import TextConfig, train_counts
+from octavo.tasks.language_page import page_maker
+from octavo.tasks.language_training import Recipe, train_neural
+from octavo.tasks.language_training import resume as resume_training
+from octavo.tasks.mixture_training import train_mix
 from octavo.tasks.registry import OTHERS, refuse_others, resume_task, train_task
 from octavo.tasks.run import Run, load, read_record
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
 from octavo.text.token_store import fingerprint
-from octavo.training import LoopConfig, OptimConfig, Recipe, TextConfig, train_counts, train_mix, train_neural
-from octavo.training import resume as resume_training
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
 
 __all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
 
@@ -55,8 +59,10 @@ def train(
 
 def _configs(model: str, usual: Any, settings: dict[str, Any]) -> list[Any]:
     """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
-    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if model in NEURAL else ())]
+    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimizerConfig) if model in NEURAL else ())]
     names = [[field.name for field in dataclasses.fields(one)] for one in classes]
+    for one in classes:
+        settings = with_current_names(one, settings)
     if model == "mix":
         names[1] = list(OF_A_MIXTURE)
     for key in settings:
@@ -84,7 +90,7 @@ def train_with_page(
     `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
     """
     if model in NEURAL:
-        loop, optim = how or (LoopConfig(), OptimConfig())
+        loop, optim = how or (LoopConfig(), OptimizerConfig())
         page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
         return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)
     page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None

@@ -35,10 +35,10 @@ from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
 from octavo.training.batch_loop import fit
 from octavo.training.naive_bayes import fit_linear
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 SMALL = 1 << 24  # letters in all, up to which one thread is enough
-OPTIM = OptimConfig(optimizer="adamw", rate=0.003, weight_decay=0.01, warmup=0.0)
+OPTIM = OptimizerConfig(optimizer="adamw", learning_rate=0.003, weight_decay=0.01, warmup=0.0)
 Page = Callable[[Classifier, Labelled, Labelled], str]  # the classifier, what it learnt from, what it is measured on
 
 
@@ -67,7 +67,7 @@ class Plan:
     model: str
     config: Any
     how: ClassifyConfig = ClassifyConfig()
-    optim: OptimConfig = OPTIM
+    optim: OptimizerConfig = OPTIM
     seed: int = 0
     device: str = "auto"
     base: Base | None = None
@@ -251,8 +251,9 @@ def resume_classifier(path: str | Path, page_maker: Callable[..., Page] | None =
     try:
         how = {key: value for key, value in training.items() if key not in ("optim", "finished")}
         config: Any = from_json(ENCODER_CONFIGS[told["model"]], told["config"])
-        plan = Plan(told["model"], config, from_json(ClassifyConfig, how), from_json(OptimConfig, training["optim"]),
-                    told["seed"], base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip
+        plan = Plan(told["model"], config, from_json(ClassifyConfig, how),
+                    from_json(OptimizerConfig, training["optim"]), told["seed"],
+                    base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip
         sources, reading, folds = data["sources"], from_json(LabelledConfig, data["reading"]), data["folds"]
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged or foreign: {error!r}; train it again") from error

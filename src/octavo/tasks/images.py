@@ -19,13 +19,13 @@ from octavo.config import configs_from
 from octavo.datasets.idx import has_idx
 from octavo.datasets.images import NAMED, open_images
 from octavo.errors import UserError
-from octavo.inspect.image_attention import Sight, look
 from octavo.io.run_folder import read_record
-from octavo.pages.images import image_page_maker
 from octavo.scoring.classification import Classified
+from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import VISION, ImageRun, Measured, load_images, measure
 from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe, held_out_images, resume_images, train_images
-from octavo.training.optimizer import OptimConfig
+from octavo.tasks.images_page import image_page_maker
+from octavo.training.optimizer import OptimizerConfig
 
 __all__ = ["ImageRun", "Sight", "classify", "evaluate", "load", "look", "open_images", "resume", "train"]
 
@@ -39,7 +39,7 @@ def train(
     """
     if model not in VISION:
         raise UserError(f"models for images are {', '.join(VISION)}: there is no {model!r}")
-    usual = VISION[model][1](), ImageLoopConfig(), OptimConfig()
+    usual = VISION[model][1](), ImageLoopConfig(), OptimizerConfig()
     config, loop, optim = configs_from(model, usual, settings, ("out", "seed", "device"))
     return train_with_page(ImageRecipe(model, config, loop, optim, seed, device), source, out)
 

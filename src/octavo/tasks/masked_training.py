@@ -30,7 +30,7 @@ from octavo.tasks.sentences import Sentences, documents
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece
 from octavo.training.batch_loop import Fit, fit
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
 
 CHECKED, MEASURED = 4, 16  # batches of the text held out for choices, and of that which is reported
@@ -130,7 +130,7 @@ def measure(model: Bert, batches: Iterable[Batch]) -> dict[str, float]:
 
 
 def pretrain(
-    source: Any, config: BertConfig, how: PretrainConfig, optim: OptimConfig, mask: MaskConfig = MaskConfig(),  # noqa: B008
+    source: Any, config: BertConfig, how: PretrainConfig, optim: OptimizerConfig, mask: MaskConfig = MaskConfig(),  # noqa: B008
     out: str | Path | None = None, seed: int = 0, device: str = "auto", quiet: bool = False, going_on: bool = False,
 ) -> Encoder:  # fmt: skip
     """Learn words, then a BERT, from the first nine tenths of a text, and measure it on the rest.
@@ -173,7 +173,7 @@ def resume_pretraining(path: str | Path, budget: str | None = None, device: str 
         from_json(BertConfig, settings.get("model", {})),
         from_json(PretrainConfig, settings.get("pretrain", {})),
     )
-    optim, mask = from_json(OptimConfig, settings.get("optim", {})), from_json(MaskConfig, settings.get("mask", {}))
+    optim, mask = from_json(OptimizerConfig, settings.get("optim", {})), from_json(MaskConfig, settings.get("mask", {}))
     how = replace(how, budget=budget) if budget else how
     return pretrain(source, config, how, optim, mask, path, int(record.get("seed", 0)), device, going_on=True)
 
@@ -214,7 +214,7 @@ def _fresh(corpus: Corpus, config: BertConfig, how: PretrainConfig, seed: int) -
 
 
 def _fit(
-    encoder: Encoder, corpus: Corpus, how: PretrainConfig, optim: OptimConfig, mask: MaskConfig, seed: int,
+    encoder: Encoder, corpus: Corpus, how: PretrainConfig, optim: OptimizerConfig, mask: MaskConfig, seed: int,
     device: torch.device, folder: Path | None, quiet: bool,
 ) -> tuple[Fit, dict[str, float]]:  # fmt: skip
     """Train the encoder's model; how it went, and what it is worth on the text that is reported."""

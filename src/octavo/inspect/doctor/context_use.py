@@ -140,7 +140,14 @@ def judge(bits: dict[int | None, float], sight: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = ("a larger --budget", "more --steps", "another --rate", *GATES, *LOOKS, "a longer --window")
+        advice = (
+            "a larger --budget",
+            "more --steps",
+            "another --learning-rate",
+            *GATES,
+            *LOOKS,
+            "a longer --sequence-length",
+        )
         if length == 0:
             why = f"the context is never used: the model pays the same without it; {why}"
         elif length == 1:
