@@ -128,7 +128,7 @@ def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], 
 
 
 def test_an_error_on_the_way_is_the_last_line(asked: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked.app.state.studio.work, "seconds", 0.05)  # type: ignore[attr-defined]
+    monkeypatch.setattr(asked.app.state.studio.scheduler, "seconds", 0.05)  # type: ignore[attr-defined]
     found = lines(asked, run="gru", prompt=PROMPT, max_tokens=1000)
     assert "longer than 0.05 seconds" in found[-1]["error"]
 

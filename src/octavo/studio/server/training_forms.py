@@ -34,7 +34,7 @@ Limits = (
     tuple[float, float] | tuple[str, ...] | None
 )  # of a number; or the words to choose from; None: all its type has
 
-LEAST_SECONDS, MOST_SECONDS, USUAL_SECONDS = 1, 3600, 120
+MIN_SECONDS, MAX_SECONDS, DEFAULT_SECONDS = 1, 3600, 120
 MOST_BYTES = 8 << 30  # that training may take, where there is as much
 VOCAB = {"byte": 257, "char": 1000, "word": 30_000, "bpe": 4096}  # where the text is not known yet
 WIDE: dict[str, Limits] = {"width": (2, 1024), "layers": (1, 12), "dropout": (0, 0.9)}
