@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.dan import Dan, DanConfig
 from octavo.pages.figures.lines import Series, lines
@@ -29,7 +29,7 @@ def network(texts: Sequence[str], ngrams: int = 1, layers: int = 2, seed: int = 
                        min_count=1)  # fmt: skip
     reader = KnownReader.learn(texts, 1, ngrams, config.buckets)
     model = Dan(config, reader.rows, config.width, 2).double()
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return model.eval(), reader
 
 

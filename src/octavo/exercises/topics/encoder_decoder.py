@@ -12,8 +12,7 @@ from octavo.cost import BertShape, Shape, bert_cost
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.topics.efficient import counted, empty, two_layers
 from octavo.exercises.topics.linear_attention import drawn, first
-from octavo.ops.attention import CAUSAL, FULL, Pattern
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import CAUSAL, FULL, Pattern, reference
 from octavo.pages.figures.lines import Series, lines
 
 
@@ -26,7 +25,9 @@ def feed(tokens: int, k: int) -> int:
 
 
 def looking(queries: int, keys: int, k: int) -> int:
-    return counted(lambda: naive.attend(empty(1, 1, queries, k), empty(1, 1, keys, k), empty(1, 1, keys, k)))
+    return counted(
+        lambda: reference.attend_reference(empty(1, 1, queries, k), empty(1, 1, keys, k), empty(1, 1, keys, k))
+    )
 
 
 def encoder_layer(n: int, k: int) -> int:
@@ -103,7 +104,7 @@ def second_weights() -> Finding:
 
 def encoded(x_ND: Tensor, w_DD: Tensor) -> Tensor:
     h = (x_ND @ w_DD)[None, None]
-    result: Tensor = naive.attend(h, h, h, FULL)[0, 0]
+    result: Tensor = reference.attend_reference(h, h, h, FULL)[0, 0]
     return result
 
 
@@ -137,7 +138,7 @@ def decoder_in_encoder() -> Finding:
 def no_gradient() -> Finding:
     x, y, w = drawn(5, 4), drawn(3, 4, seed=2), drawn(4, 4, seed=3).requires_grad_()
     memory = encoded(x, w)
-    loss = naive.attend(y[None, None], memory[None, None], memory[None, None]).square().sum()
+    loss = reference.attend_reference(y[None, None], memory[None, None], memory[None, None]).square().sum()
     largest = float(torch.autograd.grad(loss, w)[0].abs().max())
     return Finding(
         verdict(largest == 0),

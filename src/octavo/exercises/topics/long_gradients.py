@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.ops.recurrent import Weights, rnn_step
 from octavo.pages.figures.lines import Series, lines
 
@@ -209,7 +209,7 @@ def largest_s() -> Finding:
 
 def attentive(norm: bool, steps: int = 200) -> list[float]:
     """The largest entry of octavo's states when every new s is 1 in all entries."""
-    model = Attentive(AttentiveConfig(width=4, score="dot", memory=0, norm=norm), 3).double()
+    model = RNNAttention(RNNAttentionConfig(width=4, score="dot", memory=0, norm=norm), 3).double()
     model.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         model.recurrent.weights.bias_ih_G.fill_(50)
@@ -222,7 +222,7 @@ def attentive(norm: bool, steps: int = 200) -> list[float]:
 
 def repaired_order() -> Finding:
     found = in_order(naive=False)
-    model = Attentive(AttentiveConfig(width=8, memory=0), 5).double()
+    model = RNNAttention(RNNAttentionConfig(width=8, memory=0), 5).double()
     model.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         one, two = (model(torch.tensor([[4, 1, 2, last]])) for last in (0, 3))
