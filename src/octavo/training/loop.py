@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from octavo.core import evaluating, map_state, select, state_from, tensors_of
+from octavo.core import eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
 from octavo.io.run_folder import BOARD, METRICS
 from octavo.training.checkpoint import (
@@ -177,7 +177,7 @@ class Loop:
         at, stage = self.position, self.stage
         weights = {name: whole(t) for name, t in (self.tensors | self.average).items()}
         sound = not any_not_finite(weights.values())
-        with swapped(self.tensors, self.average), evaluating(self.model), unsharded(self.objective):
+        with swapped(self.tensors, self.average), eval_mode(self.model), unsharded(self.objective):
             measured = dict(stage.validate()) if stage.validate is not None else {}
             text = stage.sample() if sound and stage.sample and self.team.leads else ""
         measured = dict(zip(measured, self.team.agree(*measured.values()), strict=True))
