@@ -83,7 +83,7 @@ class Team:
             mesh = dist.device_mesh.init_device_mesh(self.device.type, (self.size,))
             from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes a second, few need it
 
-            for block in getattr(model, "repeated_parts", ()):
+            for block in getattr(model, "repeated_blocks", ()):
                 fully_shard(block, mesh=mesh)
                 if hasattr(block, "absorb"):  # what is called of a language model's block
                     register_fsdp_forward_method(block, "absorb")

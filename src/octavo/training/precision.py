@@ -30,7 +30,7 @@ class Precision:
         self.compile: str = config.compile
         if self.compile == "auto":
             quick = "graph" if recordable else "parts"
-            pays = device.type == "cuda" and fixed_shapes and getattr(model, "repeated_parts", ())
+            pays = device.type == "cuda" and fixed_shapes and getattr(model, "repeated_blocks", ())
             self.compile = quick if pays else "off"
         elif self.compile == "graph" and not recordable:
             self.compile = "off"
@@ -45,7 +45,7 @@ class Precision:
     def compiled(self, objective: nn.Module, model: nn.Module) -> nn.Module:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if self.compile == "parts":
-            for part in getattr(model, "repeated_parts", ()):  # of one code, which is compiled once for all of them
+            for part in getattr(model, "repeated_blocks", ()):  # of one code, which is compiled once for all of them
                 if hasattr(part, "absorb"):
                     part.absorb = Quick(part.absorb, part.worth_compiling)
                 else:
