@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
 from octavo.tasks.encoder import Encoder
@@ -150,8 +150,8 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
     width, layers, heads, inner, length = shape
     rows, vocab = (4, 2048) if tiny else (rows, 30522)
     batch = rows_of(corpus, rows, length).to(device)
-    ours = Bert(BertConfig(width=width, layers=layers, heads=heads, feed_width=inner, context=length), vocab)
-    ours.initialise(seeded(0))
+    ours = Bert(BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=length), vocab)
+    ours.initialise(seeded_generator(0))
     settings = transformers.BertConfig(
         vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
         intermediate_size=inner, max_position_embeddings=length, hidden_dropout_prob=0.0,

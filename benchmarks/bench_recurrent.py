@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from measure import octavo as command
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
@@ -94,7 +94,7 @@ def lanes(batch: int, window: int) -> Lanes:
 
 def ours(kind: str, text: Lanes, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
     model = MODELS[kind](RecurrentConfig(), VOCAB)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     config = LoopConfig(batch_size=text.batch, sequence_length=text.window, precision=precision)
     text_of = Text(text, torch.empty(0, 0, dtype=torch.int64), 1, 1.0)
     return Loop(model, text_of, config, OptimizerConfig(optimizer=optimizer), Team(0, 1, CPU), 0, quiet=True)

@@ -51,8 +51,8 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "stripes2": f"train davit {{t}}/stripes {SIGHT}",
     "reverse": "train seq2seq {t}/words.tsv --width 16 --layers 1 --heads 2 --size 300 --budget 20steps --checks 1 "
                "--device cpu",
-    "masked": "train bert {t}/text.txt --width 16 --layers 2 --heads 2 --feed-width 32 --context 32 --budget 6steps "
-              "--batch 4 --size 120 --checks 1 --device cpu",
+    "masked": "train bert {t}/text.txt --width 16 --layers 2 --heads 2 --feed-forward-width 32 --context 32 "
+              "--budget 6steps --batch 4 --size 120 --checks 1 --device cpu",
     "facts": "train facts {t}/people --pretrain-passes 4 --pretrain-batch 12 --passes 4 --batch 8 --width 16 "
              "--layers 2 --heads 2 --context 96 --device cpu",
 }  # fmt: skip

@@ -18,7 +18,7 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 # The features are weights that are not learnt. Matrices of one shape are orthogonalised in bfloat16, which rounds a
 # gated layer's differences up to more than CLOSE.
-GPT: dict[str, Any] = {"heads": 2, "mix": "linear", "features": "random", "feed": "relu2"}
+GPT: dict[str, Any] = {"heads": 2, "attention": "linear", "features": "random", "feed_forward": "relu2"}
 
 
 class StoppedError(Exception):

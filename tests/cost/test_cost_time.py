@@ -95,8 +95,8 @@ def test_a_window_remembers_what_it_does_on_average() -> None:
         return usual_past(on_meta("gpt", GPTConfig(**settings), 257), window)
 
     assert past() == 64
-    assert past(mix="local", reach=32) == 32
-    assert past(mix="dense") == past(mix="linear") == past(positions="learned") == 0
+    assert past(attention="local", attention_window=32) == 32
+    assert past(attention="dense") == past(attention="linear") == past(positions="learned") == 0
     starts_N = np.random.default_rng(0).random(200_000) < RESTARTS
     since_N = np.arange(200_000) - np.maximum.accumulate(np.where(starts_N, np.arange(200_000), 0))
     for context in (256, 1024, 4096):

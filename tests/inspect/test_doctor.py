@@ -542,12 +542,14 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
 
 def test_a_transformer_is_advised_in_its_own_settings() -> None:
     full = GPT(GPTConfig(width=8, layers=1, heads=2), 9)
-    local, offered = GPT(replace(full.config, mix="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
-    kept = {model.config.mix: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
+    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
+    kept = {model.config.attention: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
     assert "smaller initial weights: --init gpt2" in kept["full"]
     assert "output weights that are not the embeddings: --no-tied" in kept["full"]
-    assert not [one for one in kept["full"] if "orthogonal" in one or "greater --width" in one or "--reach" in one]
-    assert {"a longer --reach", "attention to every token: --mix full"} <= set(kept["local"])
+    assert not [
+        one for one in kept["full"] if "orthogonal" in one or "greater --width" in one or "--attention-window" in one
+    ]
+    assert {"a longer --attention-window", "attention to every token: --attention full"} <= set(kept["local"])
 
 
 def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
@@ -567,7 +569,7 @@ def test_what_a_transformer_cannot_see_is_not_missed() -> None:
     short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
     assert sight_of(short) == 2
     assert sight_of(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
-    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, mix="linear"), 9)) is None
+    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
 
 
 def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:

@@ -1,4 +1,4 @@
-"""The page Inside: what its routes tell is what the lens finds, and what the page shows can be reached by any hand."""
+"""The page Inspect: what its routes tell is what the lens finds, and what the page shows can be reached by any hand."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_look_is_worked_out_once_and_let_go_of_with_its_model() -> None:
     class Model:
         pass
 
-    kept: ResultCache[list[int]] = ResultCache(room=10)
+    kept: ResultCache[list[int]] = ResultCache(max_bytes=10)
     model, made, ticket = Model(), [], Ticket(FairLock())
 
     def make(number: int) -> list[int]:

@@ -90,11 +90,11 @@ def test_the_focus_stays_on_the_link_that_was_followed_or_goes_to_the_page(page:
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text('Read')")
     page.wait_for_selector("main:focus")  # the link is gone with its page
-    page.get_by_role("link", name="Inside", exact=True).focus()
+    page.get_by_role("link", name="Inspect", exact=True).focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("h1:text('Inside')")
+    page.wait_for_selector("h1:text('Inspect')")
     page.wait_for_selector("[role=tab]")
-    assert focused(page) == "Inside"
+    assert focused(page) == "Inspect"
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import octavo
-from octavo.core import seeded, tensors_of
+from octavo.core import seeded_generator, tensors_of
 from octavo.errors import Stopped, UserError
-from octavo.models import GPT, GRU, LSTM, RNN, Attentive, build, describe
+from octavo.models import GPT, GRU, LSTM, RNN, RNNAttention, build, describe
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
-from octavo.models.rnn_attention import AttentiveConfig
+from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.tasks import language_training as neural
 from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
@@ -67,7 +67,7 @@ def made_loop(
         "evaluations": 4,
     } | settings
     model = GRU(TINY, VOCAB) if model is None else model
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     quiet = True
     return Loop(
         model, text or text_of(), LoopConfig(**settings), optim or OptimizerConfig(), ALONE, seed=0, quiet=quiet
@@ -171,7 +171,7 @@ def test_every_kind_of_budget_ends_training() -> None:
 
 def test_weights_are_grouped_into_matrices_tables_and_vectors() -> None:
     wide = RNN(RecurrentConfig(width=VOCAB, layers=1, tied=False), VOCAB)  # its matrices have as many rows as tables
-    attentive = Attentive(AttentiveConfig(width=8, score="additive"), VOCAB)
+    attentive = RNNAttention(RNNAttentionConfig(width=8, score="additive"), VOCAB)
     for model, inside, with_tokens in ((wide, 2, 2), (attentive, 4, 1), (LSTM(TINY, VOCAB), 2, 1)):
         matrices, tables, vectors = parameter_groups(model)
         assert (len(matrices), len(tables)) == (inside, with_tokens)
@@ -182,7 +182,7 @@ def test_weights_are_grouped_into_matrices_tables_and_vectors() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_weight_decay_shrinks_the_matrices_and_nothing_else(optimizer: Any) -> None:
     model = GRU(TINY, VOCAB)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     config = OptimizerConfig(
         optimizer=optimizer, learning_rate=0.1, muon_learning_rate=0.1, weight_decay=0.5, warmup=0, decay="none"
@@ -243,8 +243,8 @@ def test_a_gradient_is_shortened_to_the_length_that_is_allowed() -> None:
 
 def test_the_loss_is_torchs_with_label_smoothing_and_never_charges_begin() -> None:
     model = GRU(TINY, VOCAB).double()
-    model.initialise(seeded(0))
-    x_BT = torch.randint(VOCAB, (3, 9), generator=seeded(1))
+    model.initialise(seeded_generator(0))
+    x_BT = torch.randint(VOCAB, (3, 9), generator=seeded_generator(1))
     x_BT[1, 4] = BEGIN
     paid, _ = NextToken(model, 0.1)(model.start(3), x_BT)
     logits_NV, y_N = model(x_BT[:, :-1]).flatten(0, 1), x_BT[:, 1:].flatten()
@@ -268,7 +268,7 @@ def test_a_batch_in_pieces_has_the_loss_and_the_gradient_of_the_whole(cell: Any)
 def test_the_state_is_carried_from_window_to_window_within_an_epoch() -> None:
     loop = made_loop(text=text_of(length=400))
     x_BT = torch.cat([loop.text.lanes.at(0).x_BT, loop.text.lanes.at(1).x_BT[:, 1:]], 1)
-    expected = loop.model.charge(loop.model.start(4), x_BT)[0][:, 8:].mean()
+    expected = loop.model.token_log_probs(loop.model.start(4), x_BT)[0][:, 8:].mean()
     loop.learn(loop.text.lanes.at(0))
     assert loop.learn(loop.text.lanes.at(1))[0] == pytest.approx(-expected.item(), rel=1e-5)
 
@@ -296,7 +296,7 @@ def test_what_is_measured_and_kept_is_the_average_and_training_goes_on_from_the_
     torch.testing.assert_close(loop.best, average, rtol=0, atol=0)
     torch.testing.assert_close({name: p.detach() for name, p in loop.named.items()}, weights, rtol=0, atol=0)
     twin = made_loop()
-    twin.model.take_tensors(average)
+    twin.model.load_tensors(average)
     twin.named = dict(twin.model.named_parameters())
     assert twin.check() == bits
 
@@ -374,7 +374,9 @@ def test_a_line_that_is_no_row_ends_the_log(line: str) -> None:
 # ---------------------------------------------------------------------- precision and compiling
 
 
-@pytest.mark.parametrize("model", [GRU(TINY, VOCAB), LSTM(TINY, VOCAB), Attentive(AttentiveConfig(width=8), VOCAB)])
+@pytest.mark.parametrize(
+    "model", [GRU(TINY, VOCAB), LSTM(TINY, VOCAB), RNNAttention(RNNAttentionConfig(width=8), VOCAB)]
+)
 def test_bfloat16_learns_nearly_as_well_and_its_state_can_be_saved(model: Any, tmp_path: Path) -> None:
     ends = {}
     for precision in ("float32", "bfloat16"):
@@ -438,7 +440,7 @@ def test_a_transformer_whose_blocks_are_compiled_once_for_all_learns_the_same(mo
     losses_of = {}
     for how in ("off", "parts"):
         model = GPT(GPTConfig(**settings), VOCAB)
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         loop = made_loop(model, budget="4steps", compile=how)
         loop.run(Stopping())
         losses_of[how] = losses(loop)
@@ -470,7 +472,13 @@ def test_what_is_carried_is_no_view_of_something_larger() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"positions": "learned"}, {"mix": "linear", "features": "random"}, {"mix": "dense"}, {"stride": 3}],
+    [
+        {},
+        {"positions": "learned"},
+        {"attention": "linear", "features": "random"},
+        {"attention": "dense"},
+        {"stride": 3},
+    ],
     ids=lambda settings: "-".join(settings.values() if "stride" not in settings else ["stride"]) or "full",
 )
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -694,11 +702,11 @@ def recorded_and_plain(device: str, **settings: Any) -> list[list[Tensor]]:
     results = []
     for wrap in (Recorded, lambda plain: plain):
         model = GPT(GPTConfig(width=32, layers=2, heads=2, context=8, **settings), 20)
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         objective = wrap(NextToken(model.to(device)))
         state, paid = model.start(3), []
         for seed in (1, 2, 3, 4):  # the first states grow, the last does not
-            x_BT = torch.randint(0, 19, (3, 9), generator=seeded(seed)).to(device)
+            x_BT = torch.randint(0, 19, (3, 9), generator=seeded_generator(seed)).to(device)
             model.zero_grad()
             nats, state = objective(state, x_BT)
             nats.backward()
@@ -714,9 +722,9 @@ def test_where_there_is_no_gpu_nothing_is_recorded() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mix", ["full", "local", "linear", "dense"])
-def test_a_recorded_step_is_the_same_step(mix: str) -> None:
-    for ours, plain in zip(*recorded_and_plain("cuda", mix=mix), strict=True):
+@pytest.mark.parametrize("attention", ["full", "local", "linear", "dense"])
+def test_a_recorded_step_is_the_same_step(attention: str) -> None:
+    for ours, plain in zip(*recorded_and_plain("cuda", attention=attention), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 

@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from octavo.cli.flags import Files, RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.io.files import whole_file
@@ -107,7 +107,7 @@ def translate(
     texts = _texts(file, text)
     loaded = _load(run, device)
     methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
-    found = loaded.into(texts, into, methods[method], seeded(seed))
+    found = loaded.into(texts, into, methods[method], seeded_generator(seed))
     if page is not None:
         _write_page(loaded, texts, found, page)
     if json:

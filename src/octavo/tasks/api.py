@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json, no_such_setting, with_current_names
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
@@ -166,7 +166,7 @@ def generate(
     chosen = make_method(method, settings) if isinstance(method, str) else method
     check_amount("max_tokens", max_tokens, 0)
     chosen = with_draft(run, draft, draft_tokens, chosen)
-    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded(seed))
+    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded_generator(seed))
     return run.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import Knowledge, Pair, mark_of, open_knowledge, question_rows, shuffled, text_rows
 from octavo.errors import UserError
@@ -102,7 +102,7 @@ def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Ch
     told = "\n".join([MARK, *known.text, *(part for pair in known.train for part in pair)])
     tokenizer = Char.learn([Block(told.encode())])
     model = GPT(config, tokenizer.vocab)
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return model, tokenizer
 
 
@@ -224,7 +224,7 @@ def _fit(
     device: torch.device, folder: Path | None, quiet: bool,
 ) -> Fit:  # fmt: skip
     model.train()
-    with compiled(model.repeated_parts, "absorb", device):
+    with compiled(model.repeated_blocks, "absorb", device):
         told = fit(
             model, lambda rows: answer_loss(model, rows), batch_at, budget=f"{steps}steps", optim=how.optim(rate),
             seed=seed, device=device, precision=how.precision, folder=folder, quiet=quiet,

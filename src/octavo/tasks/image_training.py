@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.images import Images, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, REPORT, STATE, check_out, read_record
@@ -107,7 +107,7 @@ def train_images(
     images = open_images(source, recipe.loop.side, recipe.loop.split)
     kind = VISION[recipe.model][0]
     model = kind(recipe.config, **images.sizes)
-    model.initialise(seeded(recipe.seed))
+    model.initialise(seeded_generator(recipe.seed))
     run = ImageRun(model, images.labels, Scaling.of(images.train_NCHW), _record(recipe, source, images))
     if out is not None:  # so that it can be taken up again, whenever it is killed
         save_images(run, out)

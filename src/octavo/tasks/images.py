@@ -35,7 +35,7 @@ def train(
     **settings: Any,
 ) -> ImageRun:  # fmt: skip
     """Train vit or davit on digits, mnist5k, fashion or a folder; settings are the model's, the loop's and the
-    optimizers': width=128, pattern="axial", budget="60s", shift=1, rate=0.002, ...
+    optimizers': width=128, attention="axial", budget="60s", shift=1, rate=0.002, ...
     """
     if model not in VISION:
         raise UserError(f"models for images are {', '.join(VISION)}: there is no {model!r}")

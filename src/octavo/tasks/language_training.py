@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from octavo.config import from_json
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.files import whole_file
 from octavo.models import CONFIGS, MODELS, NEURAL, build, describe
@@ -82,7 +82,7 @@ class Recipe:
             config = replace(config, begin=tokenizer.begin)
         check_begin(self.model, tokenizer, getattr(config, "begin", -1))
         model = MODELS[self.model](config, tokenizer.vocab)
-        model.initialise(seeded(self.seed))
+        model.initialise(seeded_generator(self.seed))
         return model.to(device)
 
 
@@ -154,7 +154,7 @@ def _loop(
     if lanes.batch != recipe.loop.batch_size:  # the pieces of a small text's batch must divide it too
         recipe = replace(recipe, loop=replace(recipe.loop, batch_size=lanes.batch, accumulate=1))
     pieces_PL = torch.from_numpy(held.pieces_PL.astype("int64"))
-    opened_PL = model.after_begin(pieces_PL) if pieces_PL.numel() else pieces_PL
+    opened_PL = model.prepend_begin(pieces_PL) if pieces_PL.numel() else pieces_PL
     piece_bytes = sum(len(tokenizer.decode(piece)) for piece in held.pieces_PL)
     charged = max(1, len(store) - len(store.starts))
     text = Text(lanes, opened_PL, piece_bytes, corpus.train.size / charged)

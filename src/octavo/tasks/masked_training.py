@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import evaluating, seeded
+from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, STATE, check_out, read_record
 from octavo.models.bert import Bert, BertConfig, Texts
@@ -106,7 +106,7 @@ def measure(model: Bert, batches: Iterable[Batch]) -> dict[str, float]:
     """How often each task is answered rightly; of replaced words the mean of both kinds, so that 0.5 is chance."""
     nats, kept = 0.0, dict[str, list[Tensor]]()
     device = model.embedding_VD.device
-    with evaluating(model):
+    with eval_mode(model):
         for batch in batches:
             for task, (logits, target_N) in questions(model, batch.to(device)).items():
                 guess_N = logits.argmax(-1) if logits.dim() == 2 else (logits > 0).long()
@@ -180,7 +180,7 @@ def resume_pretraining(path: str | Path, budget: str | None = None, device: str 
 
 def _check(config: BertConfig, out: str | Path | None, seed: int) -> None:
     """What would only fail when the model is trained is refused before."""
-    seeded(seed)
+    seeded_generator(seed)
     if not config.tasks:
         raise UserError("a BERT learns from a task at least: tasks is empty; try --tasks words next")
     if config.context < 16 or config.segments < 2:
@@ -209,7 +209,7 @@ def _stopped(out: str | Path | None, settings: Mapping[str, Any], going_on: bool
 def _fresh(corpus: Corpus, config: BertConfig, how: PretrainConfig, seed: int) -> Encoder:
     tokenizer = WordPiece.learn((text for _, text in documents(corpus.train)), how.size)
     model = Bert(config, tokenizer.vocab)
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return Encoder(model, tokenizer)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.pairs import Lines, Pairs, open_pairs
 from octavo.decode import Greedy
 from octavo.errors import UserError
@@ -143,7 +143,7 @@ def train_translator(
     pairs = open_pairs(source, recipe.pairs.valid, recipe.pairs.test)
     one, other = recipe.pairs.learn(pairs.train)
     model = KINDS[recipe.model][0](recipe.config, one.vocab, other.vocab, len(pairs.languages) - 1)
-    model.initialise(seeded(recipe.seed))
+    model.initialise(seeded_generator(recipe.seed))
     run = Translator(model, one, other, pairs.languages, _record(recipe, source, pairs))
     if out is not None:  # so that it can be taken up again, whenever it is killed
         run.save(out)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.errors import Stopped, UserError
 from octavo.io.run_folder import METRICS, STATE
 from octavo.training.checkpoint import FILE, Checkpoint, Position, any_not_finite, check_shapes, copies
@@ -172,7 +172,7 @@ class _Loop(Generic[Batch]):
     def _measure(self) -> Mapping[str, float]:
         """Check, and keep the weights if they are the best so far."""
         assert self.check is not None
-        with swapped(self.learnt, self.average), evaluating(self.model):
+        with swapped(self.learnt, self.average), eval_mode(self.model):
             figures = self.check()
         if self.keep_best is not None:
             figure = figures[self.keep_best]

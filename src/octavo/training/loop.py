@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating, map_state, select, state_from, tensors_of
+from octavo.core import LanguageModel, eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
 from octavo.training.checkpoint import (
     Checkpoint,
@@ -176,7 +176,7 @@ class Loop:
         candidate = self.average or self.named
         weights = {name: whole(t) for name, t in candidate.items()}
         sound = not any_not_finite(weights.values())
-        with swapped(self.named, self.average), evaluating(self.model), unsharded(self.objective):
+        with swapped(self.named, self.average), eval_mode(self.model), unsharded(self.objective):
             bits = self._held_out_bits()
             text = self.sample(self.model) if sound and self.sample and self.team.leads else ""
         better = bits is None or at.best_bits is None or bits < at.best_bits

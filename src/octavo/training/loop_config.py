@@ -67,7 +67,7 @@ class LoopConfig:
 
     def suiting(self, model: LanguageModel[Any]) -> LoopConfig:
         """With a batch size and a sequence length that suit the model, where none were asked for."""
-        tokens, length = model.training_shape
+        tokens, length = model.default_batch_shape
         length = self.sequence_length or length
         rows = self.batch_size or -(-max(1, tokens // length) // self.accumulate) * self.accumulate
         return replace(self, batch_size=rows, sequence_length=length)

@@ -41,7 +41,7 @@ class OptimizerConfig:
     ema: float = 0.0
     """Measure and keep a running average of the weights, this much of it kept at each step (0.99, say); 0: none."""
 
-    RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "muon_learning_rate": "muon_learning_rate"}
+    RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "matrix_rate": "muon_learning_rate"}
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate <= 10:

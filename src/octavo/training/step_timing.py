@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from octavo.core import LanguageModel, map_state, seeded
+from octavo.core import LanguageModel, map_state, seeded_generator
 from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS, name_of
@@ -194,7 +194,7 @@ class Onward(Lanes):
 def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
     """The loop that training would run, on random tokens, at a window that remembers as much as most do."""
     model = MODELS[piece.model](piece.config, piece.vocab)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     model = model.to(device)
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_lengths, check_settings, tasks
@@ -92,7 +92,7 @@ def _todo(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
 def _check(budget: str, seed: int, device: str, held_out: int, out: str | Path | None) -> None:
     """What would only fail after some training is refused before."""
     Budget.parse(budget)
-    seeded(seed)
+    seeded_generator(seed)
     pick_device(device)
     if held_out < 1:
         raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.doctor.advice import GATES, LOOKS
 from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
 from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
@@ -56,9 +56,9 @@ class Confidence:
 def confidence(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> Confidence:
     """Read the rows; judge each prediction after `lead` tokens."""
     x_RS, judged = x_RS.to(device_of(model)), []
-    with evaluating(model):
+    with eval_mode(model):
         state = model.start(len(x_RS))
-        for s, x_R in enumerate(model.after_begin(x_RS)[:, :-1].unbind(1)):
+        for s, x_R in enumerate(model.prepend_begin(x_RS)[:, :-1].unbind(1)):
             logits_RV, state = model.step(state, x_R)
             if s >= lead:
                 judged.append(_judge(logits_RV.double(), x_RS[:, s])[x_RS[:, s] != model.begin])

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
-from octavo.models import GPT, Attentive, Bag, Bigram, Mix, NGram
+from octavo.models import GPT, Bag, Bigram, Mix, NGram, RNNAttention
 from octavo.studio.routes import inspect_attention, inspect_counts, inspect_images, inspect_layers
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
 from octavo.studio.server.model_cache import Loaded
@@ -104,6 +104,6 @@ def views_of(found: Loaded) -> tuple[str, tuple[str, ...]]:
         return "bigram", ("gates",)
     if isinstance(model, GPT):
         return "transformer", ("attention", "heads", "depths", "flow")
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return "attentive", ("attention", "heads", "gates", "flow")
     return "recurrent", ("gates", "flow")

@@ -13,7 +13,7 @@ from octavo.errors import UserError
 from octavo.inspect.attention_bytes import Looks, looks_of
 from octavo.inspect.attention_page import SHOWN_ANEW
 from octavo.io.cooperative import in_turns
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.studio.routes.inspect_counts import Look
 from octavo.studio.server.app import Studio
 from octavo.studio.server.byte_tables import TABLES_RESPONSE, WEIGHT, ByteTables, pack_tables
@@ -117,7 +117,9 @@ def router(studio: Studio) -> APIRouter:
 
 def _looks(ticket: Ticket, studio: Studio, asked: Seek, kept: ResultCache[Looks]) -> tuple[Any, Looks]:
     found = studio.models.get(asked.run, ticket)
-    if isinstance(found, Translator | Encoder) or (isinstance(found, Run) and isinstance(found.model, GPT | Attentive)):
+    if isinstance(found, Translator | Encoder) or (
+        isinstance(found, Run) and isinstance(found.model, GPT | RNNAttention)
+    ):
         return found, kept.get(
             found, (asked.text, asked.language), len(asked.text), ticket,
             lambda: looks_of(found, asked.text, asked.language, ticket.turn), lambda made: made.maps_LHTS.nbytes,
@@ -141,7 +143,7 @@ def _note(found: Any, looks: Looks) -> str:
         return ""
     config = found.model.config
     left = SHOWN_ANEW if config.absolute and len(looks.looking) > config.context else ""
-    return " ".join(one for one in (NOTES.get(config.mix, ""), left) if one)
+    return " ".join(one for one in (NOTES.get(config.attention, ""), left) if one)
 
 
 def _map(ticket: Ticket, studio: Studio, asked: SeekHead, kept: ResultCache[Looks]) -> bytes:

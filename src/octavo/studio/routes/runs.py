@@ -79,7 +79,7 @@ class ShownModel(BaseModel):
     run: str
     ready: bool
     bytes: int
-    share: float
+    progress: float  # of loading, from 0 to 1
 
 
 class Curve(BaseModel):

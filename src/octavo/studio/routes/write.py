@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
 from octavo.decode.tree import Node, grow
@@ -215,7 +215,7 @@ def _write(ticket: Ticket, studio: Studio, asked: Write) -> Iterator[dict[str, A
         yield from _beam(ticket, run, x_T, asked)
         return
     method = Greedy() if asked.method == "greedy" else asked.sample()
-    generator = seeded(asked.seed)
+    generator = seeded_generator(asked.seed)
     for one in write(run.model, x_T, asked.max_tokens, method, generator, turn=ticket.turn):
         yield {"add": [_written(run, one)]}
 

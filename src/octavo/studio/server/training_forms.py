@@ -48,8 +48,8 @@ OFFERED: dict[str, dict[str, Limits]] = {
     "bigram": {"dim": (1, 512), "hidden": (1, 512), "steps": (1, 5000), "rate": (1e-5, 1)},
     "rnn": WIDE, "gru": WIDE, "lstm": WIDE,
     "rnn-attention": {"cell": None, "width": (2, 1024), "memory": (0, 1024), "score": None, "dropout": (0, 0.9)},
-    "gpt": BLOCKS, "local": BLOCKS | {"reach": (1, 2048)}, "linear": BLOCKS | {"features": None},
-    "synthesizer": BLOCKS | {"mix": ("dense", "random")},
+    "gpt": BLOCKS, "local": BLOCKS | {"attention_window": (1, 2048)}, "linear": BLOCKS | {"features": None},
+    "synthesizer": BLOCKS | {"attention": ("dense", "random")},
 }  # fmt: skip
 OF_TEXT: dict[str, Limits] = {"tokenizer": ("byte", "char", "word", "bpe"), "size": (10, 50_000)}
 OF_LOOP: dict[str, Limits] = {

@@ -94,7 +94,7 @@ async function watchModels() {
     }
     try {
       const models = (await get("/api/models", null)).filter((one) => !one.ready);
-      replace(place, models.map((one) => h("p", {}, `Reading ${one.run} `, h("progress", { max: 1, value: one.share }))));
+      replace(place, models.map((one) => h("p", {}, `Loading ${one.run} `, h("progress", { max: 1, value: one.progress }))));
     } catch { /* the page that waits for the model tells what is wrong */ }
   }
 }
