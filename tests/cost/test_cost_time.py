@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from octavo.cli import main
 from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
-from octavo.models import NEURAL, PRESETS, preset
+from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
 from octavo.tasks import api
@@ -29,7 +29,7 @@ from octavo.training.step_timing import MIDDLE, Piece, Rehearsal, Timed, rehears
 from octavo.training.streams import RESTARTS
 
 CPU = torch.device("cpu")
-TRAINED = (*NEURAL, *PRESETS)
+TRAINED = [name for spec in language_models() if spec.trained_by_gradient for name in (spec.name, *spec.presets)]
 MUCH = 1e18
 
 

@@ -16,7 +16,6 @@ from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read
 from octavo.errors import UserError
 from octavo.inspect.word_contributions import Explained, explain, surest_errors
 from octavo.io.files import whole_file
-from octavo.models import ENCODER_CONFIGS
 from octavo.pages.classification import classify_page_maker, explain_page, short
 from octavo.pages.reproduce import flags_of
 from octavo.tasks.api import resume
@@ -71,7 +70,7 @@ def _usage() -> None:
 
 
 def _train(model: str) -> Callable[..., None]:
-    config_class = ENCODER_CONFIGS[model]
+    config_class = CLASSIFIERS[model].config
 
     def train(
         data: Data,

@@ -9,7 +9,7 @@ read again as the beginning of a new one. Either way `step` is a function of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,10 +18,14 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session, tap
 from octavo.errors import UserError
+from octavo.models.cost.parts import parameter_count
+from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import MIXES, Place
-from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
+from octavo.models.parts.config import REACHING, SYNTHESIZERS, GPTConfig
 from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
-from octavo.models.recurrent import draw
+from octavo.models.recurrent import draw, layers_of
+from octavo.models.spec import ModelSpec, Preset
+from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
@@ -178,6 +182,13 @@ class GPT(LanguageModel[State]):
         return min(max(self.config.context, WINDOW), super().window)
 
     @property
+    def receptive_field(self) -> int | None:
+        """Every layer sees so many tokens further; a full context that is left is read again."""
+        if self.config.absolute or self.config.mix == "linear":
+            return None
+        return self.config.layers * (self.config.cached - 1)
+
+    @property
     def carries_state(self) -> bool:
         return not self.config.absolute
 
@@ -212,3 +223,41 @@ class GPT(LanguageModel[State]):
     @property
     def repeated_parts(self) -> Sequence[BlockOf]:
         return list(self._blocks())
+
+
+def _kind(config: GPTConfig) -> str:
+    if config.mix in SYNTHESIZERS:
+        return f"{config.mix} synthesizer"
+    return "transformer" if config.mix == "full" else f"transformer with {config.mix} attention,"
+
+
+def _details(model: GPT, spell: Callable[[int], str]) -> Table:
+    """Which part stands in each place of the transformer."""
+    config = model.config
+    shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
+    window = f", window {config.reach}" if config.mix in REACHING else ""
+    features = f", {config.features} features" if config.mix == "linear" else ""
+    return Table("", (), (
+        ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
+        ("attention", f"{config.mix}{window}{features}; heads: {config.heads}{shared}"),
+        ("positions", config.positions), ("context", f"{config.context} tokens"),
+        ("feed-forward", f"{config.feed}, {config.inner} wide"), ("norm", config.norm),
+        ("cost", f"{model.flops_per_token():,} operations to read a token"),
+    ))  # fmt: skip
+
+
+SPEC = ModelSpec(
+    "gpt", "transformer, full attention", "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost,
+    presets={
+        "local": Preset("transformer, local attention", "gpt --mix local: each layer sees the last few tokens",
+                        GPTConfig(mix="local")),
+        "linear": Preset("transformer, linear attention", "gpt --mix linear: attention with a state of constant size",
+                         GPTConfig(mix="linear")),
+        "synthesizer": Preset("transformer, synthesizer", "gpt --mix dense: attention without comparing tokens",
+                              GPTConfig(mix="dense")),
+    },
+    views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
+    summarise=lambda model, tokens:
+        f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
+    details=_details, exports=("hf",),
+)  # fmt: skip

@@ -15,11 +15,14 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
+from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, Place, QueriesKeysValues, split_heads
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
 from octavo.models.recurrent import check_positive, draw
+from octavo.models.spec import ModelSpec
+from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
@@ -232,3 +235,10 @@ def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Gene
         norm.initialise()
     for part in parts:
         part.initialise(config, generator)
+
+
+ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")
+SPEC = ModelSpec(
+    "seq2seq", "encoder-decoder transformer", "a transformer that translates; see also translate", "encoder-decoder",
+    Seq2Seq, Seq2SeqConfig, task="translation", cost=seq2seq_cost, views=(ALIGNMENT,),
+)  # fmt: skip

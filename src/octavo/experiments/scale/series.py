@@ -29,8 +29,8 @@ from octavo.tasks import api
 from octavo.tasks.count_training import fit_counts
 from octavo.tasks.run import Run
 from octavo.text import learn_and_tokenize
+from octavo.text.validation_chunks import hold_out
 from octavo.training import TextConfig
-from octavo.training.validation_chunks import hold_out
 
 POINTS = "points.jsonl"  # in OUT: what each training was, and what came of it
 HIGHEST_ORDER = 16

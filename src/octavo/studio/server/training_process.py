@@ -25,7 +25,7 @@ from typing import Any
 from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, STATE
-from octavo.models import NEURAL
+from octavo.models import MODELS
 from octavo.pages.run_rows import value_at
 from octavo.studio.server.texts import FACTS, FOLDER, Texts
 from octavo.studio.server.training_forms import MOST_SECONDS, Value, form_of
@@ -150,7 +150,7 @@ class Trainings:
         """Why the page cannot go on with a run; empty where it can. A record is not trusted with other files."""
         if path == self.root:
             return "the studio's folder is the run itself"
-        if record.get("task") or "facts" in record or record.get("model") not in NEURAL:
+        if record.get("task") or "facts" in record or not _learns_by_steps(record):
             return "only language models that learn step by step are"
         if not (path / STATE / FILE).is_file():
             return "it has no checkpoint"
@@ -309,3 +309,8 @@ def _read_lock(handle: int) -> dict[str, Any]:
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _learns_by_steps(record: Mapping[str, Any]) -> bool:
+    spec = MODELS.get(str(record.get("model")))
+    return spec is not None and spec.trained_by_gradient
