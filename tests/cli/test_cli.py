@@ -29,7 +29,8 @@ from octavo.cli import VERBS, main
 from octavo.cli.train import OTHERS
 from octavo.models import names
 from octavo.models.parts.config import GPTConfig
-from octavo.training import LoopConfig, OptimConfig
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimConfig
 
 FOREIGN = "not runs, but read like them (Hugging Face)"
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\nThey took some honey, naïve café.\n" * 12

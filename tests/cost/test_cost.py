@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 import examples
+from command_line import json_output
+from flop_counter import flop_counter
 from octavo.cli import main
 from octavo.core import LanguageModel, seeded, tensors_of, trace
 from octavo.cost import (
@@ -96,25 +96,11 @@ def tokens(T: int, batch: int = B) -> Tensor:
     return torch.randint(0, V - 1, (batch, T), generator=seeded(2))
 
 
-def counter() -> FlopCounterMode:
-    """PyTorch's, told of four operations that it does not know: its own kernel of attention on a CPU, by the formula
-    that it has for the same kernel on a GPU, and products written as `addmm_` and `mv`.
-    """
-    aten = torch.ops.aten
-    return FlopCounterMode(display=False, custom_mapping={
-        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v),
-        aten._scaled_dot_product_flash_attention_for_cpu_backward:
-            lambda dy, q, k, v, *_, **__: sdpa_backward_flop_count(dy, q, k, v),
-        aten.addmm_: lambda _, a, b, **__: 2 * a[0] * a[1] * b[1],
-        aten.mv: lambda a, _, **__: 2 * a[0] * a[1],
-    })  # fmt: skip
-
-
 def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
     """Operations there and back, as PyTorch counts them while they are computed."""
-    with counter() as there:
+    with flop_counter() as there:
         logits = model(tokens(T))
-    with counter() as back:
+    with flop_counter() as back:
         logits.sum().backward()
     return there.get_total_flops(), back.get_total_flops()
 
@@ -183,9 +169,9 @@ def test_bert_large_is_what_is_called_340_million() -> None:
 
 def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
     layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 40, dropout=0.0, batch_first=True), 2)
-    with counter() as there:
+    with flop_counter() as there:
         y = layers(torch.randn(B, 7, 16, requires_grad=True))
-    with counter() as back:
+    with flop_counter() as back:
         y.sum().backward()
     config = BertConfig(16, 2, 4, 40, context=9, pooler=False, tasks=())
     cost = cost_of_config("bert", config, V, Shape(B, 7))
@@ -220,7 +206,7 @@ def test_operations_of_attention_as_its_equations_stand(variant: str) -> None:
 def test_operations_of_one_token_after_others(variant: str, past: int, lstm_by_hand: None) -> None:
     model = built(variant)
     state = model.absorb(model.start(B), tokens(past))[1]
-    with counter() as step:
+    with flop_counter() as step:
         model.step(state, tokens(1)[:, 0])
     assert cost_of(model, Shape(B, 1, past)).total("forward") == step.get_total_flops()
 
@@ -234,9 +220,9 @@ def test_operations_of_a_window_after_others(variant: str, past: int, lstm_by_ha
     model = built(variant)
     with torch.no_grad():  # as in training, where the way back ends at the window's beginning
         state = model.absorb(model.start(B), tokens(past))[1]
-    with counter() as there:
+    with flop_counter() as there:
         logits = model.absorb(state, tokens(7))[0]
-    with counter() as back:
+    with flop_counter() as back:
         logits.sum().backward()
     cost = cost_of(model, Shape(B, 7, past))
     assert (cost.total("forward"), cost.total("backward")) == (there.get_total_flops(), back.get_total_flops())
@@ -447,15 +433,9 @@ def test_mistakes_are_told() -> None:
         plan_for(1e24, GPUS["t4"], 50257, 2048, Assumptions())
 
 
-def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
-    assert main(["cost", *argv, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
 def test_the_command_gives_the_same_figures(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ("--width", "64", "--layers", "2", "--heads", "4", "--context", "32", "--vocab", "99", "--batch", "4")
-    found = told(capsys, "gpt", *flags, "--gpu", "h200", "--tokens", "1000000")
+    found = json_output(capsys, "cost", "gpt", *flags, "--gpu", "h200", "--tokens", "1000000")
     cost = cost_of_config("gpt", GPTConfig(width=64, layers=2, heads=4, context=32), 99, Shape(4, 32))
     assert found["parameters"] == cost.parameters == sum(part["parameters"] for part in found["parts"])
     assert found["flops_per_token"]["training"] == cost.training_flops / 128
@@ -477,17 +457,19 @@ def test_the_command_serves_every_model(capsys: pytest.CaptureFixture[str], name
 
 
 def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert told(capsys, "--like", "gpt2-xl", "--no-measure")["parameters"] == 1_557_611_200
-    assert told(capsys, "--like=bert-large", "--no-measure")["predictions"][0]["work"] == "training"
-    assert told(capsys, "--gpu", "h100", "--plan", "1e21flops")["parameters"] == pytest.approx(2.887e9, rel=1e-3)
+    assert json_output(capsys, "cost", "--like", "gpt2-xl", "--no-measure")["parameters"] == 1_557_611_200
+    assert json_output(capsys, "cost", "--like=bert-large", "--no-measure")["predictions"][0]["work"] == "training"
+    assert json_output(capsys, "cost", "--gpu", "h100", "--plan", "1e21flops")["parameters"] == pytest.approx(
+        2.887e9, rel=1e-3
+    )
     assert main(["cost", "--plan", "1000usd"]) == 0
     assert "US dollars" in capsys.readouterr().out
     (tmp_path / "text").write_text("to be or not to be, that is the question. " * 50)
     run = api.train("ngram", [str(tmp_path / "text")], out=str(tmp_path / "run"), tokenizer="byte", order=3)
-    found = told(capsys, str(tmp_path / "run"))
+    found = json_output(capsys, "cost", str(tmp_path / "run"))
     assert found["table_bytes"] == sum(b.numel() * b.element_size() for b in run.model.buffers())
     assert not found["tables_at_most"]
-    assert told(capsys, "ngram", "--tokens", "1000")["tables_at_most"]
+    assert json_output(capsys, "cost", "ngram", "--tokens", "1000")["tables_at_most"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_cost import counter, told
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from command_line import json_output
+from flop_counter import flop_counter
 from octavo.cli import main
 from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
 from octavo.models import language_models, preset
@@ -49,7 +50,7 @@ def test_a_step_has_the_operations_that_are_counted(name: str, optimizer: str, m
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")  # whose products can be seen
     piece = piece_of(name, optimizer=optimizer)
     loop = rehearsed_loop(piece, CPU)
-    with torch.random.fork_rng(), counter() as step:
+    with torch.random.fork_rng(), flop_counter() as step:
         loop.step(MIDDLE)
     assert step.get_total_flops() == piece.operations()
 
@@ -181,7 +182,7 @@ def test_at_best_is_the_machine_and_the_share_an_assumption() -> None:
 
 
 def test_the_command_tells_how_long_a_step_takes(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "gru", "--width", "32", "--tokens", "1000000")
+    found = json_output(capsys, "cost", "gru", "--width", "32", "--tokens", "1000000")
     assert (found["batch"], found["window"]) == (128, 32)  # as octavo train takes it
     mine, gpu = found["predictions"][:2]
     assert (mine["how"], gpu["how"]) == ("rehearsed", "assumed")
@@ -193,7 +194,7 @@ def test_the_command_tells_how_long_a_step_takes(capsys: pytest.CaptureFixture[s
 
 
 def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, "gpt", "--no-measure")
+    found = json_output(capsys, "cost", "gpt", "--no-measure")
     assert found["rehearsal"] is None
     assert found["predicted_seconds_per_step"] is None
     assert {one["machine"] for one in found["predictions"]} == {"H100 SXM"}
@@ -214,6 +215,6 @@ def test_a_trained_run_is_rehearsed_as_it_was_trained(capsys: pytest.CaptureFixt
     api.train("gpt", str(tmp_path / "text"), out=str(tmp_path / "run"), tokenizer="byte", width=32, layers=1, batch=4,
               window=16, budget="2steps", measure=False)  # fmt: skip
     trained = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
-    found = told(capsys, str(tmp_path / "run"))
+    found = json_output(capsys, "cost", str(tmp_path / "run"))
     assert (found["batch"], found["window"]) == (trained["lanes"], trained["window"]) == (4, 16)
     assert math.isfinite(found["predicted_tokens_per_second"])

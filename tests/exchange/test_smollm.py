@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_gguf import STRING, TOKENIZER, TOKENS, described, gguf, pair
 from torch import Tensor
 
 import octavo
+from gguf_files import STRING, TOKENIZER, TOKENS, described, gguf, pair
 from octavo.cli import main
 from octavo.core import seeded
 from octavo.datasets import sources

@@ -25,9 +25,9 @@ import pytest
 import torch
 import zstandard
 from scipy import stats
-from test_run_page import Page, sentences
 
 import octavo
+from html_pages import Page, sentences
 from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, Comparison, Row, read_comparison

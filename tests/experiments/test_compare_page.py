@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from test_run_page import HOSTILE, Page, sentences
 
 from conftest import chromium
+from html_pages import HOSTILE, Page, sentences
 from octavo.experiments.compare.byte_costs import keep, over_blocks, score_bytes
 from octavo.experiments.compare.figures import (
     COSTS,
@@ -39,11 +39,11 @@ from octavo.pages.figures.lines import COLOURS
 from octavo.pages.figures.pareto import Mark, frontier, pareto
 from octavo.pages.frame import STYLE
 from octavo.pages.png import SCALE, _dashed, _spelt, png
-from octavo.pages.run_facts import bytes_on_disk, title_of
-from octavo.pages.surprisal import OPENING
 from octavo.pages.svg_file import MARGIN, rules_of, standalone
 from octavo.tasks import api
 from octavo.tasks.count_training import held_out
+from octavo.tasks.run_facts import bytes_on_disk, title_of
+from octavo.tasks.surprisal import OPENING
 
 SVG = "{http://www.w3.org/2000/svg}"
 FLAGS = [

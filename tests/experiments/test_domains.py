@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 import torch
 import tyro
-from test_run_page import HOSTILE, Page
 
 import octavo.cli.domains
+from html_pages import HOSTILE, Page
 from octavo.cli.domains import LADDER, Recipe, domains
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
+from octavo.experiments.domains.page import Measured, domains_page, perplexity, visible
 from octavo.experiments.domains.scoring import (
     GROUPS,
     PROBE,
@@ -35,7 +36,6 @@ from octavo.experiments.domains.scoring import (
 from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
-from octavo.pages.domains import Measured, domains_page, perplexity, visible
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.tasks import api

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from examples import recurrent
-from octavo.inspect.surprisal import CANDIDATES, shown, surprises
+from octavo.inspect.surprisal import CANDIDATES, surprises
 from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
@@ -18,6 +18,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.models.recurrent import GRU
 from octavo.scoring.bits_per_byte import score_text
 from octavo.text import Byte, text_in_memory
+from octavo.text.token_display import display_token
 
 TEXT = "abcabcabdxyz"
 
@@ -69,7 +70,7 @@ def test_what_is_impossible_is_no_candidate() -> None:
     ("byte", "text"), [(b"\n", "⏎"), (b" ", "␣"), (b"\r", "\\r"), (b"\x1b", "\\x1b"), (b"\xff", "\\xff"), (b"a", "a")]
 )
 def test_a_token_is_shown_on_one_line_and_never_acts_on_the_terminal(byte: bytes, text: str) -> None:
-    assert shown(Byte(), byte[0]) == text
+    assert display_token(Byte(), byte[0]) == text
 
 
 @pytest.mark.gpu

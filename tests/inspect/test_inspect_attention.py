@@ -13,30 +13,32 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from test_run_page import HOSTILE, Page
 from torch import Tensor
 
 from examples import attentive, recurrent, text
+from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.cli.inspect_text import MAPPED
 from octavo.core import seeded, trace
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
 from octavo.inspect.activations import pieces
+from octavo.inspect.attention_figure import CELLS, maps_figure, shrunk
 from octavo.inspect.attention_maps import Head, Maps, attention_over, in_words
+from octavo.inspect.attention_page import heads_table, notable
 from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.logit_lens import depths_over, logits_at
+from octavo.inspect.page import lens_page
 from octavo.inspect.summary import LONGEST, look
-from octavo.inspect.surprisal import BEGIN, surprises
+from octavo.inspect.surprisal import surprises
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
-from octavo.pages.figures.attention import CELLS, Cell, heat_table, maps_figure, shrunk
-from octavo.pages.inspect import lens_page
-from octavo.pages.inspect_attention import heads_table, notable
+from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.tasks.run import Run, save
 from octavo.text import Byte
+from octavo.text.token_display import BEGIN
 
 CONTEXT, REACH = 12, 4
 X_T: list[int] = text(31)[1:].tolist()  # more than twice the context

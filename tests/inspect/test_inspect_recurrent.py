@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 import torch
-from test_run_page import HOSTILE, Page
 from torch import Tensor, nn
 
 from examples import VOCAB, attentive, mixed, recurrent, text
+from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.core import seeded
 from octavo.errors import UserError
 from octavo.inspect.gates import Gate, gates_over
 from octavo.inspect.gradient_flow import default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.inspect.gradient_theory import orthogonal_flow
+from octavo.inspect.page import lens_page
 from octavo.inspect.summary import BEGIN, LONGEST, look
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import Mix, MixConfig
@@ -29,7 +30,6 @@ from octavo.models.rnn_attention import Attentive, AttentiveConfig
 from octavo.pages.figures.axis import Axis, number
 from octavo.pages.figures.lines import DASHES, SHAPES, Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips, triangle
-from octavo.pages.inspect import lens_page
 from octavo.tasks.run import Run, save
 from octavo.text import Byte
 from tiny_models import Dropped, Recurrent, random_markov

@@ -6,16 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from test_tokenizers import pretrained_parts
 
 import octavo
 from octavo.cli import main
 from octavo.errors import UserError
 from octavo.inspect.doctor import examine
-from octavo.inspect.surprisal import BEGIN, surprises
+from octavo.inspect.surprisal import surprises
 from octavo.tasks.run import CONFIG
 from octavo.text import save_tokenizer
+from octavo.text.token_display import BEGIN
 from octavo.text.tokenizers.bpe import Bpe
+from tokenizer_samples import pretrained_parts
 
 SMALL = {"width": 8, "layers": 1, "heads": 2, "budget": "2steps"}
 

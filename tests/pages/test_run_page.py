@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -13,67 +12,26 @@ import numpy as np
 import pytest
 import torch
 
+from html_pages import HOSTILE, Page, sentences
 from octavo.cli import main
 from octavo.models import GPT
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
-from octavo.pages import opening, run_page, stored, title_of
 from octavo.pages.figures.bars import bars
 from octavo.pages.frame import shown
-from octavo.pages.reproduce import train_command
-from octavo.pages.run_facts import parts_of
-from octavo.pages.surprisal import coloured, level, pieces
-from octavo.pages.training import loss_figure, training_section
+from octavo.pages.surprisal import coloured, level
 from octavo.tasks import api
+from octavo.tasks.count_training import TextConfig
+from octavo.tasks.language_page import run_page
+from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
+from octavo.tasks.run_facts import parts_of, stored, title_of
+from octavo.tasks.surprisal import opening, pieces
+from octavo.tasks.training_section import loss_figure, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
-from octavo.training import TextConfig
-
-VOID = {"meta", "br"}
-HOSTILE = "<script>alert(1)</script> & \"quoted\" 'too' </pre></mark><img src=x onerror=alert(2)>\x00\x1b\n"
-WORDS = "the cat sat on the mat and the dog lay by the door while rain fell on every roof in town".split()
-
-
-class Page(HTMLParser):
-    """The tags of a page, checked for balance, its attributes, and the text in each `pre`."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.verbatim: list[str] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "pre":
-            self.verbatim.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"</{tag}> closes something else"
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if "pre" in self.open:
-            self.verbatim[-1] += data
-
-    def titles(self) -> list[str]:
-        return [value for name, value in self.attributes if name == "title"]
-
-
-def sentences(count: int, seed: int = 0) -> str:
-    generator = np.random.default_rng(seed)
-    return "".join(" ".join(generator.choice(WORDS, 7)).capitalize() + ".\n" for _ in range(count))
 
 
 @pytest.fixture(scope="module")

@@ -24,12 +24,12 @@ from octavo.inspect.attention_bytes import looks_of
 from octavo.inspect.backoff import backoff
 from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow, relative
-from octavo.inspect.image_attention import look
 from octavo.inspect.logit_lens import depths_over
 from octavo.inspect.summary import tokens_of
 from octavo.studio.server.binary import SIGNED, WEIGHT, unpacked
 from octavo.studio.server.result_cache import Kept
 from octavo.studio.server.scheduler import Ticket, Turns
+from octavo.tasks.image_attention import look
 from octavo.tasks.image_run import load_images
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served

@@ -15,10 +15,11 @@ from starlette.testclient import TestClient
 
 from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.summary import tokens_of
-from octavo.inspect.surprisal import BEGIN, surprises
+from octavo.inspect.surprisal import surprises
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.run import Run, load
 from octavo.text import text_in_memory
+from octavo.text.token_display import BEGIN
 from studio_place import client, make_runs, opened, served
 
 TEXT = "The cat sang.\nA dög!"

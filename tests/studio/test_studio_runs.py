@@ -19,13 +19,13 @@ from starlette.testclient import TestClient
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
-from octavo.pages.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.studio import Shelf, Studio, make_app
 from octavo.studio.server.request_guard import OF_PAGES
 from octavo.studio.server.texts import FOLDER, Texts, safe_name
 from octavo.studio.server.training_forms import explained, form_of, forms
 from octavo.studio.server.training_process import LOCK, LOG, Trainings
 from octavo.tasks.run import load
+from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 from studio_place import TEXT, client, make_runs, opened, served

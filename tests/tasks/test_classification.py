@@ -23,13 +23,12 @@ from octavo.config import from_json
 from octavo.core import seeded
 from octavo.datasets.labels import Labelled
 from octavo.errors import Stopped, UserError
-from octavo.inspect.word_contributions import explain, likeness, surest_errors
 from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
 from octavo.models.classifier_head import HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
-from octavo.pages.classification import classify_page
 from octavo.scoring.classification import best_temperature, classified
+from octavo.tasks.classification_page import classify_page
 from octavo.tasks.classification_training import (
     ClassifyConfig,
     Plan,
@@ -42,6 +41,7 @@ from octavo.tasks.classification_training import (
 from octavo.tasks.classifier import Classifier, load_classifier
 from octavo.tasks.run import Run
 from octavo.tasks.text_vectors import LanguageBase
+from octavo.tasks.word_contributions import explain, likeness, surest_errors
 from octavo.text import Byte
 from octavo.text.bag_of_ngrams import Bags, HashedReader
 from octavo.training.naive_bayes import fit_linear

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import struct
 import zlib
@@ -15,26 +14,27 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_cost import counter
 from torch import Tensor, nn
 
+from flop_counter import flop_counter
+from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded
 from octavo.cost import cost_of_config
 from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
 from octavo.errors import Stopped, UserError
-from octavo.inspect.image_attention import look, rollout
 from octavo.models.vit import Channels, DaVit, DaVitConfig, Vit, VitConfig, side_of_patch
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import FULL, Axial, Neighbourhood, attend
 from octavo.ops.attention import image_patterns as grid
 from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
-from octavo.pages.images import lens_page
 from octavo.tasks import image_training as training
 from octavo.tasks import images as api
+from octavo.tasks.image_attention import look, rollout
 from octavo.tasks.image_run import load_images, measure, save_images
 from octavo.tasks.image_training import Batches, ImageLoopConfig, ImageRecipe, resume_images, train_images
+from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
 from octavo.training.optimizer import OptimConfig
 
@@ -51,17 +51,6 @@ def model_of(kind: type[Vit] = Vit, config: VitConfig | None = None, size: int =
     for parameter in model.parameters():
         parameter.data.copy_(torch.randn(parameter.shape, generator=seeded(1)).double() * 0.3)
     return model.eval()
-
-
-def stripes(count: int = 40, side: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy pictures of horizontal (0) and vertical (1) bars, class by class, as files often are."""
-    chance = np.random.default_rng(0)
-    y_N = np.arange(count) * 2 // count
-    x_NHW = chance.integers(0, 60, (count, side, side))
-    for n, y in enumerate(y_N):
-        line = chance.integers(1, side - 1)
-        x_NHW[n, line if y == 0 else slice(None), slice(None) if y == 0 else line] = 255
-    return x_NHW.astype(np.uint8), y_N
 
 
 @pytest.fixture
@@ -145,7 +134,7 @@ def test_a_pattern_has_the_pairs_of_its_formula(pattern: Any) -> None:
 def test_the_grid_path_computes_the_pairs_it_says(pattern: Any) -> None:
     S, K = pattern.height * pattern.width + pattern.globals, 8
     q, k, v = (torch.randn(2, 3, S, K, generator=seeded(i)) for i in range(3))
-    with counter() as counted:
+    with flop_counter() as counted:
         grid.attend(q, k, v, pattern, "grid")
     assert counted.get_total_flops() == 2 * 3 * 4 * K * grid.computed(pattern)
     assert grid.pays(pattern)
@@ -270,9 +259,9 @@ def test_the_cost_by_formula_is_what_pytorch_counts(
     made = config(**SMALL, pattern=pattern, patch=4 if side == 64 else 2)
     model = kind(made, side, side, 1, 3)
     model.initialise(seeded(0))
-    with counter() as counted:
+    with flop_counter() as counted:
         logits = model.eval()(torch.randn(2, 1, side, side, generator=seeded(0)))
-    with counter() as back:
+    with flop_counter() as back:
         logits.sum().backward()
     cost = cost_of_config("davit" if kind is DaVit else "vit", made, model.sizes, 2)
     assert cost.parameters == sum(p.numel() for p in model.parameters())
@@ -342,22 +331,6 @@ def test_a_train_and_a_test_folder_are_taken_as_they_are(pictures: Path, tmp_pat
     assert (len(images.train_N), images.test_N.tolist()) == (40, [0])
     assert images.sizes == {"height": 32, "width": 32, "channels": 3, "classes": 2}  # sizes differ, one is coloured
     assert images.test_NCHW[0, :, 5, 5].tolist() == [255, 0, 0]
-
-
-def write_idx(path: Path, array: np.ndarray) -> None:
-    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
-    with gzip.open(path, "wb") if path.suffix == ".gz" else open(path, "wb") as file:
-        file.write(header + array.astype(np.uint8).tobytes())
-
-
-def idx_folder(folder: Path) -> Path:
-    folder.mkdir(parents=True)
-    x_NHW, y_N = stripes()
-    write_idx(folder / "train-images-idx3-ubyte.gz", x_NHW[::2])
-    write_idx(folder / "train-labels-idx1-ubyte.gz", y_N[::2])
-    write_idx(folder / "t10k-images-idx3-ubyte", x_NHW[1::2])
-    write_idx(folder / "t10k-labels-idx1-ubyte", y_N[1::2])
-    return folder
 
 
 def test_idx_files_are_read_plain_or_compressed_and_fashion_is_such_a_folder(

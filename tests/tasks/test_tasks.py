@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_images import idx_folder
 
 import octavo
+from image_files import idx_folder
 from octavo.cli import main
 from octavo.cost import cost_of_config
 from octavo.datasets.labels import Labelled

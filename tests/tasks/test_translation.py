@@ -18,13 +18,13 @@ from octavo.core import seeded
 from octavo.datasets.pairs import Lines, open_pairs, read_lines
 from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
-from octavo.inspect.translation_alignment import align
-from octavo.pages.alignment import alignment_page
 from octavo.scoring.translation import score_translations
 from octavo.tasks import translation
 from octavo.tasks import translation_training as training
+from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
+from octavo.tasks.translation_alignment import align
 from octavo.tasks.translation_training import PairsConfig, batches_of, foreseen
 from octavo.tasks.translator import Translator, load_translator
 from octavo.text import Block, Bpe, Byte, Char, Word

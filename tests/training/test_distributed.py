@@ -11,26 +11,18 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from two_processes import cut_off
 
 import octavo
 from octavo.errors import UserError
 from octavo.tasks.run import CONFIG, METRICS, STATE, TENSORS, read_record
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.distributed import Team
+from two_processes import GPT, SETTINGS, cut_off
 
-HERE = Path(__file__).parent
-SETTINGS: dict[str, Any] = {
-    "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "20steps", "checks": 3, "save_every": 0.0,
-    "precision": "float32", "measure": False,
-}  # fmt: skip
-# The features are weights that are not learnt. Matrices of one shape are orthogonalised in bfloat16, which rounds a
-# gated layer's differences up to more than CLOSE.
-GPT: dict[str, Any] = {"heads": 2, "mix": "linear", "features": "random", "feed": "relu2"}
+TESTS = Path(__file__).parents[1]
 LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CLOSE = 1e-4
 CLOSE_IN_BFLOAT16 = 1e-3  # torch's Muon orthogonalises in bfloat16, and shards add its products up in another order
@@ -59,11 +51,11 @@ def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     told["training"]["loop"]["shard"] = True
     config.write_text(json.dumps(told))
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
         "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning",
     }
     done = subprocess.run(
-        [*LAUNCH, str(HERE / "two_processes.py"), str(text), str(folder)], env=environment, capture_output=True,
+        [*LAUNCH, str(TESTS / "two_processes.py"), str(text), str(folder)], env=environment, capture_output=True,
         text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

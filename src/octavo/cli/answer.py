@@ -14,12 +14,12 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import Frame, read_questions
 from octavo.errors import UserError
 from octavo.models.parts.config import GPTConfig
-from octavo.pages.answers import answers_page_maker
 from octavo.scoring.answers import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.api import resume
 from octavo.tasks.count_training import pick_device
 from octavo.tasks.facts_file import Facts, open_file_of_facts
+from octavo.tasks.facts_page import answers_page_maker
 from octavo.tasks.facts_run import Oracle, load_oracle, train_facts
 from octavo.tasks.facts_run import learn as learn_pairs
 from octavo.tasks.facts_training import USUAL, FactsConfig

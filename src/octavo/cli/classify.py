@@ -14,13 +14,13 @@ from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
-from octavo.inspect.word_contributions import Explained, explain, surest_errors
 from octavo.io.files import whole_file
-from octavo.pages.classification import classify_page_maker, explain_page, short
-from octavo.pages.reproduce import flags_of
 from octavo.tasks.api import resume
+from octavo.tasks.classification_page import classify_page_maker, explain_page, short
 from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
+from octavo.tasks.reproduce import flags_of
+from octavo.tasks.word_contributions import Explained, explain, surest_errors
 from octavo.training.optimizer import OptimConfig
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]

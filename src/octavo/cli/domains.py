@@ -15,6 +15,7 @@ from octavo import __version__
 from octavo.cli.output import note, print_json, print_table
 from octavo.core import one_thread
 from octavo.errors import UserError
+from octavo.experiments.domains.page import COPIED, Measured, domains_page, perplexity
 from octavo.experiments.domains.scoring import (
     GROUPS,
     KNOWN,
@@ -29,12 +30,11 @@ from octavo.experiments.domains.scoring import (
 )
 from octavo.io.files import whole_file
 from octavo.models import MODELS
-from octavo.pages.domains import COPIED, Measured, domains_page, perplexity
-from octavo.pages.run_facts import number
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
 from octavo.tasks.run import CONFIG, REPORT, STATE, Run, load
+from octavo.tasks.run_facts import number
 from octavo.text import open_corpus
 from octavo.text.preprocess import check_steps
 from octavo.text.reading import STDIN

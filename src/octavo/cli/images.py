@@ -11,12 +11,12 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
-from octavo.inspect.image_attention import Sight, look
 from octavo.io.files import whole_file
-from octavo.pages.images import lens_page
+from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import VISION, ImageRun, Measured
 from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe
 from octavo.tasks.images import evaluate_images, load, picture_of, resume, train_with_page
+from octavo.tasks.images_page import lens_page
 from octavo.training.optimizer import OptimConfig
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]

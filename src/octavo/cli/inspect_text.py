@@ -10,13 +10,13 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import Maps
 from octavo.inspect.attention_maps import in_words as heads_in_words
+from octavo.inspect.attention_page import depth_table, heads_table
 from octavo.inspect.gates import Gates
 from octavo.inspect.gradient_flow import Norms, in_words, rate
+from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, labels, lens_page, theory
 from octavo.inspect.summary import Look, look
 from octavo.io.files import whole_file
 from octavo.models import name_of
-from octavo.pages.inspect import SATURATED, fewest, flow_table, gate_table, labels, lens_page, theory
-from octavo.pages.inspect_attention import depth_table, heads_table
 from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.run import Run
 

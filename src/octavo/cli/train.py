@@ -12,8 +12,10 @@ from octavo.cli.output import note, print_json
 from octavo.models import MODELS, find_spec, preset
 from octavo.models.mix import MixConfig
 from octavo.tasks import api
+from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import Run
-from octavo.training import LoopConfig, OptimConfig, TextConfig
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimConfig
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
 OTHERS = {  # that are no language models: what takes their flags

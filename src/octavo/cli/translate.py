@@ -14,13 +14,13 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.core import seeded
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
-from octavo.inspect.translation_alignment import LONGEST, Alignment, align
 from octavo.io.files import whole_file
-from octavo.pages.alignment import alignment_page
-from octavo.pages.translation import translation_page
 from octavo.scoring.translation import Translated
 from octavo.tasks import translation
+from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.count_training import pick_device
+from octavo.tasks.translation_alignment import LONGEST, Alignment, align
+from octavo.tasks.translation_page import translation_page
 from octavo.tasks.translation_training import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
 from octavo.tasks.translator import KINDS, Method, Translator, load_translator
 from octavo.training.optimizer import OptimConfig

@@ -28,7 +28,7 @@ FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "answer": "answer.answer",
     "fill": "masked.fill",
     "embed": "masked.embed",
-    "list": "list.list_",
+    "list": "runs.list_",
     "studio": "studio.studio",
     "export": "exchange.export",
     "import": "exchange.import_",

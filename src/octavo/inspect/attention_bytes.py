@@ -19,14 +19,14 @@ from torch import Tensor
 from octavo.core import evaluating, trace
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, in_words
-from octavo.inspect.cooperative import Turn, in_turns
 from octavo.inspect.summary import LONGEST, tokens_of
-from octavo.inspect.surprisal import BEGIN, shown
-from octavo.inspect.translation_alignment import align
+from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
+from octavo.tasks.translation_alignment import align
 from octavo.tasks.translator import Translator
+from octavo.text.token_display import BEGIN, display_token
 
 ROOM = 1 << 26  # weights of all maps of one look, which are worked out in single precision: 256 MB
 SMALL = 48  # rows and columns of a map that is one of many on a page
@@ -107,7 +107,7 @@ def _of_a_reader(run: Run, text: str, turn: Turn) -> Looks:
     heads = run.model.config.layers * run.model.config.heads if isinstance(run.model, GPT) else 1
     x_N = whole[: most_tokens(heads)]
     maps = attention_over(run.model, x_N, turn=turn)
-    tokens = (BEGIN, *(shown(run.tokenizer, token) for token in x_N))
+    tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_N))
     habits = tuple(in_turns((_habits(head) for head in maps.heads), turn))
     with turn():
         told = tuple(in_words(maps))

@@ -22,8 +22,8 @@ from torch import Tensor
 from octavo.core import LanguageModel, evaluating
 from octavo.errors import UserError
 from octavo.inspect.activations import PIECE, pieces
-from octavo.inspect.cooperative import Turn, in_turns
 from octavo.inspect.gates import Gates, gates_over
+from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, Attentive
 from octavo.models.parts.attention import pattern_of
 from octavo.models.parts.config import SYNTHESIZERS

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import device_of, evaluating
-from octavo.inspect.cooperative import Turn
+from octavo.io.cooperative import Turn
 from octavo.models import Mix, NGram
 
 PIECE = 256  # tokens of a turn

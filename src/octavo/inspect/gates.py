@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating, trace
-from octavo.inspect.cooperative import Turn
+from octavo.io.cooperative import Turn
 from octavo.models import GPT, Mix
 
 DOORS = ("reset", "update", "input", "forget", "output")  # between 0, shut, and 1, open; the others have a sign

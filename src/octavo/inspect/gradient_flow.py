@@ -25,7 +25,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
 from octavo.inspect.activations import Piece, pieces
-from octavo.inspect.cooperative import Turn, in_turns
+from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, Attentive
 from octavo.models.recurrent import Recurrent
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from octavo.core import evaluating
 from octavo.inspect.activations import pieces
-from octavo.inspect.cooperative import Turn, in_turns
+from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
 
 

@@ -9,10 +9,10 @@ from octavo.inspect.attention_maps import Maps, attention_over, from_rows, most_
 from octavo.inspect.gates import Gates, gates_over
 from octavo.inspect.gradient_flow import Flow, check_back, default_back, gradient_flow, has_gradient, stateless
 from octavo.inspect.logit_lens import Depth, depths_over
-from octavo.inspect.surprisal import BEGIN, shown
 from octavo.models import GPT, Attentive
 from octavo.tasks.run import Run
 from octavo.text.preprocess import apply
+from octavo.text.token_display import BEGIN, display_token
 
 LONGEST = 1000  # tokens of a text that are looked at
 
@@ -35,7 +35,7 @@ class Look:
 
     def spelt(self, token: int) -> str:
         """A token as it is shown."""
-        return BEGIN if token == self.run.model.begin else shown(self.run.tokenizer, token)
+        return BEGIN if token == self.run.model.begin else display_token(self.run.tokenizer, token)
 
     @property
     def read(self) -> int:
@@ -61,7 +61,7 @@ def look(run: Run, text: str, back: int | None = None) -> Look:
     x_T = whole[: min(LONGEST, most_tokens(model))]
     back = default_back(len(x_T)) if back is None else back
     check_back(back, len(x_T))
-    tokens = (BEGIN, *(shown(run.tokenizer, token) for token in x_T))
+    tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_T))
     flow, gates, cut = gradient_flow(model, x_T, back), gates_over(model, x_T), len(whole) > len(x_T)
     if isinstance(model, GPT):
         return Look(run, tokens, cut, gates, flow, attention_over(model, x_T), depths_over(model, x_T))

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, evaluating, one_thread
 from octavo.models import NGram
+from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.protocol import Tokenizer
 
 CANDIDATES = 3
 PIECE = 256  # tokens that are read at once: their distributions take room
 ROOM = 1 << 20  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
-BEGIN = "▷"  # how the begin token, which stands for no text, is shown
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,9 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
     every = zip(told.x_N.tolist(), told.bits_N.tolist(), told.rank_N.tolist(), told.top_NK.tolist(),
                 told.p_NK.tolist(), contexts, strict=True)  # fmt: skip
     return [
-        Surprise(shown(tokenizer, token), bits, rank, tuple(
-            (BEGIN if i == model.begin else shown(tokenizer, i), p) for i, p in zip(top, ps, strict=True) if p > 0
+        Surprise(display_token(tokenizer, token), bits, rank, tuple(
+            (BEGIN if i == model.begin else display_token(tokenizer, i), p)
+            for i, p in zip(top, ps, strict=True) if p > 0
         ), context)
         for token, bits, rank, top, ps, context in every
     ]  # fmt: skip
-
-
-def shown(tokenizer: Tokenizer, token: int) -> str:
-    """A token as text on one line: what a terminal would act on, a carriage return for instance, is spelt out."""
-    text = tokenizer.spelling(token).decode("utf-8", "backslashreplace").replace("\n", "⏎").replace(" ", "␣")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import codecs
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from octavo.core import LanguageModel
 from octavo.pages.frame import shown
-from octavo.scoring.bits_per_byte import charges
-from octavo.text import Split
-from octavo.text.tokenizers.protocol import Tokenizer
 
-OPENING = 600  # bytes
 STEPS = (0.5, 1, 2, 3, 4, 6, 8)  # bits per byte at which the colour changes
 
 
@@ -30,40 +23,6 @@ class Piece:
     @property
     def bits_per_byte(self) -> float:
         return self.bits / max(1, self.bytes)
-
-
-def opening(split: Split, limit: int = OPENING) -> bytes:
-    """The first bytes of the first document, up to the end of a line, a word or at least a character."""
-    first = next(split.blocks(), None)
-    if first is None:
-        return b""
-    later = first.starts[first.starts > 0]
-    data = first.data[: int(later[0]) if len(later) else None]
-    if len(data) <= limit:
-        return data
-    for mark in (b"\n", b" "):
-        end = data.rfind(mark, limit // 2, limit) + 1
-        if end:
-            return data[:end]
-    end = limit
-    while end > limit - 4 and data[end] & 0xC0 == 0x80:  # inside a character
-        end -= 1
-    return data[:end]
-
-
-def pieces(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Piece]:
-    """The text and its price, in parts that are whole characters; charged from the begin token on."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    found, size, bits = [], 0, 0.0
-    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
-        for token, cost in zip(tokens_W.tolist(), bits_W.tolist(), strict=True):
-            spelt = tokenizer.spelling(token)
-            size, bits = size + len(spelt), bits + cost
-            if text := decoder.decode(spelt):
-                found.append(Piece(text, size, bits))
-                size, bits = 0, 0.0
-    rest = decoder.decode(b"", final=True)
-    return [*found, Piece(rest, size, bits)] if size else found
 
 
 def coloured(parts: list[Piece], before: str = "") -> str:

@@ -16,23 +16,24 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.inspect.gradient_flow import has_gradient
+from octavo.inspect.page import inside_html
 from octavo.inspect.summary import look
 from octavo.inspect.surprisal import surprises
-from octavo.inspect.word_contributions import explain as explain_texts
-from octavo.pages.classification import STYLE as CLASSIFY_STYLE
-from octavo.pages.classification import explained_html, words_legend
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.frame import STYLE, paragraph, shown, table
-from octavo.pages.inspect import inside_html
-from octavo.pages.surprisal import Piece, coloured, legend, pieces
+from octavo.pages.surprisal import Piece, coloured, legend
 from octavo.scoring.answers import Point, at_threshold
 from octavo.studio.server.scoped_style import scoped
 from octavo.tasks.answering import Reply, Rules, other_answers, replies_to
 from octavo.tasks.api import generate
+from octavo.tasks.classification_page import STYLE as CLASSIFY_STYLE
+from octavo.tasks.classification_page import explained_html, words_legend
 from octavo.tasks.classifier import Classifier, load_classifier
 from octavo.tasks.facts_run import oracle_of
 from octavo.tasks.run import Run, load
+from octavo.tasks.surprisal import pieces
+from octavo.tasks.word_contributions import explain as explain_texts
 from octavo.text.bag_of_ngrams import words_of
 from octavo.text.preprocess import apply
 

@@ -13,15 +13,19 @@ from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
 from octavo.models import find_spec, preset
-from octavo.pages import page_maker
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
+from octavo.tasks.count_training import TextConfig, train_counts
+from octavo.tasks.language_page import page_maker
+from octavo.tasks.language_training import Recipe, train_neural
+from octavo.tasks.language_training import resume as resume_training
+from octavo.tasks.mixture_training import train_mix
 from octavo.tasks.registry import OTHERS, refuse_others, resume_task, train_task
 from octavo.tasks.run import Run, load, read_record
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
 from octavo.text.token_store import fingerprint
-from octavo.training import LoopConfig, OptimConfig, Recipe, TextConfig, train_counts, train_mix, train_neural
-from octavo.training import resume as resume_training
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimConfig
 
 __all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
 

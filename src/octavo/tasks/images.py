@@ -19,12 +19,12 @@ from octavo.config import configs_from
 from octavo.datasets.idx import has_idx
 from octavo.datasets.images import NAMED, open_images
 from octavo.errors import UserError
-from octavo.inspect.image_attention import Sight, look
 from octavo.io.run_folder import read_record
-from octavo.pages.images import image_page_maker
 from octavo.scoring.classification import Classified
+from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import VISION, ImageRun, Measured, load_images, measure
 from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe, held_out_images, resume_images, train_images
+from octavo.tasks.images_page import image_page_maker
 from octavo.training.optimizer import OptimConfig
 
 __all__ = ["ImageRun", "Sight", "classify", "evaluate", "load", "look", "open_images", "resume", "train"]

@@ -61,7 +61,7 @@ def _train_facts(source: Any, out: str | Path | None, seed: int, device: str, se
 
 
 def _facts(source: str, config: Any, how: Any, out: str | Path | None, seed: int, device: str = "auto") -> Any:
-    from octavo.pages.answers import answers_page_maker
+    from octavo.tasks.facts_page import answers_page_maker
     from octavo.tasks.facts_run import train_facts
 
     page = answers_page_maker(source, config, how, out, seed) if out is not None else None
@@ -91,7 +91,7 @@ def resume_task(path: str | Path, budget: str | None = None) -> Any:
         raise UserError(f"{path} is trained for so many {counted}, not for a budget: budget={budget}; leave it out")
     if task == ANSWERS:
         return _resume_facts(path, record["facts"])
-    from octavo.pages.classification import classify_page_maker
+    from octavo.tasks.classification_page import classify_page_maker
     from octavo.tasks.classification_training import resume_classifier
 
     return resume_classifier(path, classify_page_maker)

@@ -15,9 +15,9 @@ from typing import Any
 from octavo.config import configs_from
 from octavo.datasets.pairs import open_pairs, read_lines
 from octavo.errors import UserError
-from octavo.inspect.translation_alignment import Alignment, align
-from octavo.pages.translation import translation_page
 from octavo.scoring.translation import Translated
+from octavo.tasks.translation_alignment import Alignment, align
+from octavo.tasks.translation_page import translation_page
 from octavo.tasks.translation_training import (
     OPTIM,
     PairLoopConfig,

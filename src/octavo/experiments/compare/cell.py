@@ -15,13 +15,14 @@ from octavo.experiments.compare.candidates import Rung
 from octavo.experiments.compare.cost import parameters, write
 from octavo.experiments.compare.result_store import Kept, Measured
 from octavo.io.files import whole_file
-from octavo.pages import opening, page_maker, run_page
-from octavo.pages.run_facts import bytes_on_disk
 from octavo.scoring.bits_per_byte import Score, finite
 from octavo.tasks import api
+from octavo.tasks.language_page import page_maker, run_page
+from octavo.tasks.language_training import Recipe
 from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, STATE, Run, load, read_record
+from octavo.tasks.run_facts import bytes_on_disk
+from octavo.tasks.surprisal import opening
 from octavo.text import Split, fingerprint
-from octavo.training import Recipe
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 

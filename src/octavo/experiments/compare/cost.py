@@ -18,9 +18,9 @@ from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
 from octavo.models import Attentive, Bag, Bigram, Mix, NGram
-from octavo.pages.run_facts import entries_of
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
+from octavo.tasks.run_facts import entries_of
 from octavo.text import Split, encode_blocks
 
 WRITING = 0.25  # seconds of writing that a rate is measured over, at least

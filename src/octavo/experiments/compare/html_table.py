@@ -12,8 +12,8 @@ from octavo.experiments.compare.verdict import DOMINATED
 from octavo.io.files import size
 from octavo.pages.figures.axis import number
 from octavo.pages.frame import shown
-from octavo.pages.run_facts import number as bits
 from octavo.tasks.run import REPORT
+from octavo.tasks.run_facts import number as bits
 
 
 class Column(NamedTuple):

@@ -19,10 +19,9 @@ from octavo.errors import UserError
 from octavo.experiments.compare.candidates import Rung, chosen
 from octavo.experiments.domains.scoring import first_bytes
 from octavo.io.files import whole_file
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
-from octavo.training import TextConfig
 from octavo.training.schedule import Budget
 
 EACH, QUICK = "60s", "26s"  # of training, for a neural model

@@ -9,7 +9,7 @@ from octavo.experiments.scale.series import Point
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
 from octavo.io.files import size
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.pages.run_facts import number
+from octavo.tasks.run_facts import number
 
 AXES: dict[Variable, str] = {
     "text": "bytes of text to learn from", "parameters": "parameters", "operations": "operations of training",

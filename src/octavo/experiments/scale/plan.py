@@ -9,7 +9,7 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.models import find_spec, preset
-from octavo.training import LoopConfig
+from octavo.training.loop_config import LoopConfig
 from octavo.training.schedule import Budget
 
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)

@@ -14,9 +14,8 @@ from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_leng
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.series import Tell, run_series
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.tasks.run import CONFIG
-from octavo.training import TextConfig
 from octavo.training.schedule import Budget
 
 TEXT = ("tokenizer", "size", "min_count", "split", "errors")  # settings that both models share

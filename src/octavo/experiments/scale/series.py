@@ -24,13 +24,12 @@ from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.plan import Task, seconds_of
 from octavo.io.files import whole_file
 from octavo.models.ngram import NGramConfig
-from octavo.pages.run_facts import entries_of
 from octavo.tasks import api
-from octavo.tasks.count_training import fit_counts
+from octavo.tasks.count_training import TextConfig, fit_counts
 from octavo.tasks.run import Run
+from octavo.tasks.run_facts import entries_of
 from octavo.text import learn_and_tokenize
 from octavo.text.validation_chunks import hold_out
-from octavo.training import TextConfig
 
 POINTS = "points.jsonl"  # in OUT: what each training was, and what came of it
 HIGHEST_ORDER = 16

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field, ValidationError
 
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
-from octavo.inspect.word_contributions import explain, logits_in_turns
 from octavo.scoring.classification import classified
 from octavo.studio.server.app import Asked, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import TASK, Classifier
+from octavo.tasks.word_contributions import explain, logits_in_turns
 
 LONGEST = 10_000  # characters of a text; leaving out each word in turn takes time with the square of it
 EXAMPLES, MOST_EXAMPLES = 1 << 20, 20_000  # characters and lines of a file of examples

@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
 from octavo.inspect.attention_bytes import Looks, looks_of
-from octavo.inspect.cooperative import in_turns
+from octavo.inspect.attention_page import SHOWN_ANEW
+from octavo.io.cooperative import in_turns
 from octavo.models import GPT, Attentive
-from octavo.pages.inspect_attention import SHOWN_ANEW
 from octavo.studio.routes.inspect_counts import Look
 from octavo.studio.server.app import Studio
 from octavo.studio.server.binary import DOCUMENTED, WEIGHT, Tables, packed

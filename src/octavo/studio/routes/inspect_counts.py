@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 from octavo.errors import UserError
 from octavo.inspect.backoff import backoff, votes
 from octavo.inspect.summary import LONGEST, tokens_of
-from octavo.inspect.surprisal import BEGIN, shown
 from octavo.models import Mix, NGram, name_of
 from octavo.studio.routes.read import language_model
 from octavo.studio.server.app import TEXT, Asked, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
+from octavo.text.token_display import BEGIN, display_token
 
 
 class Look(Asked):
@@ -81,7 +81,7 @@ def text_of(run: Run, text: str, most: int = LONGEST) -> tuple[list[int], dict[s
     if not whole:
         raise UserError("there is nothing to look at: the text is empty; write a sentence or two")
     x_N = whole[:most]
-    return x_N, {"tokens": [shown(run.tokenizer, token) for token in x_N], "cut": len(whole) > len(x_N)}
+    return x_N, {"tokens": [display_token(run.tokenizer, token) for token in x_N], "cut": len(whole) > len(x_N)}
 
 
 def _path(ticket: Ticket, studio: Studio, asked: Look) -> dict[str, Any]:

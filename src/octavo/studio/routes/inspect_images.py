@@ -20,9 +20,9 @@ from octavo.datasets import sources
 from octavo.datasets.image_files import picture_from
 from octavo.datasets.images import CSV_SIDES, NAMED, Images, open_images
 from octavo.errors import UserError
-from octavo.inspect.image_attention import look
 from octavo.studio.server.app import Asked, Studio
 from octavo.studio.server.scheduler import Ticket
+from octavo.tasks.image_attention import look
 from octavo.tasks.image_run import ImageRun
 from octavo.tasks.image_training import ImageLoopConfig
 

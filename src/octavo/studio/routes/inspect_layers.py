@@ -16,10 +16,9 @@ from octavo.inspect.gates import Gate, Gates, gates_over
 from octavo.inspect.gradient_flow import SHORTEST, default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.inspect.gradient_theory import SCALES
 from octavo.inspect.logit_lens import depths_over
+from octavo.inspect.page import MEANINGS
 from octavo.inspect.summary import LONGEST
-from octavo.inspect.surprisal import BEGIN, shown
 from octavo.models import GPT
-from octavo.pages.inspect import MEANINGS
 from octavo.studio.routes.inspect_counts import Look, text_of
 from octavo.studio.routes.read import language_model
 from octavo.studio.server.app import Studio
@@ -27,6 +26,7 @@ from octavo.studio.server.binary import DOCUMENTED, SHARE, SIGNED, Tables, packe
 from octavo.studio.server.result_cache import Kept
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
+from octavo.text.token_display import BEGIN, display_token
 
 
 class SeekGate(Look):
@@ -187,7 +187,7 @@ def _depths(ticket: Ticket, studio: Studio, asked: Look) -> dict[str, Any]:
 
 
 def _spelt(run: Run, token: int) -> str:
-    return BEGIN if token == run.model.begin else shown(run.tokenizer, token)
+    return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
 
 
 def _flow(ticket: Ticket, studio: Studio, asked: SeekFlow) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
 from octavo.inspect.summary import tokens_of
-from octavo.inspect.surprisal import BEGIN, Reading, read, shown
+from octavo.inspect.surprisal import Reading, read
 from octavo.inspect.token_alignment import align
 from octavo.inspect.top_attention import MOST, Layers, looked_at, looks
 from octavo.studio.server.app import TEXT, Asked, Studio, finite
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
+from octavo.text.token_display import BEGIN, display_token
 
 CANDIDATES = 8
 PAIRS = 400_000  # candidates of a whole text that are told: of a long one fewer for each token
@@ -115,7 +116,7 @@ def packed(value: Any) -> Response:
 
 def spelt(run: Run, token: int) -> str:
     """A token as it is shown."""
-    return BEGIN if token == run.model.begin else shown(run.tokenizer, token)
+    return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
 
 
 def _read(ticket: Ticket, studio: Studio, asked: Read) -> Response:

@@ -14,7 +14,11 @@ from pydantic import BaseModel
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.pages.run_rows import (
+from octavo.studio.server.app import Studio
+from octavo.studio.server.model_cache import Unknown
+from octavo.studio.server.request_guard import OF_PAGES
+from octavo.studio.server.training_process import resuming
+from octavo.tasks.run_rows import (
     BITS,
     SHARES,
     detail_of,
@@ -28,10 +32,6 @@ from octavo.pages.run_rows import (
     value_at,
     without_folders,
 )
-from octavo.studio.server.app import Studio
-from octavo.studio.server.model_cache import Unknown
-from octavo.studio.server.request_guard import OF_PAGES
-from octavo.studio.server.training_process import resuming
 from octavo.training.metrics_log import rows_and_length
 
 READ = 1 << 20  # bytes of a metrics.jsonl that are read at once

@@ -26,9 +26,9 @@ from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, STATE
 from octavo.models import MODELS
-from octavo.pages.run_rows import value_at
 from octavo.studio.server.texts import FACTS, FOLDER, Texts
 from octavo.studio.server.training_forms import MOST_SECONDS, Value, form_of
+from octavo.tasks.run_rows import value_at
 from octavo.text import TOKENIZERS
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget

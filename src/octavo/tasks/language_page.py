@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.inspect.surprisal import shown as token_shown
 from octavo.models import GPT, Bag, Mix, NGram
 from octavo.pages.figures.bars import bars
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.reproduce import train_command
-from octavo.pages.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
-from octavo.pages.surprisal import coloured, legend, opening, pieces
-from octavo.pages.training import training_section
-from octavo.tasks.count_training import SAMPLE_TOKENS, Page
+from octavo.pages.surprisal import coloured, legend
+from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
+from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
-from octavo.training import TextConfig
+from octavo.tasks.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
+from octavo.tasks.surprisal import opening, pieces
+from octavo.tasks.training_section import training_section
+from octavo.text.token_display import display_token
 
 NEWLINE = "\n"
 LIKELIEST = 12  # tokens of a bag that are drawn
@@ -117,7 +117,7 @@ def _inside(run: Run) -> str:
     elif isinstance(model, Bag):
         best = model.logp_V.exp().topk(min(LIKELIEST, model.vocab - 1))
         chances = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        rows = [(token_shown(run.tokenizer, token), 100 * p) for token, p in chances]
+        rows = [(display_token(run.tokenizer, token), 100 * p) for token, p in chances]
         figure = bars(rows, "The most probable tokens, in per cent; ␣ is a space, ⏎ the end of a line.", digits=2)
     elif isinstance(model, Mix):
         figure = _weights(model)

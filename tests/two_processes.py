@@ -1,4 +1,4 @@
-"""What tests/test_distributed.py has two processes do, one thing after the other, under torchrun."""
+"""What tests/training/test_distributed.py has two processes do, one thing after the other, under torchrun."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ import torch.distributed as dist
 
 import octavo
 from octavo.training.loop import Loop
+
+SETTINGS: dict[str, Any] = {
+    "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "20steps", "checks": 3, "save_every": 0.0,
+    "precision": "float32", "measure": False,
+}  # fmt: skip
+# The features are weights that are not learnt. Matrices of one shape are orthogonalised in bfloat16, which rounds a
+# gated layer's differences up to more than CLOSE.
+GPT: dict[str, Any] = {"heads": 2, "mix": "linear", "features": "random", "feed": "relu2"}
 
 
 class StoppedError(Exception):
@@ -36,7 +44,6 @@ def cut_off(where: int, train: Any, *arguments: Any, **settings: Any) -> None:
 
 if __name__ == "__main__":
     text, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    from test_distributed import GPT, SETTINGS  # the same as for one process
 
     dist.init_process_group("gloo")
     octavo.train("gru", text, out=folder / "two", **SETTINGS)

@@ -9,11 +9,11 @@ from typing import Any
 
 from octavo.datasets.pairs import Lines
 from octavo.errors import UserError
-from octavo.inspect.translation_alignment import align
-from octavo.pages.alignment import alignment_parts
 from octavo.pages.figures.lines import Series, colours_style, lines
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.reproduce import flags_of
+from octavo.tasks.alignment_page import alignment_parts
+from octavo.tasks.reproduce import flags_of
+from octavo.tasks.translation_alignment import align
 from octavo.tasks.translation_training import OPTIM, TranslationRecipe
 from octavo.tasks.translator import Translator
 

@@ -15,11 +15,11 @@ from torch import Tensor
 from octavo.core import evaluating, trace
 from octavo.decode import generate
 from octavo.errors import UserError
-from octavo.inspect.cooperative import Turn
-from octavo.inspect.surprisal import shown
+from octavo.io.cooperative import Turn
 from octavo.models.encoder_decoder import Given
 from octavo.models.seq2seq import Seq2Seq
 from octavo.tasks.translator import BEAM, SPARE, Method, Translator
+from octavo.text.token_display import display_token
 from octavo.text.tokenizers.protocol import Tokenizer
 
 END = "<end>"
@@ -114,7 +114,7 @@ def _translated(run: Translator, text: str, source: list[int], number: int, meth
 
 def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:
     """Tokens as they are shown."""
-    return tuple(END if token == tokenizer.begin else shown(tokenizer, token) for token in tokens)
+    return tuple(END if token == tokenizer.begin else display_token(tokenizer, token) for token in tokens)
 
 
 def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:

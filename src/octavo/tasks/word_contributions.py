@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.datasets.labels import Labelled
-from octavo.inspect.cooperative import Turn
+from octavo.io.cooperative import Turn
 from octavo.models.dan import Dan, Linear
 from octavo.tasks.classifier import Classifier
 from octavo.text.bag_of_ngrams import Bags, words_of

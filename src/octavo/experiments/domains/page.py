@@ -11,9 +11,9 @@ from pathlib import Path
 from octavo.experiments.domains.scoring import COSTLIEST, GROUPS, MARK, OFTEN, Reading, first_bytes, gap
 from octavo.pages.figures.stacked_bars import Bar, stacked
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.run_facts import number, title_of
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
 from octavo.tasks.run import REPORT, Run
+from octavo.tasks.run_facts import number, title_of
 
 OPENING = 320  # bytes of each excerpt that the page shows
 MEANINGS = (

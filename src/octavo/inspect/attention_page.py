@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from octavo.inspect.attention_figure import maps_figure
 from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, Maps, in_words
 from octavo.inspect.gradient_flow import relative
 from octavo.inspect.summary import Look
-from octavo.inspect.surprisal import BEGIN
-from octavo.pages.figures.attention import Cell, heat_table, maps_figure
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.bars import bars
+from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.pages.figures.token_rows import Strip, strips, triangle
 from octavo.pages.frame import paragraph, shown, table
-from octavo.pages.run_facts import title_of
+from octavo.tasks.run_facts import title_of
+from octavo.text.token_display import BEGIN
 
 DRAWN_CELLS = 4000  # of the heads' entropies token by token, in all layers
 FEWEST, MOST = 24, 48  # tokens that those are drawn for

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.training import TextConfig
+from octavo.tasks.count_training import TextConfig
 
 OF_THE_PARTS = ("tokenizer", "size", "min_count", "split", "errors", "preprocess")  # a mixture reads as its parts do
 

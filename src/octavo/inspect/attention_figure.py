@@ -1,4 +1,4 @@
-"""Attention as small maps, one for each head, and tables whose cells are shaded by a number from 0 to 1.
+"""Attention as small maps, one for each head.
 
 T tokens, C cells along a side of a map. Maps are drawn as paths, one for each shade, so that a page of a hundred maps
 stays small and sharp and follows the colours of the page.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,7 +19,6 @@ from octavo.pages.frame import shown
 CELLS = 48  # along a side of a map; of more tokens, several share a cell
 SHADES = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5)  # the weights above which a cell is darker
 OPACITIES = (0.07, 0.16, 0.28, 0.42, 0.58, 0.78, 1.0)
-HEAT = 7  # shades of a table's cell, besides none
 
 MAPS_STYLE = (
     ".maps { max-width: none } .maps h4 { font-size: .9rem; margin: .6rem 0 .2rem } .maps .row { display: grid; "
@@ -31,24 +29,6 @@ MAPS_STYLE = (
     ".maps p b { color: var(--ink); font-weight: 600 } "
     + " ".join(f".a{i} {{ fill-opacity: {opacity:g} }}" for i, opacity in enumerate(OPACITIES))
 )
-HEAT_STYLE = (
-    ".heat { max-width: none } .heat th, .heat td { min-width: 0; padding: .12rem .45rem; text-align: center; "
-    "white-space: nowrap; border: 1px solid var(--line) } .heat th { font-weight: 400; color: var(--quiet) } "
-    ".heat tbody th { font: .8rem/1.4 ui-monospace, monospace; color: var(--ink) } .heat td { font-size: .8rem } "
-    ".heat small { color: inherit; opacity: .8; font-size: .7rem } .heat .sure { font-weight: 700; "
-    "text-decoration: underline } "
-    # At most so much colour that the ink on it stays readable in light and in dark.
-    + " ".join(f".h{i} {{ background: color-mix(in srgb, var(--main) {6 * i}%, var(--paper)) }}"
-               for i in range(1, HEAT + 1))
-)  # fmt: skip
-
-
-class Cell(NamedTuple):
-    """One cell of a shaded table; `html` is what stands in it, `told` is said when somebody points at it."""
-
-    html: str
-    shade: float  # from 0 to 1
-    told: str
 
 
 def maps_figure(maps: Maps, caption: str) -> str:
@@ -116,23 +96,6 @@ def _scale() -> str:
         f'<svg class="shades" style="max-width: 23rem; border: 0; background: none" viewBox="0 0 {52 * len(names)} 24" '
         f'role="img" aria-label="the shades of the weights"><g>{parts}</g></svg>'
     )
-
-
-def heat_table(titles: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]], caption: str) -> str:
-    """Rows with a label each and shaded cells; titles and labels are plain text."""
-    head = "".join(f'<th scope="col">{shown(title)}</th>' for title in titles)
-    body = "\n".join(
-        f'<tr><th scope="row">{shown(label)}</th>'
-        + "".join(f'<td class="h{_heat(cell.shade)}" title="{shown(cell.told)}">{cell.html}</td>' for cell in cells)
-        + "</tr>"
-        for label, cells in rows
-    )
-    table = f'<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>'
-    return _figure("heat", HEAT_STYLE, table, caption)
-
-
-def _heat(share: float) -> int:
-    return min(HEAT, max(0, round(share * HEAT)))
 
 
 def _figure(kind: str, style: str, body: str, caption: str) -> str:

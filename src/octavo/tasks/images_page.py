@@ -11,15 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from octavo.datasets.images import Images
-from octavo.inspect.image_attention import Sight, look
-from octavo.pages.figures.attention import Cell, heat_table
+from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.pages.figures.images import STYLE, symbol, thumb, thumbs
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.reproduce import flags_of
 from octavo.scoring.classification import Classified
+from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import ImageRun, Measured
 from octavo.tasks.image_training import ImageRecipe, Page
+from octavo.tasks.reproduce import flags_of
 
 MISTAKES = 24  # drawn
 LOOKED_AT = 3  # images

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from octavo.inspect.translation_alignment import Alignment
-from octavo.pages.figures.attention import Cell, heat_table
+from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.pages.frame import document, paragraph, section, shown, verbatim
+from octavo.tasks.translation_alignment import Alignment
 
 SHOWN = 0.10  # weights from here on are written out
 

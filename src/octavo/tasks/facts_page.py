@@ -11,8 +11,8 @@ from octavo.datasets.questions import Frame
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.pages.reproduce import flags_of
 from octavo.tasks.facts_training import USUAL, FactsConfig
+from octavo.tasks.reproduce import flags_of
 from octavo.tasks.run import Run
 
 STAGES = {"pretraining": "pretraining: every token of the spoilt texts", "finetuning": "finetuning: answers only"}

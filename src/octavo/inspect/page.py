@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
+from octavo.inspect.attention_page import heads_html, inside_transformer
 from octavo.inspect.gates import OPEN, SHUT, Gate
 from octavo.inspect.gradient_flow import Norms, in_words, rate, relative
 from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
 from octavo.inspect.summary import Look
-from octavo.inspect.surprisal import BEGIN
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips, triangle
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.pages.inspect_attention import heads_html, inside_transformer
-from octavo.pages.run_facts import title_of
+from octavo.tasks.run_facts import title_of
+from octavo.text.token_display import BEGIN
 
 BUSIEST = 8  # units that are drawn one by one
 DRAWN = 120  # tokens that are drawn over the gates

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from octavo.datasets.labels import Labelled, LabelledConfig
-from octavo.inspect.word_contributions import Explained, explain, surest_errors
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.reproduce import flags_of
 from octavo.tasks.classification_training import OPTIM, Page, Plan
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.reproduce import flags_of
 from octavo.tasks.text_vectors import describe_base
+from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 ERRORS = 10  # mistakes that are shown
 FULL = 1.0  # nats at which a word's colour is deepest
