@@ -202,7 +202,7 @@ def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.Captur
     assert found["flops_per_token"]["training_with_past"] > found["flops_per_token"]["training"]
 
 
-@pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "not trained step by step")])
+@pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "no language model")])
 def test_what_is_not_rehearsed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
     assert main(["cost", "--like", name]) == 0
     out = capsys.readouterr().out

@@ -117,11 +117,9 @@ def print_times(found: list[Prediction], record: dict[str, Any]) -> None:
     if rehearsal:
         print(rehearsed(rehearsal))
     elif found[0].machine.startswith("this machine"):
-        why = (
-            "too large to be tried in a few seconds"
-            if MODELS[record["model"]].trained_by_gradient
-            else "not trained step by step"
-        )
+        spec = MODELS[record["model"]]
+        timed = spec.trained_by_gradient and spec.task == "language"
+        why = "too large to be tried in a few seconds" if timed else "no language model that is trained step by step"
         print(f"training is not rehearsed here: the model is {why}")
 
 
