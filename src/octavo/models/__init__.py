@@ -37,12 +37,31 @@ from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
 from octavo.models.plugins import load_plugins
 from octavo.models.recurrent import GRU, LSTM, RNN
-from octavo.models.rnn_attention import Attentive
+from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
 
 __all__ = [
-    "GPT", "GRU", "LSTM", "MODELS", "RNN", "Attentive", "Bag", "Bert", "Bigram", "Candidate", "Mix", "ModelSpec",
-    "NGram", "build", "describe", "find_spec", "language_models", "name_of", "names", "preset", "spec_of",
+    "GPT",
+    "GRU",
+    "LSTM",
+    "MODELS",
+    "RNN",
+    "Bag",
+    "Bert",
+    "Bigram",
+    "Candidate",
+    "Mix",
+    "ModelSpec",
+    "NGram",
+    "RNNAttention",
+    "build",
+    "describe",
+    "find_spec",
+    "language_models",
+    "name_of",
+    "names",
+    "preset",
+    "spec_of",
     "stored_entries",
 ]  # fmt: skip
 
@@ -159,7 +178,7 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
     except (KeyError, TypeError, ValueError) as error:
         known = [spec.name for spec in language_models()]
         raise UserError(f"this is not the description of a model that octavo {known} knows: {error!r}") from error
-    model.take_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
+    model.load_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
     return model
 
 
@@ -177,7 +196,7 @@ def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) ->
         if key in tensors and own[key].shape != tensors[key].shape:
             shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
             raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
-    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which take_tensors refuses
+    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which load_tensors refuses
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

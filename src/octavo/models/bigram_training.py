@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import progress
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
@@ -136,7 +136,7 @@ def fit_bigram(
 
 def _pairs_of(held: Held, model: Bigram, like_N: Tensor) -> PairCounts:
     """The pairs inside the pieces held out, begin in front of each."""
-    return PairCounts(model.after_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
+    return PairCounts(model.prepend_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
 
 
 def _tensor(tokens: NDArray[Any], like_N: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ class _Adam:
 
 def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
     history: list[dict[str, Any]] = []
-    model, notes = train_bigram(x_N, config, tokenizer, seeded(context.seed), history.append)
+    model, notes = train_bigram(x_N, config, tokenizer, seeded_generator(context.seed), history.append)
     return Fitted(model, history, notes)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models.cost.recurrent import recurrent_cost
+from octavo.models.parts.checks import check_dropout, check_positive
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
 from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
@@ -51,16 +52,6 @@ class RecurrentConfig:
         check_init(self.init)
         if not math.isfinite(self.forget_bias):
             raise UserError(f"forget_bias must be finite: forget_bias={self.forget_bias}; try --forget-bias 1")
-
-
-def check_positive(name: str, value: int, example: int) -> None:
-    if value < 1:
-        raise UserError(f"{name} must be at least 1: {name}={value}; try --{name} {example}")
-
-
-def check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise UserError(f"dropout must be at least 0 and below 1: dropout={dropout}; try --dropout 0.1")
 
 
 def check_init(init: str) -> None:
@@ -127,8 +118,8 @@ class Embedded(LanguageModel[State]):
         self.output_bias_V.data.zero_()
 
     @property
-    def window(self) -> int:
-        return min(WINDOW, super().window)
+    def max_scored_tokens(self) -> int:
+        return min(WINDOW, super().max_scored_tokens)
 
     def embed(self, x: Tensor) -> Tensor:
         return self.drop(F.embedding(x, self.embedding_VD))
@@ -225,7 +216,7 @@ def gates_view(*taps: Tap) -> View:
 
 def short_budget(seconds: float | None, **settings: Any) -> dict[str, Any]:
     """Settings that suit a recurrent network where its training time is short: smaller steps, more of them."""
-    return {"batch": SMALL_BATCH, **settings} if seconds is not None and seconds < SHORT_BUDGET_SECONDS else {}
+    return {"batch_size": SMALL_BATCH, **settings} if seconds is not None and seconds < SHORT_BUDGET_SECONDS else {}
 
 
 def layers_of(count: int) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.memory import available
@@ -168,7 +168,7 @@ def finish(
 
 def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:
     """Text the model writes from nothing."""
-    (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded(seed))
+    (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded_generator(seed))
     return run.tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
 
 
@@ -224,7 +224,7 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_before_work(out: str | Path | None, seed: int) -> None:
     """What would only fail when the model is trained is refused before."""
-    seeded(seed)
+    seeded_generator(seed)
     if out is not None:
         check_out(out)
 

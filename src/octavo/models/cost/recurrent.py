@@ -9,11 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
+from octavo.models.recurrent import RecurrentConfig
+from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.ops.recurrent import GATES, Cell
 
 if TYPE_CHECKING:
     from octavo.models.recurrent import RecurrentConfig
-    from octavo.models.rnn_attention import AttentiveConfig
+    from octavo.models.rnn_attention import RNNAttentionConfig
 
 
 def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> Cost:
@@ -42,7 +44,7 @@ def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     return replace(output(N, V, D, tied, bias=V), kept=N * D, kept_bytes=N * (4 * V + 8) + 4)
 
 
-def attentive_cost(config: AttentiveConfig, V: int, shape: Shape) -> Cost:
+def attentive_cost(config: RNNAttentionConfig, V: int, shape: Shape) -> Cost:
     """A recurrent layer, and at each step attention to the states remembered by then."""
     N, B, D = shape.tokens, shape.batch, config.width
     G = GATES[config.cell] * D
@@ -59,7 +61,7 @@ def attentive_cost(config: AttentiveConfig, V: int, shape: Shape) -> Cost:
     return Cost("rnn-attention", V, shape, parts, (memory,))
 
 
-def attention_part(config: AttentiveConfig, shape: Shape) -> Part:
+def attention_part(config: RNNAttentionConfig, shape: Shape) -> Part:
     """Scores and sums over the memory: 2 D operations each for a state; additive ones also W s and U h.
 
     A sum over a single state is no product, and neither is what an additive score hands back to tanh.
@@ -85,6 +87,6 @@ def attention_part(config: AttentiveConfig, shape: Shape) -> Part:
     )  # fmt: skip
 
 
-def remembered(config: AttentiveConfig, tokens: int) -> int:
+def remembered(config: RNNAttentionConfig, tokens: int) -> int:
     """States that can be looked at after so many tokens."""
     return min(tokens, config.memory) if config.memory else tokens
