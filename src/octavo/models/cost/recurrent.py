@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
-from octavo.models.recurrent import RecurrentConfig
-from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.ops.recurrent import GATES, Cell
 
 if TYPE_CHECKING:
