@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from octavo.models.parts.config import GPTConfig
-from octavo.tasks.facts_run import train_facts
+from octavo.tasks.oracle import train_facts
 from octavo.tasks.facts_training import USUAL, FactsConfig
 
 SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)

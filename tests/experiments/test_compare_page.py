@@ -41,7 +41,7 @@ from octavo.pages.frame import STYLE
 from octavo.pages.png import SCALE, _dashed, _spelt, png
 from octavo.pages.svg_file import MARGIN, rules_of, standalone
 from octavo.tasks import api
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run_facts import bytes_on_disk, title_of
 from octavo.tasks.surprisal import OPENING
 

@@ -39,7 +39,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.tasks import api
-from octavo.tasks.count_training import learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import Run, load
 from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.tokenizers.closed_vocabulary import Closed

@@ -23,7 +23,7 @@ from octavo.pages.figures.bars import bars
 from octavo.pages.frame import shown
 from octavo.pages.surprisal import coloured, level
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language_page import run_page
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record

@@ -32,7 +32,7 @@ from octavo.io.files import whole_file
 from octavo.models import MODELS
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
 from octavo.tasks import api
-from octavo.tasks.count_training import learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import CONFIG, REPORT, STATE, Run, load
 from octavo.tasks.run_facts import number
 from octavo.text import open_corpus

@@ -13,7 +13,7 @@ from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.scoring.proof import compressed, proof_of, restored
 from octavo.tasks import api
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 

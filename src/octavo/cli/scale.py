@@ -18,7 +18,7 @@ from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT, scale
 from octavo.experiments.scale.wording import summary
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
 from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
 from octavo.training.loop_config import LoopConfig

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.datasets.labels import Labelled, LabelledConfig
+from octavo.datasets.labels import Labelled
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.tasks.classification_training import OPTIM, Page, Plan
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.reproduce import flags_of
-from octavo.tasks.text_vectors import describe_base
+from octavo.tasks.reproduce import train_command
+from octavo.tasks.task import Recipe, find_task
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 ERRORS = 10  # mistakes that are shown
@@ -35,25 +33,19 @@ th { white-space: normal } td:not(.r) { min-width: 0 } .scroll { margin: .6rem 0
 """
 
 
-def classify_page_maker(plan: Plan, sources: Sequence[str], reading: LabelledConfig, out: str | Path) -> Page:
-    """What training calls with the classifier and its examples to get the page."""
-    words = ["octavo", "classify", "train", plan.model, *map(str, sources), *flags_of(plan.config), *flags_of(plan.how)]
-    words += [*flags_of(plan.optim, usual=OPTIM), *flags_of(reading)]
-    words += ["--base", describe_base(plan.base)["path"]] if plan.base is not None else []
-    words += [*(["--seed", str(plan.seed)] if plan.seed else []), "--out", str(out)]
-    return lambda made, learnt, test: classify_page(made, test, learnt, Path(out).name, shlex.join(words))
-
-
-def classify_page(made: Classifier, test: Labelled, learnt: Labelled | None, name: str, command: str) -> str:
-    """The whole page, with the surest of the mistakes on these examples."""
+def classify_page(
+    recipe: Recipe, made: Classifier, test: Labelled, learnt: Labelled | None, out: Path
+) -> str:  # fmt: skip
+    """The page of a run that is saved, with the surest of the mistakes on these examples."""
     rows = surest_errors(made, test, ERRORS)
     mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], learnt)
-    sources = ", ".join(made.record.get("data", {}).get("sources", ["examples of your own"]))
-    lead = paragraph(f"The classifier {name} ({made.name}), trained on {sources}.")
-    return document(f"{made.name} on {sources}", lead, [
+    source = made.record["data"]["source"]
+    named = ", ".join(source)
+    lead = paragraph(f"The classifier {out.name} ({made.name}), trained on {named}.")
+    return document(f"{made.name} on {named}", lead, [
         _result(made.record.get("result", {})),
         _mistakes(mistakes),
-        section("Make it again", verbatim(command)),
+        section("Make it again", verbatim(train_command(find_task("classification"), recipe, source, out))),
     ], STYLE)  # fmt: skip
 
 

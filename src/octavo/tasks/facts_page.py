@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from octavo.datasets.questions import Frame
-from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.tasks.facts_training import USUAL, FactsConfig
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
+from octavo.tasks.task import Recipe, Rows, find_task
 
+CURVE_POINTS = 100  # of a loss curve
 STAGES = {"pretraining": "pretraining: every token of the spoilt texts", "finetuning": "finetuning: answers only"}
 
 
-def answers_page_maker(
-    source: str, config: GPTConfig, how: FactsConfig, out: str | Path, seed: int
-) -> Callable[[Run], str]:
-    """What training calls with the run to get the page."""
-    words = ["octavo", "train", "facts", source, *flags_of(how)]
-    words += flags_of(config, usual=USUAL)  # larger than any GPT's default
-    words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
-    return lambda run: answers_page(run, shlex.join(words))
-
-
-def answers_page(run: Run, command: str) -> str:
-    """The whole page."""
-    result, facts, name = run.record["result"], run.record["facts"], run.record["corpus"]["name"]
-    told = "pretrained on its text and finetuned" if "pretraining" in facts else "trained without pretraining"
-    lead = paragraph(f"A GPT, {told} on the questions of {name}.")
-    return document(f"Answers about {name}", lead, [
+def answers_page(recipe: Recipe, run: Run, rows: Rows, out: Path) -> str:
+    """The page of a run that is saved."""
+    result, corpus = run.record["result"], run.record["corpus"]
+    stages = {stage["name"]: stage for stage in run.record["training"]["stages"]}
+    how = "pretrained on its text and finetuned" if "pretraining" in stages else "trained without pretraining"
+    lead = paragraph(f"A GPT, {how} on the questions of {corpus['name']}.")
+    command = train_command(find_task("facts"), recipe, corpus["source"], out)
+    return document(f"Answers about {corpus['name']}", lead, [
         _how_good(result), _coverage(result), _calibration(result), _by_group(result["groups"]),
-        _mistakes(result["surest_mistakes"], Frame(*facts["frame"])), _learning(facts),
+        _mistakes(result["surest_mistakes"], Frame(*run.record["facts"]["frame"])), _learning(stages, rows),
         section("Make it again", verbatim(command)),
     ])  # fmt: skip
 
@@ -108,12 +99,14 @@ def _mistakes(wrong: Sequence[Sequence[Any]], frame: Frame) -> str:
     return section("Its surest mistakes", table(("name", "right", "its answer", "sure"), rows, right=(3,)))
 
 
-def _learning(facts: Mapping[str, Any]) -> str:
+def _learning(stages: Mapping[str, Any], rows: Rows) -> str:
     parts = []
-    for stage, told in STAGES.items():
-        if stage not in facts:
+    for name, explained in STAGES.items():
+        if name not in stages:
             continue
-        one = facts[stage]
-        parts.append(lines([Series(stage, one["curve"])], f"{told}; {one['steps']:,} steps in {one['seconds']:.0f} s.",
-                           ("step", "loss, nats a token")))  # fmt: skip
+        losses = [(row["step"], row["loss"]) for row in rows if row.get("stage") == name and "loss" in row]
+        places = [round(i * (len(losses) - 1) / (CURVE_POINTS - 1)) for i in range(CURVE_POINTS)]
+        curve = losses if len(losses) <= CURVE_POINTS else [losses[place] for place in places]
+        how_long = f"{stages[name]['steps']:,} steps in {stages[name]['seconds']:.0f} s"
+        parts.append(lines([Series(name, curve)], f"{explained}; {how_long}.", ("step", "loss, nats a token")))
     return section("How it learnt", *parts)

@@ -13,12 +13,14 @@ from octavo.models import GPT, Bag, Mix, NGram
 from octavo.pages.figures.bars import bars
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.pages.surprisal import coloured, legend
-from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
+from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
 from octavo.tasks.surprisal import opening, pieces
+from octavo.tasks.task import Recipe, Rows, find_task
 from octavo.tasks.training_section import training_section
+from octavo.text import Split
 from octavo.text.token_display import display_token
 
 NEWLINE = "\n"
@@ -31,23 +33,14 @@ WHAT_IS_CHARGED = (
 )
 
 
-def page_maker(
-    model: str,
-    source: Any,
-    text: TextConfig,
-    config: Any,
-    out: str | Path,
-    seed: int,
-    parts: Sequence[str | Path] = (),
-    *how: Any,
-) -> Page:
-    """What training calls with the run, the held-out text, a sample and the metrics to get the page."""
+def language_page(recipe: Recipe, run: Run, valid: Split, sample: str, rows: Rows, out: Path) -> str:
+    """The page of a run that is saved."""
     commands = [
-        train_command(model, source, text, config, out, seed, parts, *how),
+        train_command(find_task("language"), recipe, run.record["corpus"]["source"], out),
         shlex.join(["octavo", "eval", str(out), "--prove"]),
-        shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(seed)]),
+        shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(recipe.seed)]),
     ]  # fmt: skip
-    return lambda run, valid, sample, rows: run_page(run, Path(out).name, opening(valid), sample, commands, rows)
+    return run_page(run, out.name, opening(valid), sample, commands, rows)
 
 
 def run_page(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from octavo.datasets.pairs import Lines
@@ -12,16 +12,20 @@ from octavo.errors import UserError
 from octavo.pages.figures.lines import Series, colours_style, lines
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.tasks.alignment_page import alignment_parts
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.reproduce import train_command
+from octavo.tasks.task import Recipe, find_task
 from octavo.tasks.translation_alignment import align
-from octavo.tasks.translation_training import OPTIM, TranslationRecipe
 from octavo.tasks.translator import Translator
 
 TRANSLATED = 12  # texts of the test that are shown with their translations
 
 
-def translation_page(run: Translator, test: Lines, history: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page."""
+def translation_page(
+    recipe: Recipe, run: Translator, test: Lines, history: Sequence[Mapping[str, Any]], out: Path
+) -> str:  # fmt: skip
+    """The page of a run that is saved."""
+    command = train_command(find_task("translation"), recipe, run.record["pairs"]["source"], out)
+    commands = [command, shlex.join(["octavo", "eval", str(out)])]
     figures = run.record["result"]["languages"]
     sections = [section("How good", *_figures(figures)), section("Translations", *_translations(run, test))]
     try:
@@ -30,18 +34,9 @@ def translation_page(run: Translator, test: Lines, history: Sequence[Mapping[str
         sections.append(section("What was looked at", paragraph(str(error))))
     sections.append(section("How it learnt", *_learning(run, history)))
     versions = definitions([(name, str(version)) for name, version in run.record.get("made_with", {}).items()])
-    sections.append(section("Make it again", verbatim("\n".join(_commands(run))), versions))
+    sections.append(section("Make it again", verbatim("\n".join(commands)), versions))
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
     return document(title, paragraph(run.summary()), sections, colours_style())
-
-
-def _commands(run: Translator) -> list[str]:
-    recipe = TranslationRecipe.of(run.record | {"model": run.name, "config": asdict(run.model.config)})
-    words = ["octavo", "train", run.name, *run.record["pairs"]["source"]]
-    words += [flag for one in (recipe.config, recipe.pairs, recipe.loop) for flag in flags_of(one)]
-    words += [*flags_of(recipe.optim, usual=OPTIM), *(["--seed", str(recipe.seed)] if recipe.seed else [])]
-    words += ["--out", str(run.path)]
-    return [shlex.join(one) for one in (words, ["octavo", "eval", str(run.path)])]
 
 
 def _figures(figures: Mapping[str, Any]) -> list[str]:

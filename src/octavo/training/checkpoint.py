@@ -18,12 +18,8 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-<<<<<<< HEAD
-from octavo.io.run_folder import STATE, TENSORS, stream_tensors
-=======
-from octavo.io.run_folder import current_tensor_name
-from octavo.tasks.run import STATE, TENSORS, stream_tensors
->>>>>>> main
+from octavo.io.run_folder import STATE, TENSORS
+from octavo.io.tensors import current_tensor_name, stream_tensors
 
 FILE = "training.safetensors"
 FORMAT = "octavo training 1"
@@ -85,7 +81,7 @@ class Checkpoint:
                     grouped.setdefault(kind, {})[name] = opened.get_tensor(key).clone()
         except (OSError, ValueError, KeyError, RecursionError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is damaged or foreign: {error}; train the run anew") from error
-        if (value := grouped.pop("figure", {}).get("best")) is not None:  # where version 0.1 kept some tasks' best measure
+        if (value := grouped.pop("figure", {}).get("best")) is not None:  # where version 0.1 kept it
             position.best_value = float(value)
         return cls(position, grouped)
 

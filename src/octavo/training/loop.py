@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ class Loop:
         pieces = min(self.config.accumulate, end - start)
         bounds = [(end - start) * i // pieces for i in range(pieces + 1)]
         states, total = [], torch.zeros((), device=self.team.device)
-        for a, b in zip(bounds, bounds[1:], strict=False):
+        for a, b in pairwise(bounds):
             rows = torch.arange(a, b, device=self.team.device)
             part = select(before, rows) if pieces > 1 else before
             with self.precision.lowered():

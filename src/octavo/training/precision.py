@@ -30,7 +30,7 @@ class Precision:
         self.compile: str = config.compile
         if self.compile == "auto":
             quick = "graph" if recordable else "parts"
-            pays = device.type == "cuda" and fixed_shapes and getattr(model, "repeated_blocks", ())
+            pays = device.type == "cuda" and fixed_shapes and bool(getattr(model, "repeated_blocks", ()))
             self.compile = quick if pays else "off"
         elif self.compile == "graph" and not recordable:
             self.compile = "off"

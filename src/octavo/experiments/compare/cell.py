@@ -17,8 +17,9 @@ from octavo.experiments.compare.result_store import Kept, Measured
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, finite
 from octavo.tasks import api
-from octavo.tasks.language_page import page_maker, run_page
-from octavo.tasks.language_training import Recipe
+from octavo.tasks.language import TASK
+from octavo.tasks.language_page import language_page, run_page
+from octavo.tasks.mixture import MixtureConfig
 from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, STATE, Run, load, read_record
 from octavo.tasks.run_facts import bytes_on_disk
 from octavo.tasks.surprisal import opening
@@ -36,7 +37,8 @@ def trained(kept: Kept, rung: Rung, seed: int, path: Path, parts: Sequence[Path]
         if not training or training.get("finished"):
             return load(path)
         if (path / STATE / FILE).is_file():
-            return api.resume(path, measure=False)
+            resumed: Run = api.resume(path, measure=False)
+            return resumed
         shutil.rmtree(path)  # it was killed before there was anything to go on from
     config = kept.config
     settings: dict[str, Any] = {"valid": config.valid, "field": config.field}
@@ -44,7 +46,8 @@ def trained(kept: Kept, rung: Rung, seed: int, path: Path, parts: Sequence[Path]
         settings["parts"] = parts
     else:
         settings |= {"tokenizer": config.tokenizer, **rung.settings, **config.loop(rung), "device": config.device}
-    return api.train(rung.model, kept.place.sources, out=path, seed=config.seed + seed, measure=False, **settings)
+    run: Run = api.train(rung.model, kept.place.sources, out=path, seed=config.seed + seed, measure=False, **settings)
+    return run
 
 
 def measured(
@@ -84,14 +87,13 @@ def _complete(kept: Kept, run: Run, path: Path, held_out: Split, sample: str) ->
     """Put the result, the sample and the page into the run's folder, as training with its measuring would have."""
     told = json.loads((path / CONFIG).read_text(encoding="utf-8")) | {"result": run.record["result"]}
     metrics = [*read_rows((path / METRICS).read_bytes()), run.record["result"]]
-    how = Recipe.of(told) if "training" in told else None
-    parts = [path.parent / part["run"] for part in told.get("mixed", ())]
-    page = page_maker(
-        told["model"], kept.place.sources, how.text if how else kept.config.text, run.model.config, path,
-        told["seed"], parts, *((how.loop, how.optim) if how else ()),
-    )  # fmt: skip
+    parts = tuple(str(path.parent / part["run"]) for part in told.get("mixed", ()))
+    configs = {"config": run.model.config, "settings": MixtureConfig(parts) if parts else kept.config.text}
+    recipe = (
+        TASK.recipe_of(told) if "training" in told else TASK.made_recipe(told["model"], configs, told["seed"], "auto")
+    )
     _write(path, {
-        SAMPLES: sample, REPORT: page(run, held_out, sample, metrics),
+        SAMPLES: sample, REPORT: language_page(recipe, run, held_out, sample, metrics, path),
         METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in metrics),
         CONFIG: json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
     })  # fmt: skip

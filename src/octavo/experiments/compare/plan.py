@@ -19,7 +19,8 @@ from octavo.errors import UserError
 from octavo.experiments.compare.candidates import Rung, chosen
 from octavo.experiments.domains.scoring import first_bytes
 from octavo.io.files import whole_file
-from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.tasks.corpus import TextConfig
+from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget

@@ -29,9 +29,10 @@ from octavo.experiments.compare.terminal import Watch, watching
 from octavo.experiments.compare.verdict import advice
 from octavo.experiments.domains.scoring import KNOWN, seen_share
 from octavo.scoring.proof import proof_of
-from octavo.tasks.count_training import learnt_text, pick_device
-from octavo.tasks.mixture_training import PROBED
+from octavo.tasks.corpus import learnt_text
+from octavo.tasks.mixture import PROBED
 from octavo.tasks.run import METRICS, Run, load
+from octavo.tasks.task import pick_device
 from octavo.text import Split
 from octavo.training.metrics_log import read_rows
 

@@ -14,8 +14,9 @@ from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_leng
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.series import Tell, run_series
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.tasks.corpus import TextConfig
 from octavo.tasks.run import CONFIG
+from octavo.tasks.task import pick_device
 from octavo.training.schedule import Budget
 
 TEXT = ("tokenizer", "size", "min_count", "split", "errors")  # settings that both models share

@@ -25,7 +25,7 @@ from octavo.experiments.scale.plan import Task, seconds_of
 from octavo.io.files import whole_file
 from octavo.models.ngram import NGramConfig
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig, fit_counts
+from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import entries_of
 from octavo.text import learn_and_tokenize

@@ -13,7 +13,7 @@ from octavo.errors import UserError
 from octavo.scoring.classification import classified
 from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
-from octavo.tasks.classifier import TASK, Classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.word_contributions import explain, logits_in_turns
 
 LONGEST = 10_000  # characters of a text; leaving out each word in turn takes time with the square of it
@@ -119,7 +119,7 @@ def router(studio: Studio) -> APIRouter:
 
 def _about(studio: Studio, name: str) -> dict[str, Any]:
     told = studio.models.record(name)
-    if told.get("task") != TASK:
+    if told.get("task") != Classifier.task:
         raise _no_classifier(name)
     classes, training = told.get("classes"), told.get("training")
     try:

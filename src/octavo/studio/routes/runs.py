@@ -42,8 +42,8 @@ COLUMNS = (
 )  # fmt: skip
 EVENTS = 50  # that are told of one piece
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by what it was trained to do
-    "": ("read", "inspect", "write"), "classify text": ("classify",), "classify images": ("inspect",),
-    "translate": ("inspect",),
+    "language": ("read", "inspect", "write"), "facts": ("read", "inspect", "write", "answer"),
+    "classification": ("classify",), "images": ("inspect",), "translation": ("inspect",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 
@@ -212,7 +212,7 @@ def _of_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
         "seconds": None if is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
         "numbers": numbers_in(path), "operations": operations_of(record),
-        "pages": [*PAGES.get(task, ()), *(["answer"] if "facts" in record else [])],
+        "pages": list(PAGES.get(task, ())),
     }  # fmt: skip
     return ShownRun(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # so that it can be shown
 

@@ -24,7 +24,7 @@ from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.memory import available
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 

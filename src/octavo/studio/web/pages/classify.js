@@ -11,7 +11,7 @@ import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
-const TASK = "classify text", LONGEST = 10_000, LARGEST = 1 << 20, MOST_CLASSES = 30;
+const TASK = "classification", LONGEST = 10_000, LARGEST = 1 << 20, MOST_CLASSES = 30;
 
 export async function show(main, params, signal) {
   main.append(h("h1", {}, "Classify"));

@@ -13,7 +13,7 @@ import { imageView } from "/web/parts/image_attention.js";
 import { gatesView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
 
-const TASKS = ["", "translate", "fill in masked words", "classify images"];
+const TASKS = ["language", "facts", "translation", "masked", "images"];
 const SENTENCE = "The cat sat on the mat. The dog lay by the door.";
 const VIEWS = {
   backoff: backoffView, votes: votesView, bag: bagView, attention: attentionView, heads: headsView, gates: gatesView,
