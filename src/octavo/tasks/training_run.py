@@ -46,6 +46,8 @@ def train_run(
     if folder is not None:
         check_out(folder)
     task.check(recipe)
+    if task.loop.budget or recipe.loop.budget:  # where there is no usual one, the task has its own measure
+        Budget.parse(recipe.loop.budget)
     with locked(folder), team(pick_device(recipe.device)) as processes:
         if processes.leads:
             restore_old(folder)
@@ -145,7 +147,7 @@ def _train(
         else:
             loop.position = Position(stage=number, log_bytes=log_length(folder) if number else 0)
         training |= _describe(loop) | task.describe_training(run, data, stage)
-        with _begun(task, run, folder if processes.leads else None, new=saved is None and number == 0):
+        with _begun(run, loop, folder if processes.leads else None, new=saved is None and number == 0):
             why = loop.train()
         run.model = loop.trained_model()
         at = loop.position
@@ -175,7 +177,7 @@ def _describe(loop: Loop) -> dict[str, Any]:
 
 
 @contextmanager
-def _begun(task: Task[Any, Any], run: Any, folder: Path | None, new: bool) -> Iterator[None]:
+def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[None]:
     """The folder says that the run is being trained; an old run at its place comes back where nothing was learnt."""
     if folder is None:
         yield
@@ -186,7 +188,9 @@ def _begun(task: Task[Any, Any], run: Any, folder: Path | None, new: bool) -> It
         return
     try:
         run.record["training"]["before"] = _put_aside(folder)
+        model, run.model = run.model, loop.untrained  # which is whole, where the other one is sharded
         save_run(run, folder, {METRICS: ""})
+        run.model = model
         yield
     except Exception as error:
         before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")

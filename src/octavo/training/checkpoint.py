@@ -91,7 +91,8 @@ def _position(told: str) -> Position:
         position: Position = from_json(Position, json.loads(told))
     except UserError as error:
         raise ValueError(str(error)) from error
-    numbers = [value for value in vars(position).values() if isinstance(value, int | float)]
+    signed = ("best_value", "loss_average")
+    numbers = [value for key, value in vars(position).items() if isinstance(value, int | float) and key not in signed]
     if not all(number >= 0 for number in numbers):
         raise ValueError("its position is not one that training can be in")
     return position
