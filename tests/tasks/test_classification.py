@@ -14,6 +14,15 @@ import pytest
 import sklearn.metrics
 import torch
 import torch.nn.functional as F
+from octavo.tasks.classification_training import (
+    ClassifyConfig,
+    Plan,
+    cross_validate,
+    fit_classifier,
+    measure,
+    shares,
+    train_classifier,
+)
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
@@ -29,15 +38,6 @@ from octavo.models.classifier_head import HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
 from octavo.scoring.classification import best_temperature, classified
 from octavo.tasks.classification_page import classify_page
-from octavo.tasks.classification_training import (
-    ClassifyConfig,
-    Plan,
-    cross_validate,
-    fit_classifier,
-    measure,
-    shares,
-    train_classifier,
-)
 from octavo.tasks.classifier import Classifier, load_classifier
 from octavo.tasks.run import Run
 from octavo.tasks.text_vectors import LanguageBase

@@ -15,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from octavo.tasks.facts_training import FactsConfig, Questions, Texts, answer_loss, fresh_model, pretrain
 
 import octavo
 from octavo.cli import main
@@ -40,7 +41,6 @@ from octavo.tasks import facts_run
 from octavo.tasks.answering import Rules, pairs_in, replies_to
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.oracle import Oracle, learn, load_oracle, measure, oracle_of, train_facts
-from octavo.tasks.facts_training import FactsConfig, Questions, Texts, answer_loss, fresh_model, pretrain
 from octavo.tasks.run import Run
 from octavo.tasks.span_corruption import MARK, SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
 

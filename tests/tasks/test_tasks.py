@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from octavo.tasks.classification_training import Plan, train_classifier
 
 import octavo
 from image_files import idx_folder
@@ -17,7 +18,6 @@ from octavo.errors import UserError
 from octavo.models.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.models.encoder_decoder import Sizes
 from octavo.tasks import images, translation
-from octavo.tasks.classification_training import Plan, train_classifier
 from octavo.tasks.classifier import load_classifier
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.image_run import ImageRun

@@ -142,7 +142,7 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     def recreate(self, recipe: Recipe, data: ClassificationData, path: Path) -> Classifier:
         made, record = self.create(recipe, data), read_record(path)
         made.path, about = path, contents_of(made).record
-        made.record = {key: value for key, value in record.items() if key not in (*about, "format", "octavo")}
+        made.record = {key: value for key, value in record.items() if key not in (*about, "format", "octavo", "task")}
         return made
 
     def stage(

@@ -130,7 +130,7 @@ def _loaded(path: Path, told: dict[str, Any], base: Base | None) -> Classifier:
     made = Classifier(name, model, reader, classes, temperature, path=path)
     if made.sizes != sizes:
         raise ValueError(f"sizes={sizes!r}, but there are {made.sizes!r}")
-    known = ("format", "octavo", "model", "config", "sizes", "classes", "temperature", "base")
+    known = ("format", "octavo", "task", "model", "config", "sizes", "classes", "temperature", "base")
     made.record = {key: value for key, value in told.items() if key not in known}
     return made
 

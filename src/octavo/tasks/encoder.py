@@ -198,7 +198,7 @@ def _read(path: Path, told: Mapping[str, Any]) -> Encoder:
     if type(vocab) is not int or tokenizer.vocab > vocab:
         raise UserError(f"every token must have an embedding: vocab={vocab!r}, the tokenizer has {tokenizer.vocab:,}")
     model = filled(lambda: Bert(config, vocab), read_tensors(path), config.layers)
-    own = ("model", "config", "sizes", "format", "octavo")
+    own = ("task", "model", "config", "sizes", "format", "octavo")
     return Encoder(model, tokenizer, {key: value for key, value in told.items() if key not in own}, path)
 
 

@@ -27,7 +27,7 @@ from octavo.tasks.task import Contents, TrainedRun, record_for
 VISION: dict[str, tuple[type[Vit], type[VitConfig]]] = {"vit": (Vit, VitConfig), "davit": (DaVit, DaVitConfig)}
 SIZES = ("height", "width", "channels", "classes")
 BATCH_IMAGES = 256  # that are classified together
-ABOUT_THE_MODEL = ("model", "config", "sizes", "labels", "pixels", "format", "octavo")
+ABOUT_THE_MODEL = ("task", "model", "config", "sizes", "labels", "pixels", "format", "octavo")
 
 
 @dataclass(frozen=True)

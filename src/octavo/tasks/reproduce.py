@@ -16,10 +16,10 @@ def train_command(task: Task[Any, Any], recipe: Recipe, source: Sequence[str], o
     name = task.name if task.name == "facts" else recipe.model
     _, usual = task.configs(name)
     words = ["octavo", *(["classify"] if task.name == "classification" else []), "train", name, *map(str, source)]
-    if hasattr(recipe.settings, "tokenizer"):
-        words += ["--tokenizer", recipe.settings.tokenizer]
+    said = ("tokenizer",) if task.name == "language" and hasattr(recipe.settings, "tokenizer") else ()
+    words += [word for name in said for word in (f"--{name}", getattr(recipe.settings, name))]
     for key, config in usual.items():
-        words += flags_of(getattr(recipe, key), usual=config, leave_out=("tokenizer",) if key == "settings" else ())
+        words += flags_of(getattr(recipe, key), usual=config, leave_out=said if key == "settings" else ())
     words += [*(["--seed", str(recipe.seed)] if recipe.seed else []), "--out", str(out)]
     return shlex.join(words)
 

@@ -145,7 +145,8 @@ def load(path: str | Path) -> Run:
         model = build(told, tensors)
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
-    record = {key: value for key, value in told.items() if key not in (*describe(model), "format", "octavo")}
+    own = (*describe(model), "format", "octavo", *(("task",) if told["task"] == "language" else ()))
+    record = {key: value for key, value in told.items() if key not in own}
     return Run(model, tokenizer, record, path)
 
 

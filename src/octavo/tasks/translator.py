@@ -37,7 +37,7 @@ KINDS: dict[str, tuple[type[EncoderDecoder], type]] = {
     "seq2seq": (Seq2Seq, Seq2SeqConfig), "seq2seq-recurrent": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
 }  # fmt: skip
 SIZES = ("source_vocab", "target_vocab", "languages")
-ABOUT_THE_MODEL = ("model", "config", "sizes", "languages", "format", "octavo")
+ABOUT_THE_MODEL = ("task", "model", "config", "sizes", "languages", "format", "octavo")
 BEAM = Beam(5, 1.0)  # where nothing else is asked for
 BATCH_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 14}  # of sources that are translated together
 SPARE = 10  # tokens that a translation may be longer than twice its source
