@@ -31,6 +31,7 @@ from octavo.models.cost.parts import Shape
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked import TASK, encoded, losses_of, measure_masked
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
+from octavo.tasks.run import load as load_run
 from octavo.tasks.sentences import Sentences, split_sentences
 from octavo.tasks.training_run import resume_run, train_run
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
@@ -520,8 +521,9 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
     assert back.record == {"seed": 3}
     assert back.identity == encoder.identity
     assert back.fill("the [MASK]") == encoder.fill("the [MASK]")
-    with pytest.raises(UserError, match="does not predict next tokens"):
-        octavo.load(tmp_path / "run")
+    with pytest.raises(UserError, match="not trained to predict the next token"):
+        load_run(tmp_path / "run")
+    assert octavo.load(tmp_path / "run").identity == encoder.identity
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ class Checkpoint:
         """The last one that was written whole."""
         path = folder / STATE / FILE
         if not path.is_file():
-            raise UserError(f"{folder} has no {STATE}/{FILE}, so it cannot be taken up again; train it anew")
+            raise UserError(f"{folder} has no {STATE}/{FILE}, so it cannot be resumed; train it anew")
         try:
             with safetensors.safe_open(path, "pt") as opened:
                 about = opened.metadata() or {}
