@@ -114,12 +114,13 @@ ORTHOGONAL = Exercise(
              "there is one input alone, or `exp(r^2)` is so much larger than N that the rest is rounded away"),
              "numeric", orthogonal_equal,
              why="Softmax gives every input something, also those that have nothing in common with the query.",
-             wrong={"took a score of zero for a weight of zero": True}),
+             wrong={"mistook a score of zero for a weight of zero": True}),
         Part("own-weight", "How much of `x_n` is in `y_n`?", Formula("exp(r^2)/(exp(r^2)+N-1)", OF_INPUTS), "numeric",
              own_weight, why="Its own score is `r^2`, the other N - 1 are 0.",
-             wrong={"took a score of zero for a weight of zero": "1",
+             wrong={"mistook a score of zero for a weight of zero": "1",
                     "left out the others' part of the sum": "exp(r^2)/N",
-                    "counted itself twice": "exp(r^2)/(exp(r^2)+N)", "took r for its square": "exp(r)/(exp(r)+N-1)"}),
+                    "counted itself twice": "exp(r^2)/(exp(r^2)+N)",
+                    "mistook r for its square": "exp(r)/(exp(r)+N-1)"}),
         Part("error", "How long is `y_n - x_n`, relative to `x_n`?", Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS),
              "numeric", orthogonal_error,
              why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b` of itself and gains b of each of N - 1 others, "
@@ -309,7 +310,7 @@ MANY = Exercise(
         Part("multiplications", "How many multiplications do the two matrix products take?",
              Formula("T*S*(d+v)", {"T": "whole", "S": "whole", "d": "whole", "v": "whole"}), "counted", multiplications,
              why="`T*S` scores of d products each, then `T*v` sums over S values each.",
-             wrong={"counted the scores alone": "T*S*d", "took the products one after the other as one": "T*S*d*v"}),
+             wrong={"counted the scores alone": "T*S*d", "used the products one after the other as one": "T*S*d*v"}),
     ],
 )  # fmt: skip
 

@@ -40,10 +40,10 @@ def copied_weight() -> Finding:
 
 
 def least_weight() -> Finding:
-    dice, worst = np.random.default_rng(1), math.inf
+    rng, worst = np.random.default_rng(1), math.inf
     for _ in range(2000):
-        n, m = int(dice.integers(2, 60)), float(dice.uniform(0, 8))
-        others = -m - dice.exponential(2.0, n - 1)
+        n, m = int(rng.integers(2, 60)), float(rng.uniform(0, 8))
+        others = -m - rng.exponential(2.0, n - 1)
         others[0] = -m  # the nearest one defines the margin
         worst = min(worst, attention([0.0, *others.tolist()])[0] - 1 / (1 + (n - 1) * math.exp(-m)))
     return Finding(
@@ -86,12 +86,7 @@ COPY = Exercise(
     answer="In the worst case all others lie exactly m below. Then the weight is `1/(1 + (n - 1)*exp(-m))`: the margin "
     "works against `ln(n - 1)`, not against a constant. At `m = ln(n - 1)` the value has half the weight; each further "
     "unit of margin divides the odds of the rest by e. Attention copies exactly only in rounded arithmetic.",
-    figure=lambda: lines(
-         [Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
-          for n in (2, 100, 10_000)],
-         "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).",
-         ("margin of its score", "weight"),
-     ),
+    figure=lambda: lines([Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)]) for n in (2, 100, 10_000)], "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).", ("margin of its score", "weight")),
     parts=[
         Part("weight", "All other scores lie exactly m below the best. What is the weight of the best?",
              Formula("1/(1 + (n - 1)*exp(-m))", {"n": "whole", "m": "positive"}), "numeric", copied_weight,
@@ -106,7 +101,7 @@ COPY = Exercise(
         Part("margin", "Which margin leaves the others together a share p, in the worst case?",
              Formula("ln(n - 1) + ln((1 - p)/p)", {"n": "whole", "p": "share"}), "numeric", needed_margin,
              why="Solve `(n - 1)*exp(-m) = p/(1 - p)` for m.",
-             wrong={"left out the number of keys": "ln((1 - p)/p)", "took p for the odds": "ln(n - 1) - ln(p)"}),
+             wrong={"left out the number of keys": "ln((1 - p)/p)", "mistook p for the odds": "ln(n - 1) - ln(p)"}),
         Part("ten", "A margin of 10 gives the best key at least 99% of the weight.",
              Truth("nearly", only_if="there are at most 223 keys"), "numeric", ten_is_enough,
              why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
@@ -118,7 +113,7 @@ COPY = Exercise(
              Number("53*ln(2)"), "numeric", saturated_margin,
              why="The weight is `1/(1 + exp(-m))`; below `2^(-53)` the exponential no longer changes 1. In exact "
              "arithmetic no margin is enough.",
-             wrong={"took the smallest float64 for the limit": "1074*ln(2)", "took all 64 bits": "64*ln(2)"}),
+             wrong={"mistook the smallest float64 for the limit": "1074*ln(2)", "used all 64 bits": "64*ln(2)"}),
     ],
 )  # fmt: skip
 
@@ -137,11 +132,11 @@ def averaging_length() -> Finding:
 
 
 def equal_weights() -> Finding:
-    dice = np.random.default_rng(2)
+    rng = np.random.default_rng(2)
     largest = {False: 0.0, True: 0.0}
     for same in largest:
         for _ in range(200):
-            a, b = dice.normal(size=(2, 5))
+            a, b = rng.normal(size=(2, 5))
             b = b * np.linalg.norm(a) / np.linalg.norm(b) if same else b
             first, second = attention([float(a @ (a + b)), float(b @ (a + b))])
             largest[same] = max(largest[same], abs(first - second))
@@ -159,10 +154,7 @@ AVERAGE = Exercise(
     answer="Both keys score b, all others 0, so each of the two has the weight `1/(2 + (n - 2)*exp(-b))`. It is below "
     "one half for every b, and needs `b = ln((n - 2)*(1 - p)/(2*p))` to leave the rest a share p. That the two are "
     "equal rests on equal lengths of the keys, not on their being orthogonal.",
-    figure=lambda: lines(
-     [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
-     10_000)],
-     "The weight of each of the two values: one half at most.", ("length b", "weight")),
+    figure=lambda: lines([Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100, 10_000)], "The weight of each of the two values: one half at most.", ("length b", "weight")),
     parts=[
         Part("weight", "Which weight has each of the two values?",
              Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", averaging_weight,
@@ -174,18 +166,18 @@ AVERAGE = Exercise(
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
              Truth("nearly", only_if="the two keys are equally long"), "numeric", equal_weights,
              why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: the mixed product is in both and cancels.",
-             wrong={"took keys of one length for granted": True}),
+             wrong={"assumed keys of one length": True}),
     ],
 )  # fmt: skip
 
 
 def projector_works() -> Finding:
-    dice = np.random.default_rng(6)
+    rng = np.random.default_rng(6)
     errors = {}
     for orthogonal in (False, True):
-        basis = np.linalg.qr(dice.normal(size=(8, 5)))[0]
-        a, b = basis[:, :3], (basis[:, 3:] if orthogonal else np.linalg.qr(dice.normal(size=(8, 2)))[0])
-        v_a, v_b = a @ dice.normal(size=3), b @ dice.normal(size=2)
+        basis = np.linalg.qr(rng.normal(size=(8, 5)))[0]
+        a, b = basis[:, :3], (basis[:, 3:] if orthogonal else np.linalg.qr(rng.normal(size=(8, 2)))[0])
+        v_a, v_b = a @ rng.normal(size=3), b @ rng.normal(size=2)
         errors[orthogonal] = float(np.abs(a @ a.T @ (v_a + v_b) - v_a).max())
     note = f"largest error {errors[False]:.2f} for two random subspaces, {errors[True]:.0e} for orthogonal ones"
     return Finding(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note, "to 1e-9")
@@ -217,12 +209,12 @@ def oblique_norm() -> Finding:
 
 
 def some_map_works() -> Finding:
-    dice = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     largest = 0.0
     for _ in range(100):
-        a, b = dice.normal(size=(6, 2)), dice.normal(size=(6, 3))
+        a, b = rng.normal(size=(6, 2)), rng.normal(size=(6, 3))
         keep_a = np.hstack([a, np.zeros((6, 3))]) @ np.linalg.pinv(np.hstack([a, b]))
-        v_a, v_b = a @ dice.normal(size=2), b @ dice.normal(size=3)
+        v_a, v_b = a @ rng.normal(size=2), b @ rng.normal(size=3)
         largest = max(largest, float(np.abs(keep_a @ (v_a + v_b) - v_a).max()))
     shared = np.eye(6)[:, :1]  # one direction in both subspaces: the sum 2 e can be e + e or 2 e + 0
     sums_equal = bool((1 * shared + 1 * shared == 2 * shared + 0 * shared).all())
@@ -242,24 +234,20 @@ PROJECTOR = Exercise(
     "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not `A*T(A)`, "
     "and it stretches noise by up to `1/sqrt(1 - c^2)` for directions with cosine c. If they share a direction, no map "
     "exists.",
-    figure=lambda: lines(
-     [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
-      Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
-     "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one "
-     "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
+    figure=lambda: lines([Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]), Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])], "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one " "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
              Truth("nearly", only_if="the subspaces of A and B are orthogonal"), "numeric", projector_works,
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
-             wrong={"took different subspaces for orthogonal ones": True}),
+             wrong={"mistook different subspaces for orthogonal ones": True}),
         Part("error", "A and B are single unit vectors with cosine c between 0 and 1, and `v_b` has length L. How long "
              "is the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric", projector_error,
              why="`v_a` comes through unchanged; `v_b` leaves its shadow `c*L` on a.",
-             wrong={"took what is left of v_b, not its shadow": "sqrt(1 - c^2)*L", "squared the cosine": "c^2*L"}),
+             wrong={"used what is left of v_b, not its shadow": "sqrt(1 - c^2)*L", "squared the cosine": "c^2*L"}),
         Part("oblique", "Which largest singular value has the map that keeps a and removes b, with cosine c?",
              Formula("1/sqrt(1 - c^2)", {"c": "share"}), "numeric", oblique_norm,
              why="It is `a*T(u)` with u orthogonal to b and `dot(u, a) = 1`, so `norm(u) = 1/sqrt(1 - c^2)`.",
-             wrong={"thought all projectors have norm 1": "1", "took the cosine for the sine": "1/c"}),
+             wrong={"thought all projectors have norm 1": "1", "mistook the cosine for the sine": "1/c"}),
         Part("exists", "Some linear map recovers `v_a` from the sum.",
              Truth("nearly", only_if="the two subspaces have only zero in common"), "numeric", some_map_works,
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",

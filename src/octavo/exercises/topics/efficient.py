@@ -104,19 +104,16 @@ NEW_TOKEN = Exercise(
     "no earlier token looks at it; without the mask, every earlier result and the second layer's keys would. So N "
     "tokens one by one take `N*(N + 1)/2` pairs, as many as all at once; forgetting the cache makes it `N*(N + 1)*(N + "
     "2)/6`.",
-    figure=lambda: lines(
-     [Series("everything again", [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]),
-      Series("keys and values kept", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])],
-     "Pairs of a query and a key for a text of N tokens, written one by one.", ("tokens N", "pairs"), True, True),
+    figure=lambda: lines([Series("everything again", [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]), Series("keys and values kept", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])], "Pairs of a query and a key for a text of N tokens, written one by one.", ("tokens N", "pairs"), True, True),
     parts=[
         Part("changes", "A new token at the end changes no earlier result.",
              Truth("nearly", only_if="attention is masked: no token sees a later one"), "numeric", earlier_results,
              why="Row t of the weights is over `s <= t`; the new column is hidden from all rows but the last.",
-             wrong={"took the mask for granted": True}),
+             wrong={"assumed the mask": True}),
         Part("kept", "In a network of several layers, the keys and values of earlier tokens can be kept.",
              Truth("nearly", only_if="every layer is masked"), "numeric", kept_keys,
              why="The first layer's keys depend on one token only, but the second's on all that its token has seen.",
-             wrong={"took the mask for granted, in every layer": True}),
+             wrong={"mistook the mask for granted, in every layer": True}),
         Part("which", "Which pairs are new?", Choice("new-row", {"new-row": "the new query with all keys",
              "new-column": "all queries with the new key", "both": "a row and a column"}), "counted", what_is_new,
              why="The new column's other entries are masked."),
@@ -186,20 +183,15 @@ PATTERNS = Exercise(
     "`16*16^2 = 4096`; row and column `256*31 = 7936`, since the patch itself is in both; one global token in front "
     "`2*257 - 1 = 513`. Few pairs are paid for in layers: row and column connect everything in 2, the neighbourhood in "
     "15, blocks never.",
-    figure=lambda: bars(
-     [(name, pattern.pairs(size, size)) for name, pattern, size in (
-         ("row and column", Axial(SIDE, SIDE), PATCHES), ("rows as blocks", Block(SIDE), PATCHES),
-         ("9 in a row", Local(5), PATCHES), ("3 by 3", Neighbourhood(SIDE, SIDE, 1), PATCHES),
-         ("global token", Global(1), PATCHES + 1))],
-     "Pairs on a 16 by 16 grid; full attention has 65,536."),
+    figure=lambda: bars([(name, pattern.pairs(size, size)) for name, pattern, size in (("row and column", Axial(SIDE, SIDE), PATCHES), ("rows as blocks", Block(SIDE), PATCHES), ("9 in a row", Local(5), PATCHES), ("3 by 3", Neighbourhood(SIDE, SIDE, 1), PATCHES), ("global token", Global(1), PATCHES + 1))], "Pairs on a 16 by 16 grid; full attention has 65,536."),
     parts=[
         Part("full", "How many pairs has full attention?", Number(65_536, rel=0), "counted", pairs_found(FULL),
              why="Each of 256 patches sees all 256: `256^2`.",
-             wrong={"counted each pair once": 32_896, "took the side for the number of patches": 256}),
+             wrong={"counted each pair once": 32_896, "mistook the side for the number of patches": 256}),
         Part("local", "Each patch sees itself and up to 4 before and 4 behind it in row order. How many pairs?",
              Number(2284, rel=0), "counted", pairs_found(Local(5)),
              why="`256*9` less 4 + 3 + 2 + 1 missing at either end.",
-             wrong={"ignored the ends": 2304, "took one end only": 2294, "left the patch itself out": 2028}),
+             wrong={"ignored the ends": 2304, "used one end only": 2294, "left the patch itself out": 2028}),
         Part("neighbourhood", "Each patch sees the 3 by 3 patches around it. How many pairs?", Number(2116, rel=0),
              "counted", pairs_found(Neighbourhood(SIDE, SIDE, 1)),
              why="On a line of 16 there are `3*16 - 2 = 46` pairs at most one apart; rows and columns choose "
@@ -207,14 +199,14 @@ PATTERNS = Exercise(
         Part("radius", "On an n by n grid each patch sees up to r rows and r columns away, r < n. How many pairs?",
              Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}), "counted", near_pairs,
              why="On a line, each end lacks 1 to r neighbours: `r*(r + 1)` together; then square.",
-             wrong={"ignored the borders": "n^2*(2*r + 1)^2", "took one end off": "(n*(2*r + 1) - r*(r + 1)/2)^2"}),
+             wrong={"ignored the borders": "n^2*(2*r + 1)^2", "used one end off": "(n*(2*r + 1) - r*(r + 1)/2)^2"}),
         Part("block", "Each row is a block whose patches see each other. How many pairs?", Number(4096, rel=0),
              "counted", pairs_found(Block(SIDE)), why="16 blocks, and in each of them 16 patches see 16: `16*16^2`.",
-             wrong={"forgot the number of blocks": 256, "took full attention": 65_536}),
+             wrong={"forgot the number of blocks": 256, "used full attention": 65_536}),
         Part("axial", "Each patch sees its row and its column. How many pairs?", Number(7936, rel=0), "counted",
              pairs_found(Axial(SIDE, SIDE)),
              why="16 + 16 patches, of which the patch itself is counted twice: `256*31`.",
-             wrong={"counted the patch itself twice": 8192, "left it out": 7680, "took the row only": 4096}),
+             wrong={"counted the patch itself twice": 8192, "left it out": 7680, "used the row only": 4096}),
         Part("axial-side", "How many pairs has row and column on an n by n grid?",
              Formula("n^2*(2*n - 1)", {"n": "whole"}), "counted", axial_pairs,
              why="Each of `n^2` patches has `2*n - 1` keys: nearly `2*N^1.5` pairs for N patches.",
@@ -291,12 +283,7 @@ CHANNEL = Exercise(
     "twice as many, since the channels are twice as many as the patches. The four projections take `8*N*D^2`, the same "
     "for both, and then the ratio is only 1.2. Channel attention wins when there are more patches than channels in a "
     "group; with G groups it takes `4*N*D^2/G`.",
-    figure=lambda: lines(
-     [Series("over patches", [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4,
-     14))]),
-      Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])],
-     "Operations with projections for 512 channels: the curves cross at 512 patches.",
-     ("patches", "operations"), True, True),
+    figure=lambda: lines([Series("over patches", [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))]), Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])], "Operations with projections for 512 channels: the curves cross at 512 patches.", ("patches", "operations"), True, True),
     parts=[
         Part("patches", "How many operations are the two products over patches, without projections?",
              Number(134_217_728, rel=0), "counted", patch_attention, why="`2*N^2*D` for scores, as many for the sum.",
@@ -306,10 +293,10 @@ CHANNEL = Exercise(
              wrong={"left out the sum of values": 134_217_728, "counted the map's entries": 262_144}),
         Part("ratio", "With the four projections, how many times as dear are channels?", Number("6/5", rel=1e-9),
              "counted", channel_ratio, why="`(4*N*D^2 + 8*N*D^2)/(4*N^2*D + 8*N*D^2) = 3*D/(N + 2*D) = 1536/1280`.",
-             wrong={"forgot the projections": 2, "took three projections": 1.25}),
+             wrong={"forgot the projections": 2, "used three projections": 1.25}),
         Part("cheaper", "Channel attention is cheaper than attention over patches.",
              Truth("nearly", only_if="there are more patches than channels in a group"), "counted", channel_cheaper,
-             why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.", wrong={"thought of large images only": True}),
+             why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.", wrong={"considered only large images only": True}),
         Part("groups", "How many operations has channel attention in G groups, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}), "counted", group_formula,
              why="G maps of `(D/G)^2` entries, each entry costing N twice, times two.",

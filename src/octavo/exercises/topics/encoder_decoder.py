@@ -167,11 +167,7 @@ ENCODER_DECODER = Exercise(
     "of an encoder layer only from N = 6 k on; at k = 512 that is 3,072 tokens. The encoder never sees the target, so "
     "it runs once for any number of target words or languages: a second language costs a decoder's run, 34/59 of the "
     "first at N = M = 128.",
-    figure=lambda: lines(
-     [Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k)) for n in (2**i for i in range(4,
-     18))])
-      for k in (64, 512, 4096)],
-     "The share of the pairs in an encoder layer's cost: one half at N = 6k.", ("tokens N", "share"), log_x=True),
+    figure=lambda: lines([Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k)) for n in (2**i for i in range(4, 18))]) for k in (64, 512, 4096)], "The share of the pairs in an encoder layer's cost: one half at N = 6k.", ("tokens N", "share"), log_x=True),
     parts=[
         Part("encoder", "What does an encoder layer cost?", Formula("24*N*k^2 + 4*N^2*k", {"N": "whole", "k": "whole"}),
              "counted", encoder_cost,
@@ -191,12 +187,12 @@ ENCODER_DECODER = Exercise(
         Part("overtakes", "From which N on is `4*N^2*k` more than half of an encoder layer?",
              Formula("6*k", {"k": "whole"}), "counted", pairs_overtake,
              why="The pairs are half where they cost as much as the rest, `4*N^2*k = 24*N*k^2`; divide by `4*N*k`.",
-             wrong={"compared only the powers": "k", "thought of pairs as always most": "1"},
+             wrong={"compared only the powers": "k", "considered only pairs as always most": "1"},
              only_if={"the layer has no network": "2*k"}),
         Part("square", "Twice as many tokens make an encoder layer four times as dear.", Truth("nearly",
              only_if="N is many times 6k, so that the pairs are nearly all of the cost"), "counted", growth,
              why="The factor is `2*(24*k + 8*N)/(24*k + 4*N)`: 2 for short texts, 3 at N = 6k, 4 only in the limit.",
-             wrong={"thought of the pairs alone": True}),
+             wrong={"considered only the pairs alone": True}),
         Part("second", "N = M = 128, k = 512, one layer each. What share of the first translation's cost does a "
              "translation into a second language with its own decoder add?", Number("34/59", rel=1e-9), "counted",
              second_share, why="`(32*k + 8*N)/(56*k + 12*N)`: the encoder's results are there already.",
@@ -208,16 +204,16 @@ ENCODER_DECODER = Exercise(
              only_if={"both languages share one decoder, and a token names the language": "k"}),
         Part("independent", "What the encoder computes does not depend on the target.", Truth("true"), "autograd",
              decoder_in_encoder, why="Cross attention reads from the encoder, and nothing goes back.",
-             wrong={"took the arrow of cross attention the wrong way round": False}),
+             wrong={"used the arrow of cross attention the wrong way round": False}),
         Part("gradient", "So the decoder's loss has no gradient by the encoder's weights.", Truth("false"), "autograd",
              no_gradient,
              why="The values flow one way, the gradients the other: the encoder is trained by the decoder's loss.",
-             wrong={"took independence of the values for independence of the gradients": True}),
+             wrong={"mistook independence of the values for independence of the gradients": True}),
         Part("prefix", "In one network that reads source and target in a row, the source's results do not depend on "
              "the target either.", Truth("nearly", only_if="the source's tokens may not look at the target's, as under "
              "a causal mask"), "numeric", source_in_front,
              why="A mask makes the source an encoder; without it everything is mixed.",
-             wrong={"took reading from left to right for a mask": True}),
+             wrong={"mistook reading from left to right for a mask": True}),
     ],
 )  # fmt: skip
 

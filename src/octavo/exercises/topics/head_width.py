@@ -143,14 +143,14 @@ SIZE = Exercise(
         Part("width", "Attention can only work if its output is as wide as its input.", Truth("false"), "numeric",
              any_output_width,
              why="Values and output may have any width; only queries and keys must agree with each other.",
-             wrong={"took a choice for a law": True}),
+             wrong={"mistook a choice for a law": True}),
         Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.", Truth("true"),
              "numeric", residual_needs_it,
              why="Vectors are added entry by entry. Beware of a width of 1: libraries repeat it without a word.",
              wrong={"thought that adding pads by itself": False}),
         Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
              rows_are_queries, why="Each query makes one row of weights, and each row one weighted sum.",
-             wrong={"took the number of keys": False}),
+             wrong={"used the number of keys": False}),
     ],
 )  # fmt: skip
 

@@ -110,11 +110,11 @@ SUM = Exercise(
         Part("sum", "Heads side by side, times `W_o`, are the same as a sum over heads, each with its own D × D "
              "matrix.", Truth("true"), "numeric", sum_of_heads,
              why="A row of blocks times a column of blocks is the sum of the blocks' products.",
-             wrong={"took side by side for something that a sum cannot do": False}),
+             wrong={"mistook side by side for something that a sum cannot do": False}),
         Part("rank", "D = 12 and H = 3: what is the rank of one head's folded matrix, at most?", Number(4, rel=0),
              "numeric", folded_rank,
              why="It is a product of a 12 × 4 and a 4 × 12 matrix: everything goes through 4 numbers.",
-             wrong={"took the size of the matrix for its rank": 12, "took the number of heads": 3}),
+             wrong={"mistook the size of the matrix for its rank": 12, "used the number of heads": 3}),
         Part("weights", "By which factor does folding change the number of weights of values and output?",
              Formula("H/2", {"H": "whole"}), "counted", folded_weights,
              why="Folded: `H*D^2`. Before: `D^2` for the values and `D^2` for the output.",

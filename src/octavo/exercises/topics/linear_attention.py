@@ -112,17 +112,12 @@ LINEAR = Exercise(
     "attention. Linear in N, but with D F in place of D N: it is cheaper only from about N = F on, `N > F*(1 + "
     "1/(2*D))` exactly. Under a mask the sums must be carried from token to token. It is another function than "
     "softmax: its unnormalised map has rank at most F, the exponential's can be N.",
-    figure=lambda: lines(
-     [Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]),
-      *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))])
-        for f in (64, 256))],
-     "Operations of one head of size 64, counted. Each line meets softmax where N is the number of features.",
-     ("tokens N", "operations"), True, True),
+    figure=lambda: lines([Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]), *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))]) for f in (64, 256))], "Operations of one head of size 64, counted. Each line meets softmax where N is the number of features.", ("tokens N", "operations"), True, True),
     parts=[
         Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true"), "numeric",
              same_in_both_orders,
              why="Matrix products are associative, and the normalising sum is a product with ones.",
-             wrong={"took matrix products to depend on their brackets": False}),
+             wrong={"assumed matrix products to depend on their brackets": False}),
         Part("mask", "With a causal mask, `Q*(T(K)*V)` still gives the result.", Truth("false"), "numeric",
              same_with_mask,
              why="`T(K)*V` adds over all keys, the later ones too. The sum must be that of the keys so far: a state.",
@@ -130,17 +125,17 @@ LINEAR = Exercise(
         Part("pairs", "What does the first order cost, the map of all pairs times the values?",
              Formula("2*N^2*(D + F)", SIZES), "counted", lambda: costs(pair_cost),
              why="`2*N^2*F` for the map, `2*N^2*D` for its product with the values.",
-             wrong={"took values and features to be of one size": "4*N^2*D", "left the values out": "2*N^2*F"},
+             wrong={"assumed values and features to be of one size": "4*N^2*D", "left the values out": "2*N^2*F"},
              only_if={"F = D": "4*N^2*F"}),
         Part("linear", "What does the second order cost, the normalising sum's product included?",
              Formula("4*N*D*F + 2*N*F", SIZES), "counted", lambda: costs(linear_cost),
              why="`T(K)*V` and Q times it take `2*N*D*F` each; `Q*z` with z the sum of the keys takes `2*N*F`.",
              wrong={"one product only": "2*N*D*F", "left the normalising sum out": "4*N*D*F",
-                    "thought of N alone": "4*N*D"}),
+                    "considered only N alone": "4*N*D"}),
         Part("crossover", "From which N on (a real number) is it cheaper than softmax attention with queries and keys "
              "of size D?", Formula("F*(1 + 1/(2*D))", {"D": "whole", "F": "whole"}), "counted", crossover,
              why="Both cost the same where `4*N^2*D = 4*N*D*F + 2*N*F`; divide by `4*N*D`.",
-             wrong={"compared with the map of features": "2*D*F/(D + F)", "took the width for it": "D",
+             wrong={"compared with the map of features": "2*D*F/(D + F)", "mistook the width for it": "D",
                     "thought it always is": "1"}),
         Part("cheaper", "Linear attention is cheaper than softmax attention.", Truth("nearly",
              only_if="there are more tokens than features, `N > F*(1 + 1/(2*D))`"), "counted", cheaper,
@@ -150,7 +145,7 @@ LINEAR = Exercise(
              "text.", Truth("false"), "exact", enough_features,
              why="The map `Phi(Q)*T(Phi(K))` has rank at most F, while `exp(dot(q_i, k_j))` of N distinct "
              "one-dimensional queries and keys has rank N: a Vandermonde matrix. Random features only come near in the "
-             "mean.", wrong={"took an approximation for an identity": True}),
+             "mean.", wrong={"mistook an approximation for an identity": True}),
     ],
 )  # fmt: skip
 

@@ -81,9 +81,9 @@ def nearest_mean() -> Finding:
 
 
 def looks_at_itself() -> Finding:
-    dice, holds = np.random.default_rng(1), {}
+    rng, holds = np.random.default_rng(1), {}
     for equal in (False, True):
-        x = dice.normal(size=(500, 6, 3))
+        x = rng.normal(size=(500, 6, 3))
         x = x / np.linalg.norm(x, axis=-1, keepdims=True) if equal else x
         most = (x @ x.transpose(0, 2, 1)).argmax(-1)
         holds[equal] = float((most == np.arange(6)).mean())
@@ -159,7 +159,7 @@ RAW = Exercise(
              why="Its scores are 0, `b^2` and 0, so nearly all weight is on itself, and its value is `u_a`."),
         Part("share", "Which weight has token 2 in `c_2`?", Formula("1/(1 + 2*exp(-b^2))", {"b": "positive"}),
              "numeric", own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
-             wrong={"took b for the score": "1/(1 + 2*exp(-b))",
+             wrong={"mistook b for the score": "1/(1 + 2*exp(-b))",
                     "forgot one of the other tokens": "1/(1 + exp(-b^2))"}),
         Part("adding", "Adding a suitable multiple of `u_c` or `u_d` to `x_2` brings `c_2` close to `u_b`.",
              Truth("false"), "numeric", adding_helps,
@@ -219,10 +219,10 @@ def best_guess() -> Finding:
     return Finding(points, "every arrangement of 2, 3 and 4 pairs, and for each list of values the best answer to it")
 
 
-def lookup_batch(size: int, dice: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def lookup_batch(size: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Keys and values of PAIRS pairs in random order, the key asked for, and its value."""
-    keys_BS, values_BS = (torch.rand(size, PAIRS, generator=dice).argsort(-1) for _ in range(2))
-    asked_B = torch.randint(PAIRS, (size,), generator=dice)
+    keys_BS, values_BS = (torch.rand(size, PAIRS, generator=rng).argsort(-1) for _ in range(2))
+    asked_B = torch.randint(PAIRS, (size,), generator=rng)
     return keys_BS, values_BS, asked_B, values_BS[keys_BS == asked_B[:, None]]
 
 
@@ -235,18 +235,18 @@ def lookup_weights(kind: str, parts: list[Tensor], keys_BS: Tensor, asked_B: Ten
 
 def trained_accuracy(kind: str, steps: int) -> float:
     """How often one trained layer, whose values carry the values only, finds the right one."""
-    dice = torch.Generator().manual_seed(3)
-    parts = [torch.randn(PAIRS, 16, generator=dice).requires_grad_() for _ in range(2)]
+    rng = torch.Generator().manual_seed(3)
+    parts = [torch.randn(PAIRS, 16, generator=rng).requires_grad_() for _ in range(2)]
     optimizer = torch.optim.Adam(parts, lr=0.05)
     for _ in range(steps):
-        keys_BS, values_BS, asked_B, right_B = lookup_batch(256, dice)
+        keys_BS, values_BS, asked_B, right_B = lookup_batch(256, rng)
         y_BV = (lookup_weights(kind, parts, keys_BS, asked_B)[..., None] * F.one_hot(values_BS, PAIRS)).sum(1)
         loss = -(y_BV.gather(1, right_B[:, None]) + 1e-9).log().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        keys_BS, values_BS, asked_B, right_B = lookup_batch(TESTED, dice)
+        keys_BS, values_BS, asked_B, right_B = lookup_batch(TESTED, rng)
         chosen_B1 = lookup_weights(kind, parts, keys_BS, asked_B).argmax(-1, keepdim=True)
         return float((values_BS.gather(1, chosen_B1)[:, 0] == right_B).float().mean())
 
@@ -296,15 +296,12 @@ SYNTHESIZER = Exercise(
     "better than 1/n. The words 'cannot look up' are too strong, though: let head h show only the value of key h, and "
     "let every head but that of the key asked for look at the question itself. One layer then looks everything up, "
     "with a head for each key; attention needs one head for any number of keys.",
-    figure=lambda: bars(
-     [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
-      ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())],
-     "Lookups answered right, in percent: 8 pairs, one layer.", 1),
+    figure=lambda: bars([("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)), ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())], "Lookups answered right, in percent: 8 pairs, one layer.", 1),
     parts=[
         Part("changes", "In a synthesizer the attention weights of token t change when another token changes.",
              Truth("false"), "autograd", synthesizer_ignores,
              why="The logits of row t are a function of `x_t` only, so `d(a_t, x_s) = 0`.",
-             wrong={"took a synthesizer's weights for products of queries and keys": True}),
+             wrong={"mistook a synthesizer's weights for products of queries and keys": True}),
         Part("guess", "The values carry nothing of the keys. How often is the best possible answer right?",
              Formula("1/n", {"n": "whole"}), "exact", best_guess,
              why="All n values are seen, each equally likely to be the one under the key.",

@@ -105,25 +105,20 @@ ONE_HEAD = Exercise(
     "length. The mean of w is 1/2 by symmetry. Its variance is that of a logistic-normal variable and has no simple "
     "formula: it begins as `(b*s)^2/16` and rises to 1/4, where each result is one value or the other and never the "
     "mean. A short query is steady but lets other keys in: one head cannot have both.",
-    figure=lambda: lines(
-     [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
-      Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]),
-      Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])],
-     "The variance of the weight, and the formulas for short and for long queries.",
-     ("length b of the query", "variance"), log_x=True),
+    figure=lambda: lines([Series("variance", [(b, single_variance(b)) for b in BETWEEN]), Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]), Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])], "The variance of the weight, and the formulas for short and for long queries.", ("length b of the query", "variance"), log_x=True),
     parts=[
         Part("mean", "What is E(w) for b = 10?", Number("1/2", rel=1e-9), "numeric", single_mean,
              why="z and -z are equally likely, and they give w and 1 - w.",
              wrong={"put the mean of the length, not of the score, into the sigmoid": 0.7310586}),
         Part("variance", "What is Var(w) for b = 10?", Number(0.1953206549), "numeric", single_at_ten,
              why="`E((w - 1/2)^2)`, an integral over z; `1/4 - 1/(b*s*sqrt(2*pi))` is close already.",
-             wrong={"took the short-query formula": 3.125, "took the limit": 0.25,
-                    "took only the first two terms of the long-query formula": 0.19358104}),
+             wrong={"used the short-query formula": 3.125, "used the limit": 0.25,
+                    "used only the first two terms of the long-query formula": 0.19358104}),
         Part("function", "Write Var(w) as a function of b and s.", Function("variance", single_variance, VARIANCES,
              "variance(b: number, s: number) -> number", rel=1e-6, abs=0), "numeric", exact_variances,
              why="`E((w - 1/2)^2)` with `w = 1/(1 + exp(-b*s*z))`, integrated over z.",
-             wrong={"took the short query's formula": lambda b, s: (b * s) ** 2 / 16,
-                    "took the long query's formula": lambda b, s: 0.25 - 1 / (b * s * math.sqrt(2 * math.pi))}),
+             wrong={"used the short query's formula": lambda b, s: (b * s) ** 2 / 16,
+                    "used the long query's formula": lambda b, s: 0.25 - 1 / (b * s * math.sqrt(2 * math.pi))}),
         Part("short", "To leading order in b, what is Var(w) for a short query?", Formula("b^2*s^2/16", BS), "symbolic",
              single_short, why="The sigmoid's slope at 0 is 1/4, and `b*s*z` has the variance `(b*s)^2`.",
              wrong={"forgot to square the slope": "b^2*s^2/4", "left the query's length linear": "b*s^2/16"}),
@@ -131,7 +126,7 @@ ONE_HEAD = Exercise(
              Formula("1/4 - 1/(b*s*sqrt(2*pi))", BS), "numeric", single_long,
              why="`Var(w) = 1/4 - E(w*(1 - w))`, and `w*(1 - w)` is a bump of area 1 in `b*s*z`, at the height "
              "`1/sqrt(2*pi)` of the density.",
-             wrong={"took only the limit": "1/4", "left out the density's height": "1/4 - 1/(b*s)"}),
+             wrong={"used only the limit": "1/4", "left out the density's height": "1/4 - 1/(b*s)"}),
         Part("limit", "Which value does Var(w) tend to as the query grows?", Number("1/4"), "monte carlo", single_limit,
              why="w becomes 1 or 0 with probability 1/2 each.",
              wrong={"thought a sharp softmax removes the noise": 0, "gave the standard deviation": 0.5,
@@ -229,7 +224,7 @@ TWO_HEADS = Exercise(
         Part("variance", "What is the variance of the share of value a in the result, over all draws?",
              Number(0.01811596085), "monte carlo", two_head_variance,
              why="The first head has 1 or 0 of it with p = 0.9214; half of that counts: `p*(1 - p)/4`.",
-             wrong={"took the heads' sum instead of the mean": 0.07246384, "said there is none": 0,
+             wrong={"used the heads' sum instead of the mean": 0.07246384, "said there is none": 0,
                     "kept one head's": 0.25}),
         Part("settles", "The variance of the two heads' result goes to zero as b grows.", Truth("nearly",
              only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo", two_heads_settle,
@@ -240,7 +235,7 @@ TWO_HEADS = Exercise(
              why="Its weight is 1 where `z > 0`: given the condition with probability `0.5/0.92135 = 0.54268`, and "
              "`0.54268*(1 - 0.54268) = 0.24818`.",
              wrong={"thought the condition helps as it helps two heads": 0,
-                    "took the two heads' variance": 0.01811596}),
+                    "used the two heads' variance": 0.01811596}),
     ],
 )  # fmt: skip
 

@@ -139,7 +139,7 @@ PERMUTATION = Exercise(
              wrong={"thought that a softmax depends on the order of its scores": False}),
         Part("inverse", "Step 4. `T(P)*P = I`.", Truth("true"), "exact", inverse,
              why="Every row and column of P has a single one, so its columns are orthogonal and of length one.",
-             wrong={"took P for its own inverse, which holds for swaps alone, and doubted this": False}),
+             wrong={"mistook P for its own inverse, which holds for swaps alone, and doubted this": False}),
         Part("values", "Step 5. So the weighted sums move with their tokens: `(P*A*T(P))*(P*V) = P*(A*V)`.",
              Truth("true"), "numeric", product_moves, why="The two in the middle, `T(P)*P`, cancel.",
              wrong={"reordered twice": False}),
@@ -153,14 +153,14 @@ PERMUTATION = Exercise(
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are reordered.",
              Truth("false"), "numeric", invariant,
              why="Its rows change places with their tokens. What does not change is what ignores the order of rows, "
-             "such as their mean.", wrong={"took equivariant for invariant": True}),
+             "such as their mean.", wrong={"mistook equivariant for invariant": True}),
         Part("positions", "It carries any order over even when positions are added to the tokens.", Truth("false"),
              "numeric", with_positions,
              why="Positions stay where they are when tokens move: `P*X + E` is not `P*(X + E)`.",
              wrong={"moved the positions along with the tokens": True}),
         Part("causal", "It carries any order over even under a causal mask.", Truth("false"), "numeric", with_mask,
              why="The mask stays where it is, so a token that moves to the front sees less. A causal model has some "
-             "sense of order without any positions.", wrong={"took the mask for part of the map that moves": True}),
+             "sense of order without any positions.", wrong={"mistook the mask for part of the map that moves": True}),
     ],
 )  # fmt: skip
 

@@ -81,7 +81,7 @@ SQUARE = Exercise(
              one_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
              "only the diagonal of the other counts, and that is all ones.",
-             wrong={"took a sufficient condition for a necessary one": True}),
+             wrong={"mistook a sufficient condition for a necessary one": True}),
     ],
 )  # fmt: skip
 
@@ -175,7 +175,7 @@ COSINE = Exercise(
              why="The angle t has a density in proportion to `sin(t)^(D-2)`. The integral of "
              "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is `sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; "
              "divide.",
-             wrong={"took the root of the mean square": "1/sqrt(D)", "left out the absolute value": "0",
+             wrong={"used the root of the mean square": "1/sqrt(D)", "left out the absolute value": "0",
                     "that is only the limit for large D, as if entries were normal": "sqrt(2/(pi*D))"}),
     ],
 )  # fmt: skip
@@ -286,8 +286,8 @@ SCALE = Exercise(
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
              why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
-             wrong={"multiplied by d once more, but m already adds up d entries": "d*m", "took the mean for zero": "0",
-                    "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
+             wrong={"multiplied by d once more, but m already adds up d entries": "d*m",
+                    "mistook the mean for zero": "0", "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
         Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
              why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
              "first term is met d times; the second adds up to `2*s^2*m`.",
@@ -302,7 +302,7 @@ SCALE = Exercise(
         Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", "the mean is zero and s = 1"),
              "symbolic", root_d_is_enough,
              why="In general it becomes `s^4 + 2*s^2*m/d`: it no longer grows with d as long as the entries' means do "
-             "not, but it is not one.", wrong={"took the usual assumption for granted": True}),
+             "not, but it is not one.", wrong={"assumed the usual assumption": True}),
         Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
              Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
              "symbolic", linear_mean,

@@ -104,40 +104,36 @@ SIGMOID = Exercise(
     "sigma(x)` and `sigma(-x)` are one thing. In floats they are not: for large x, S is rounded to 1, and its "
     "complement is lost, from x = 16.6 on in float32 and from 36.7 on in float64, where `sigma(-x)` is still known to "
     "16 digits. Compute the small side, never one minus the large one; take ln of it by log1p.",
-    figure=lambda: lines(
-     [Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]),
-      Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])],
-     "The same on paper. In float64, 1 - sigma(x) is gone at 36.7.", ("x", "value"),
-     log_y=True),
+    figure=lambda: lines([Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]), Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])], "The same on paper. In float64, 1 - sigma(x) is gone at 36.7.", ("x", "value"), log_y=True),
     parts=[
         Part("mirror", "What is `sigma(-x)`, in terms of S?", Formula("1 - S", SHARE), "symbolic", mirrored,
              why="`1/(1 + exp(x)) = exp(-x)/(1 + exp(-x)) = 1 - 1/(1 + exp(-x))`.",
-             wrong={"took it for odd, as tanh is": "-S", "took it for even": "S"}),
+             wrong={"mistook it for odd, as tanh is": "-S", "mistook it for even": "S"}),
         Part("slope", "What is `d(sigma, x)`, in terms of S?", Formula("S*(1 - S)", SHARE), "symbolic", slope,
              why="`exp(-x)/(1 + exp(-x))^2 = S*(1 - S)`, unchanged when S and 1 - S change places.",
              wrong={"gave tanh's": "1 - S^2", "forgot one factor": "1 - S"}),
         Part("complement", "In float64, `1 - sigma(x)` is `sigma(-x)` to six digits, for every x from -700 to 700.",
              Truth("nearly", only_if="x is not large: up to about 20"), "numeric", complement_in_floats,
              why="S near 1 is known to `1.1*10^(-16)`; one minus it inherits that error, however small it is itself.",
-             wrong={"took what holds on paper to hold in floats": True}),
+             wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
         Part("gone", "In float32, from which x on is `1 - 1/(1 + exp(-x))` exactly zero?", Number("24*ln(2)"),
              "numeric", complement_gone, why="`exp(-x)` at or below `2^(-24)` leaves `1 + exp(-x)` at 1.",
-             wrong={"counted the 23 stored bits": "23*ln(2)", "took float64's": "53*ln(2)",
-                    "took the overflow of exp": 88.722839}),
+             wrong={"counted the 23 stored bits": "23*ln(2)", "used float64's": "53*ln(2)",
+                    "used the overflow of exp": 88.722839}),
         Part("nan", "In float64, from which x on does `exp(x)/(1 + exp(x))` give no number at all?",
              Number("1024*ln(2)"), "numeric", not_a_number,
              why="`exp(x)` overflows above `2^1024`, and infinity over infinity is not a number; `1/(1 + exp(-x))` "
-             "gives 1.", wrong={"took float32's": "128*ln(2)", "took the underflow of exp": "1075*ln(2)"}),
+             "gives 1.", wrong={"used float32's": "128*ln(2)", "used the underflow of exp": "1075*ln(2)"}),
         Part("log", "Write `ln(sigma(x))` so that it is right to six digits from -800 to 700.", Function("log_sigmoid",
              log_sigmoid, LOG_CASES, "log_sigmoid(x: number) -> number", rel=1e-6, abs=0), "numeric", log_exactly,
              why="`-log1p(exp(-x))` for x >= 0, `x - log1p(exp(x))` below: only small exponentials.",
-             wrong={"took the logarithm of the rounded sigmoid": log_of_sigmoid,
+             wrong={"used the logarithm of the rounded sigmoid": log_of_sigmoid,
                     "rounded 1 + exp(-x)": log_without_log1p}),
         Part("tanh", "`tanh(x) = 2*sigma(2*x) - 1`, so in float64 the right side gives tanh(x) to 12 digits.",
              Truth("nearly", only_if="x is not close to zero"), "numeric", tanh_by_sigmoid,
              why="The identity is exact; but near zero it subtracts 1 from a number near 1. The error is `10^(-16)` in "
              "itself, which is enough for a gate, but all of a tiny tanh.",
-             wrong={"took what holds on paper to hold in floats": True}),
+             wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
     ],
 )  # fmt: skip
 

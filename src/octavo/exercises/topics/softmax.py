@@ -101,7 +101,7 @@ RANGE = Exercise(
     parts=[
         Part("sums-to-one", "The weights add up to one.", Truth("true"), "symbolic", sums_to_one,
              why="Each weight has the same denominator, and the numerators add up to it.",
-             wrong={"thought of rounding, but that is in the last digit only": False}),
+             wrong={"considered only rounding, but that is in the last digit only": False}),
         Part("positive", "Every weight is strictly positive.", Truth("nearly",
              "nothing is rounded to zero: in float64 the score must not lie more than about 745 below the largest"),
              "numeric", positive,
@@ -112,11 +112,11 @@ RANGE = Exercise(
              "weight, `exp(-g)/(1 + exp(-g))`, as exactly 0?", Number(746, rel=0), "numeric", first_zero_gap,
              why="The smallest positive number is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Below that, "
              "it is 0.",
-             wrong={"took the smallest normal number, but there are smaller, subnormal ones": 709,
-                    "that is float32's gap": 104, "took the smallest difference from 1 instead of from 0": 37}),
+             wrong={"used the smallest normal number, but there are smaller, subnormal ones": 709,
+                    "that is float32's gap": 104, "used the smallest difference from 1 instead of from 0": 37}),
         Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
              why="What is missing to one, `1 - a_i`, is the sum of the other weights, none of which is negative.",
-             wrong={"took exponentials for weights before they are divided": False}),
+             wrong={"mistook exponentials for weights before they are divided": False}),
         Part("never-one", "With two scores or more, no weight is exactly one.", Truth("nearly",
              "nothing is rounded: in float64 the largest score must lead by less than 37"), "numeric", never_one,
              why="Exactly, the others always keep something. But float64 has about 16 digits: a rest below "
@@ -125,8 +125,8 @@ RANGE = Exercise(
         Part("first-one", "Two scores, g and 0. What is the smallest whole g for which float64 computes `1/(1 + "
              "exp(-g))` as exactly 1?", Number(37, rel=0), "numeric", first_one_gap,
              why="`1 + x` rounds to 1 once x is at most `2^(-53) = exp(-36.74)`.",
-             wrong={"took the gap at which the other weight becomes 0": 746, "that is float32's gap": 17,
-                    "took the spacing above 1, not half of it": 36}),
+             wrong={"used the gap at which the other weight becomes 0": 746, "that is float32's gap": 17,
+                    "used the spacing above 1, not half of it": 36}),
     ],
 )  # fmt: skip
 
@@ -249,12 +249,12 @@ DERIVATIVES = Exercise(
              "exp(-103)`.",
              wrong={"1 - a_3 came out as 0, so another entry looked largest": "exp(-95)",
                     "computed 1 - a as 1.0 - 1.0": 0, "a derivative is largest, 1/4, at a = 1/2, but a is not "
-                    "there": 0.25, "took the largest weight": 1}),
+                    "there": 0.25, "used the largest weight": 1}),
         Part("smallest", "How large is the smallest of the 25 in size?", Number("exp(-204)", rel=1e-3), "numeric",
              smallest_derivative,
              why="The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. It is far below what "
              "float32 can hold, so there it is zero.",
-             wrong={"took the square of the smallest weight, but the diagonal is a(1 - a)": "exp(-206)",
+             wrong={"used the square of the smallest weight, but the diagonal is a(1 - a)": "exp(-206)",
                     "it underflows in float32, but it is not zero": 0}),
         Part("sums", "Each row and each column of the 25 adds up to zero.", Truth("true"), "symbolic", rows_sum_to_zero,
              why="A row: raising all scores together changes nothing. A column: the weights always add up to one.",
@@ -263,7 +263,7 @@ DERIVATIVES = Exercise(
              "1 changes some weight by more than a thousandth.", Truth("false"), "numeric", largest_moves_most,
              why="Every derivative has a factor that is nearly zero: a weight close to one has no room, those close to "
              "zero no size. Softmax is most sensitive where it is undecided.",
-             wrong={"took a large score for a large derivative": True}),
+             wrong={"mistook a large score for a large derivative": True}),
     ],
 )  # fmt: skip
 
