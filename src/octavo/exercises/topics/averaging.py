@@ -166,8 +166,8 @@ AVERAGING = Exercise(
              why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours with a "
              "vector of its own is a different thing in another order.", wrong={"assumed single words": True}),
         Part("last-word", "“It erred because the friendly word came last”: this can be the explanation.",
-             Truth("false"), "numeric",
-             lambda: explains("bad start , good end", "good start , bad end", "what comes first and last, swapped"),
+             Truth("false"), "numeric", lambda: explains("bad start , good end", "good start , bad end",
+             "what comes first and last, swapped"),
              why="With the friendly word first, the answer would have been the same.",
              wrong={"explained the error as a person would have made it": True}),
         Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.", Truth("false"),

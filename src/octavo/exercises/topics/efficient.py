@@ -104,7 +104,10 @@ NEW_TOKEN = Exercise(
     "no earlier token looks at it; without the mask, every earlier result and the second layer's keys would. So N "
     "tokens one by one take `N*(N + 1)/2` pairs, as many as all at once; forgetting the cache makes it `N*(N + 1)*(N + "
     "2)/6`.",
-    figure=lambda: lines([Series("everything again", [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]), Series("keys and values kept", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])], "Pairs of a query and a key for a text of N tokens, written one by one.", ("tokens N", "pairs"), True, True),
+    figure=lambda: lines([Series("everything again",
+        [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]), Series("keys and values kept",
+        [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])],
+        "Pairs of a query and a key for a text of N tokens, written one by one.", ("tokens N", "pairs"), True, True),
     parts=[
         Part("changes", "A new token at the end changes no earlier result.",
              Truth("nearly", only_if="attention is masked: no token sees a later one"), "numeric", earlier_results,
@@ -183,7 +186,9 @@ PATTERNS = Exercise(
     "`16*16^2 = 4096`; row and column `256*31 = 7936`, since the patch itself is in both; one global token in front "
     "`2*257 - 1 = 513`. Few pairs are paid for in layers: row and column connect everything in 2, the neighbourhood in "
     "15, blocks never.",
-    figure=lambda: bars([(name, pattern.pairs(size, size)) for name, pattern, size in (("row and column", Axial(SIDE, SIDE), PATCHES), ("rows as blocks", Block(SIDE), PATCHES), ("9 in a row", Local(5), PATCHES), ("3 by 3", Neighbourhood(SIDE, SIDE, 1), PATCHES), ("global token", Global(1), PATCHES + 1))], "Pairs on a 16 by 16 grid; full attention has 65,536."),
+    figure=lambda: bars([(name, pattern.pairs(size, size))
+        for name, pattern, size in (("row and column", Axial(SIDE, SIDE), PATCHES), ("rows as blocks", Block(SIDE), PATCHES), ("9 in a row", Local(5), PATCHES), ("3 by 3", Neighbourhood(SIDE, SIDE, 1), PATCHES), ("global token", Global(1), PATCHES + 1))],
+        "Pairs on a 16 by 16 grid; full attention has 65,536."),
     parts=[
         Part("full", "How many pairs has full attention?", Number(65_536, rel=0), "counted", pairs_found(FULL),
              why="Each of 256 patches sees all 256: `256^2`.",
@@ -283,7 +288,11 @@ CHANNEL = Exercise(
     "twice as many, since the channels are twice as many as the patches. The four projections take `8*N*D^2`, the same "
     "for both, and then the ratio is only 1.2. Channel attention wins when there are more patches than channels in a "
     "group; with G groups it takes `4*N*D^2/G`.",
-    figure=lambda: lines([Series("over patches", [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))]), Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])], "Operations with projections for 512 channels: the curves cross at 512 patches.", ("patches", "operations"), True, True),
+    figure=lambda: lines([Series("over patches",
+        [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))]),
+        Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])],
+        "Operations with projections for 512 channels: the curves cross at 512 patches.", ("patches", "operations"),
+        True, True),
     parts=[
         Part("patches", "How many operations are the two products over patches, without projections?",
              Number(134_217_728, rel=0), "counted", patch_attention, why="`2*N^2*D` for scores, as many for the sum.",

@@ -168,7 +168,9 @@ ENCODER_DECODER = Exercise(
     "of an encoder layer only from N = 6 k on; at k = 512 that is 3,072 tokens. The encoder never sees the target, so "
     "it runs once for any number of target words or languages: a second language costs a decoder's run, 34/59 of the "
     "first at N = M = 128.",
-    figure=lambda: lines([Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k)) for n in (2**i for i in range(4, 18))]) for k in (64, 512, 4096)], "The share of the pairs in an encoder layer's cost: one half at N = 6k.", ("tokens N", "share"), log_x=True),
+    figure=lambda: lines([Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k))
+        for n in (2**i for i in range(4, 18))]) for k in (64, 512, 4096)],
+        "The share of the pairs in an encoder layer's cost: one half at N = 6k.", ("tokens N", "share"), log_x=True),
     parts=[
         Part("encoder", "What does an encoder layer cost?", Formula("24*N*k^2 + 4*N^2*k", {"N": "whole", "k": "whole"}),
              "counted", encoder_cost,

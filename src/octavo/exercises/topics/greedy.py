@@ -96,7 +96,10 @@ GREEDY = Exercise(
     "cannot happen with two tokens. For random tables, the first probability and both conditionals independent and "
     "uniform, greedy fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the four texts' probabilities are "
     "uniform over all that sum to one, it is 1/12.",
-    figure=lambda: lines([Series("greedy fails", [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0) for p in range(150, 241)])], "Tables of two tokens with uniform conditionals: how likely greedy fails, by the probability of its first " "token.", ("probability of the likelier first token", "probability")),
+    figure=lambda: lines([Series("greedy fails",
+        [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
+        for p in range(150, 241)])], "Tables of two tokens with uniform conditionals: how likely greedy fails, by the "
+        "probability of its first token.", ("probability of the likelier first token", "probability")),
     parts=[
         Part("greedy", "First table: which probability has greedy's text?", Number("1/3"), "exact",
              lambda: probability_of(0), why="It takes 0 with 5/9, then 0 with 3/5: together 3/9.",

@@ -97,7 +97,10 @@ BAG = Exercise(
     "relative frequencies: for any other p it is lower by N times the divergence of p from them. At the maximum a text "
     "of N words costs N times its own entropy. Order plays no part, and counting the orders of a bag adds a constant "
     "that does not move the maximum. A word that was not seen gets probability zero.",
-    figure=lambda: lines([Series("likelihood", [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])], "A word that is 5 of 8: the likelihood of its probability p, times 1,000, is highest at 5/8.", ("p", "likelihood times 1,000")),
+    figure=lambda: lines([Series("likelihood",
+        [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
+        "A word that is 5 of 8: the likelihood of its probability p, times 1,000, is highest at 5/8.",
+        ("p", "likelihood times 1,000")),
     parts=[
         Part("share", "A word occurs a times, all others b times. Which probability does it get?",
              Formula("a/(a + b)", COUNTS), "symbolic", best_share,
@@ -160,7 +163,9 @@ TABLES = Exercise(
     "free. For V = 10,000 and n = 3 that is a million million, yet a text of T tokens has at most `T - n + 1` "
     "different n-grams: almost all of the table is zero, which is why models store only what was seen and must say "
     "something about the rest.",
-    figure=lambda: lines([Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)], "Entries of the table. No text fills more of it than it has tokens.", ("n", "entries"), log_y=True, references=[("a billion tokens", 1e9)]),
+    figure=lambda: lines([Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)],
+        "Entries of the table. No text fills more of it than it has tokens.", ("n", "entries"), log_y=True,
+        references=[("a billion tokens", 1e9)]),
     parts=[
         Part("entries", "How many entries does the table have?", Formula("V^n", VN), "exact",
              lambda: table_entries(False), why="Every sequence of n tokens is one.",
@@ -249,7 +254,9 @@ CONDITIONALS = Exercise(
     "occurrence without one, so their row sums to `(n - 1)/n` where they occur n times, and to zero where they occur "
     "only there. Every other row sums to one. Counting contexts without the last place mends it; so does reading the "
     "text in a circle, at the price of L - 1 n-grams that nobody wrote.",
-    figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])], "What the probabilities after the text's last context sum to, by how often it occurs.", ("occurrences n", "sum")),
+    figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
+        "What the probabilities after the text's last context sum to, by how often it occurs.",
+        ("occurrences n", "sum")),
     parts=[
         Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
              lambda: Finding(float(sums("ababa", 2, False)[("a",)]), "exact fractions"),

@@ -112,7 +112,10 @@ LINEAR = Exercise(
     "attention. Linear in N, but with D F in place of D N: it is cheaper only from about N = F on, `N > F*(1 + "
     "1/(2*D))` exactly. Under a mask the sums must be carried from token to token. It is another function than "
     "softmax: its unnormalised map has rank at most F, the exponential's can be N.",
-    figure=lambda: lines([Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]), *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))]) for f in (64, 256))], "Operations of one head of size 64, counted. Each line meets softmax where N is the number of features.", ("tokens N", "operations"), True, True),
+    figure=lambda: lines([Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]),
+        *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))])
+        for f in (64, 256))], "Operations of one head of size 64, counted. Each line meets softmax where N is the "
+        "number of features.", ("tokens N", "operations"), True, True),
     parts=[
         Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true"), "numeric",
              same_in_both_orders,

@@ -121,15 +121,19 @@ EXPLODE = Exercise(
     "states are large. States never explode with tanh or sigmoid, whatever W is, as these are bounded; and their "
     "slopes, at most 1 and 1/4, never make a gradient grow. The weights do that: a sigmoid network needs a singular "
     "value above 4. Bounded states do not mean bounded gradients.",
-    figure=lambda: lines([Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]), Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))), Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])], "The length of a gradient, by how many steps it has gone back. tanh tames what the weights would make explode, " "here.", ("steps back", "length"), log_y=True),
+    figure=lambda: lines([Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]),
+        Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))),
+        Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])],
+        "The length of a gradient, by how many steps it has gone back. tanh tames what the weights would make explode, "
+        "here.", ("steps back", "length"), log_y=True),
     parts=[
         Part("vanish", "Linear, all singular values 0.9: by what is a gradient multiplied in 100 steps?",
-             Number("0.9^100"), "numeric",
-             lambda: Finding(linear_flow(0.9), "100 products with a random orthogonal matrix times 0.9"),
+             Number("0.9^100"), "numeric", lambda: Finding(linear_flow(0.9),
+             "100 products with a random orthogonal matrix times 0.9"),
              why="W is 0.9 times a matrix that keeps lengths, so each step back takes a tenth off: `0.9^100`.",
              wrong={"added": 90, "used a tenth a step": "0.1^100"}),
-        Part("explode", "And with 1.1?", Number("1.1^100"), "numeric",
-             lambda: Finding(linear_flow(1.1), "100 products with a random orthogonal matrix times 1.1"),
+        Part("explode", "And with 1.1?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(1.1),
+             "100 products with a random orthogonal matrix times 1.1"),
              why="Each step back adds a tenth of what is there: `1.1^100`. It is not the inverse of `0.9^100`, which "
              "is 37649.",
              wrong={"added": 110, "mistook the exponential for it": "exp(10)", "inverted 0.9^100": "0.9^(-100)"}),
@@ -248,7 +252,10 @@ CIRCULAR = Exercise(
     "`s_t` and looks only at the states before: `a_t` over `h_1` to the one before `h_t`, and `h_1 = s_1`. Then every "
     "state follows from earlier ones. But a sum of a bounded s and a mean of earlier sums can grow by one a step, so "
     "states must be scaled.",
-    figure=lambda: lines([Series("h/(1 + exp(h²))", [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])], "Where the curve has the height s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"), references=[("s = 0.1", 0.1), ("s = 0.35", 0.35)]),
+    figure=lambda: lines([Series("h/(1 + exp(h²))",
+        [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
+        "Where the curve has the height s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"),
+        references=[("s = 0.1", 0.1), ("s = 0.35", 0.35)]),
     parts=[
         Part("naive", "The first try can be computed step by step.", Truth("false"), "exact", naive_order,
              why="`h_t` is made from `a_t`, and `a_t` is made from `h_t`, its query: neither can be first.",

@@ -153,7 +153,9 @@ W_G = Exercise(
     "`h_old`, which feeds all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s is the partial derivative of "
     "the new c by the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, and so on step by step. Leaving the "
     "second path out gives a plausible number that is wrong.",
-    figure=lambda: bars([(name, abs(function(*map(list, EXAMPLES[1])))) for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))], "The derivative's size over five steps, as it is and with paths left out.", 4),
+    figure=lambda: bars([(name, abs(function(*map(list, EXAMPLES[1]))))
+        for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
+        "The derivative's size over five steps, as it is and with paths left out.", 4),
     parts=[
         Part("partial", "What is the partial derivative of `c_t` by w, the old h and c held fixed?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
@@ -229,7 +231,8 @@ ALIVE = Exercise(
     "It stays alive as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f = "
     "0.731, the gate of a fresh LSTM with a forget bias of 1. The LSTM does not abolish vanishing; it makes it a "
     "choice.",
-    figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)], "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
+    figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
+        "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
         Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
              "input": "the input gate", "output": "the output gate", "tanh": "tanh's slope"}), "autograd", alive_term,

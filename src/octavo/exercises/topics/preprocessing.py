@@ -85,7 +85,8 @@ LOADER = Exercise(
     "training and in the test, and predicting 'unknown' each time has the perplexity 1. Both look like triumphs beside "
     "a word model's hundreds. A lossless tokenizer that spells unknown tokens out, and bits per byte, show the mistake "
     "at once.",
-    figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))], "Bits per byte of a new text: the mistake is seen at once.", 2),
+    figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
+        "Bits per byte of a new text: the mistake is seen at once.", 2),
     parts=[
         Part("train", "What is the perplexity on its own N lines?", Formula("N", {"N": "whole"}), "exact",
              on_its_own_text, why="N different tokens of probability 1/N.",
@@ -176,7 +177,9 @@ PREPROCESSING = Exercise(
     "bytes are to come back. By the chain rule the bits of the text are exactly those of the lower-cased text and of "
     "the capitals given the letters: the gain is zero. Preprocessing helps on the same bytes only where it brings "
     "knowledge: told where sentences begin, the model pays less for the capitals, and less in all.",
-    figure=lambda: bars([("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]), ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))], "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
+    figure=lambda: bars([("as it is", lowered_bits(PLAIN + LEARNED)[0]),
+        ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]), ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
+        "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
     parts=[
         Part("looks", "Lower-casing lowers the perplexity.", Truth("true"), "numeric", lower_looks,
              why="Merging symbols never raises the entropy, and the number of tokens stays.",

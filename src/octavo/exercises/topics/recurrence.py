@@ -115,7 +115,8 @@ GRU = Exercise(
     "carries it; only r = 0 and z = 0 together forget. r = 1 and z = 0 is a plain RNN. The state is a mean of old "
     "state and tanh, so it stays between -1 and 1 if it begins there. The derivative by the old state has three terms: "
     "the copy, the gate's own change, and the candidate's.",
-    figure=lambda: lines([Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)], "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
+    figure=lambda: lines([Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
+        "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
     parts=[
         Part("copy", "If every entry of z is 1, the state is copied.", Truth("true"), "numeric", copies,
              why="`(1 - 1)*n + 1*h = h`: the candidate has no weight left.", wrong={"exchanged z and 1 - z": False}),
@@ -228,7 +229,8 @@ LSTM = Exercise(
     "which feeds the input gate, the candidate and the output gate. Gates are sigmoids: positive on paper, never "
     "negative, but zero when floats underflow. Each entry is a probability of its own at best; together they are no "
     "distribution, for nothing makes them sum to one.",
-    figure=lambda: bars([("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])], "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
+    figure=lambda: bars([("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
+        "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
     parts=[
         Part("zero-input", "If the input x is zero, the state h does not change.", Truth("false"), "numeric",
              zero_input, why="The gates still see h and their biases.",

@@ -104,7 +104,9 @@ SIGMOID = Exercise(
     "sigma(x)` and `sigma(-x)` are one thing. In floats they are not: for large x, S is rounded to 1, and its "
     "complement is lost, from x = 16.6 on in float32 and from 36.7 on in float64, where `sigma(-x)` is still known to "
     "16 digits. Compute the small side, never one minus the large one; take ln of it by log1p.",
-    figure=lambda: lines([Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]), Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])], "The same on paper. In float64, 1 - sigma(x) is gone at 36.7.", ("x", "value"), log_y=True),
+    figure=lambda: lines([Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]),
+        Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])],
+        "The same on paper. In float64, 1 - sigma(x) is gone at 36.7.", ("x", "value"), log_y=True),
     parts=[
         Part("mirror", "What is `sigma(-x)`, in terms of S?", Formula("1 - S", SHARE), "symbolic", mirrored,
              why="`1/(1 + exp(x)) = exp(-x)/(1 + exp(-x)) = 1 - 1/(1 + exp(-x))`.",
