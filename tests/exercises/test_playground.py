@@ -116,11 +116,11 @@ def test_pattern_costs_are_the_pairs_that_octavo_counts_one_by_one(side: int, wi
     assert {row[0]: row[2] for row in result["rows"][1:]} == counted
 
 
-@pytest.mark.parametrize("texts", [greedy.FOOLED, greedy.SERVED])
+@pytest.mark.parametrize("texts", [greedy.GREEDY_FAILS, greedy.GREEDY_SUCCEEDS])
 def test_greedy_and_best_are_the_texts_of_octavos_decoders(texts: dict[str, int]) -> None:
     result = PLAYGROUND["greedy"].function(table=[[texts.get(f"{i}{j}", 0) for j in (0, 1)] for i in (0, 1)])
-    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.chosen(texts)
-    assert result["failed"] == (texts is greedy.FOOLED)
+    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.decode_both(texts)
+    assert result["failed"] == (texts is greedy.GREEDY_FAILS)
     assert result["best"]["probability"] == pytest.approx(max(texts.values()) / 9)
 
 
