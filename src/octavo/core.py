@@ -140,8 +140,18 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def receptive_field(self) -> int | None:
-        """How many tokens back a prediction can depend on; None: without bound."""
+        """How many of the tokens before it the probability of a token can depend on; None: all of them.
+
+        Scoring reads a long text in parallel streams where this is finite, and gives each so many tokens before it.
+        """
         return None
+
+    @property
+    def window_stride(self) -> int:
+        """How far a window of `receptive_field` tokens moves each time it is full, to be read from its beginning by a
+        fresh state; 0: there are no such windows, and where a stream begins makes no difference.
+        """
+        return 0
 
     @property
     def context_classes(self) -> int:

@@ -90,7 +90,7 @@ class Mix(LanguageModel[State]):
 
     @property
     def receptive_field(self) -> int | None:
-        fields = [part.receptive_field for part in self.parts]
+        fields = [None if part.window_stride else part.receptive_field for part in self.parts]
         return None if None in fields else max(field for field in fields if field is not None)
 
     def start(self, batch: int) -> State:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, score_text
-from octavo.scoring.parallel import charges_in_pieces, policy_in_pieces
 from octavo.tasks.run import Run
 from octavo.text import Split, Tokenizer, Tokens
 
@@ -77,8 +76,7 @@ def score_bytes(run: Run, text: Split, name: str) -> tuple[Score, NDArray[np.flo
             "leave it out, or train one with a lossless tokenizer"
         )
     by_bytes = ByBytes(run.tokenizer)
-    score = score_text(run.model, run.tokenizer, text, name, watch=by_bytes, read=charges_in_pieces)
-    score.policy = policy_in_pieces(run.model)
+    score = score_text(run.model, run.tokenizer, text, name, watch=by_bytes)
     bits_N = by_bytes.laid_out()
     if len(bits_N) != text.size:
         raise UserError(

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, charges, finite
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
+from octavo.scoring.token_costs import token_costs
 from octavo.text import Char, Split, Tokenizer, Word
 from octavo.text.blocks import Block, recut
 from octavo.text.preprocess import apply, check_steps
@@ -198,7 +199,7 @@ def bits_of_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) 
         )
     costs, sizes = [], []
     size_of: dict[int, int] = {}
-    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
+    for tokens_W, bits_W in token_costs(model, [tokenizer.encode(data)]):
         for token in set(tokens_W.tolist()) - size_of.keys():
             size_of[token] = len(tokenizer.spelling(token))
         costs.append(bits_W)
