@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, Session, tap
+from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.models.cost.transformer import transformer_cost
@@ -27,6 +27,7 @@ from octavo.models.recurrent import draw, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
 SCORED_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # by one call, at least a context: more only take memory

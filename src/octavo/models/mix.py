@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, check_distribution
+from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table, View
 
