@@ -23,7 +23,7 @@ from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import chosen, exercises
 from octavo.studio.server.app import WEB
-from octavo.studio.server.markup import tree
+from octavo.studio.server.html_tree import html_tree
 from studio_place import client, opened, served
 
 ONE, CLAIM = "softmax-range", "first-zero"
@@ -53,7 +53,7 @@ def test_every_exercise_is_listed_by_topic(asks: TestClient) -> None:
 def test_an_exercise_is_the_booklets_without_its_figure(asks: TestClient) -> None:
     told = asks.get(f"/api/exercises/{ONE}").json()
     [one] = chosen([ONE])
-    assert told["body"] == tree(article(one, None, ""))
+    assert told["body"] == html_tree(article(one, None, ""))
     assert [part["id"] for part in told["parts"]] == [part.id for part in one.parts]
 
 
@@ -64,8 +64,8 @@ def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
     for one in every:
         html = article(one, None, "")
         whole = "".join(ElementTree.fromstring(f"<all>{html}</all>").itertext())
-        assert "".join(map(text_of, tree(html))).split() == whole.split()
-    assert tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
+        assert "".join(map(text_of, html_tree(html))).split() == whole.split()
+    assert html_tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
 
 
 def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exercise]) -> None:
@@ -95,7 +95,7 @@ def test_a_figure_is_computed_apart(asks: TestClient) -> None:
     assert figure[0] == "figure"
     [one] = chosen([FIGURE])
     assert one.figure is not None
-    assert [figure] == tree(one.figure())
+    assert [figure] == html_tree(one.figure())
 
 
 def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:

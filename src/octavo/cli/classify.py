@@ -22,7 +22,7 @@ from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, ex
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.tasks.reproduce import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
@@ -77,7 +77,7 @@ def _train(model: str) -> Callable[..., None]:
         data: Data,
         config: Any = config_class(),  # noqa: B008
         how: ClassifyConfig = ClassifyConfig(),  # noqa: B008
-        optim: OptimConfig = OPTIM,
+        optim: OptimizerConfig = OPTIM,
         reading: LabelledConfig = LabelledConfig(),  # noqa: B008
         base: str | None = None,
         folds: int = 0,

@@ -13,7 +13,7 @@ from typing import Any
 
 from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import exit_if_failed, note, print_json
-from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, Plan
+from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
 from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT_BYTES, scale
 from octavo.experiments.scale.wording import summary
@@ -22,7 +22,7 @@ from octavo.models import NEURAL, preset
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 MAX_LINE_CHARACTERS = 79
 
@@ -71,14 +71,14 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, checks=CHECKS)
+    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
     def of_network(
         corpus: Corpora,
         config: Any = usual,
         loop: LoopConfig = asked,
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
         vary: ScaleFlags = ScaleFlags(),  # noqa: B008
         out: str = folder,

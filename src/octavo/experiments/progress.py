@@ -119,8 +119,8 @@ class LiveProgress(Progress):
         left = time_left(max(0.0, self.left - spent) if self.left is not None else None)
         line = Text(f"{self.line}{bar}{left}", no_wrap=True, overflow="ellipsis")
         last = Text(self.stream.last, "dim", no_wrap=True, overflow="ellipsis")
-        table = [terminal_table(self.rows, self.console.width), Text()] if self.rows else []
-        return Group(*table, line, last)
+        table = terminal_table(self.rows, self.console.width)
+        return Group(table, Text(), line, last) if self.rows else Group(line, last)
 
 
 def time_left(seconds: float | None) -> str:

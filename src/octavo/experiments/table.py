@@ -1,6 +1,8 @@
 """A table's columns, defined once beside the fields of its rows: terminal, page, notebook, CSV and JSON read them.
 
-A row is a frozen dataclass. Every field is in its CSV and JSON; one made by `column` is also shown, with its title.
+A row is a frozen dataclass. Every field is in its CSV and JSON; one that is annotated with a `Column` is also shown:
+
+    bits_per_byte: Annotated[float | None, Column("bits/byte", show_bits)] = None
 """
 
 from __future__ import annotations
@@ -9,8 +11,9 @@ import csv
 import dataclasses
 import io
 import math
+import typing
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
 from rich.box import SIMPLE_HEAD
@@ -18,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from octavo.io.files import size
 from octavo.scoring.bits_per_byte import finite
 
 Output = Literal["terminal", "page"]
@@ -30,9 +32,8 @@ GAP_CHARACTERS = 3  # between two columns
 class Column:
     """How one field of the rows is shown."""
 
-    key: str
     title: str
-    format: Callable[[Any], str]
+    format: Callable[[Any], str] = str
     """From a value, or, with `of_row`, from the whole row, to a text."""
     help: str = ""
     align: Literal["left", "right"] = "right"
@@ -42,30 +43,28 @@ class Column:
     of_row: bool = False
     if_varies: bool = False
     """Shown only where the rows have different values."""
+    key: str = ""
+    """The name of the field."""
 
     def text(self, row: Any) -> str:
         """What stands in the cell of a row; nothing where the value is None."""
         value = row if self.of_row else getattr(row, self.key)
         return "" if value is None else self.format(value)
 
+    def is_needed(self, rows: Sequence[Any]) -> bool:
+        """Whether it tells something about these rows."""
+        texts = {self.text(row) for row in rows}
+        return len(texts) > 1 if self.if_varies else texts != {""}
 
-def column(title: str, format: Callable[[Any], str] = str, *, default: Any = MISSING, **how: Any) -> Any:
-    """A field of a row that is shown; `how` are the other fields of `Column`."""
-    return dataclasses.field(default=default, metadata={"column": Column("", title, format, **how)})
 
-
-def columns_of(row: type, output: Output | None = None, rows: Sequence[Any] = ()) -> tuple[Column, ...]:
-    """The shown columns of a kind of row; given `rows`, without those that are empty or, if_varies, all the same."""
+def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Column, ...]:
+    """The columns of a kind of row that an output shows; given `rows`, only those that are needed for them."""
     found = [
-        dataclasses.replace(field.metadata["column"], key=field.name)
-        for field in dataclasses.fields(row) if "column" in field.metadata
+        dataclasses.replace(one, key=name)
+        for name, hint in typing.get_type_hints(row, include_extras=True).items()
+        for one in getattr(hint, "__metadata__", ()) if isinstance(one, Column) and output in one.outputs
     ]  # fmt: skip
-    if output is not None:
-        found = [one for one in found if output in one.outputs]
-    if rows:
-        found = [one for one in found if len({one.text(r) for r in rows} - ({""} if not one.if_varies else set()))
-                 > int(one.if_varies)]  # fmt: skip
-    return tuple(found)
+    return tuple(one for one in found if not rows or one.is_needed(rows))
 
 
 def keys_of(row: type) -> tuple[str, ...]:
@@ -118,22 +117,19 @@ def table_text(rows: Sequence[Any], file: TextIO) -> str:
     return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
 
 
-def bits(value: float) -> str:
+def show_bits(value: float) -> str:
     """Bits per byte: four places, infinity as a word."""
     return f"{value:.4f}" if math.isfinite(value) else "infinite"
 
 
-def seconds(value: float) -> str:
+def show_seconds(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
-def amount(value: float) -> str:
+def show_amount(value: float) -> str:
     """855553 as 856 k, and so on."""
     for unit in ("", "k", "M", "G", "T", "P"):
         if abs(value) < 999.5:
             return f"{value:.3g} {unit}".rstrip()
         value /= 1000
     return f"{value:.3g} E"
-
-
-byte_size = size

@@ -1,4 +1,4 @@
-"""Formulas as people type them, read without evaluating anything: text becomes tokens, tokens a tree.
+"""Formulas as people type them, read without eval_mode anything: text becomes tokens, tokens a tree.
 
 Limits keep a hostile text from costing anything: it is refused before a number of it is computed.
 """

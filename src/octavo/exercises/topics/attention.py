@@ -15,7 +15,7 @@ from octavo.exercises.framework.answers import At, Choice, Formula, Number, Trut
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.exercises.framework.shaded_matrices import shaded
 from octavo.ops.attention.multi_head import Heads, layer_matrix
-from octavo.ops.attention.reference import attend
+from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
 
 EXACT = 1e-12  # what float64 may lose, relatively
@@ -25,7 +25,7 @@ OF_INPUTS = {"N": "whole", "r": "positive"}
 def plain_attention(x_ND: Tensor) -> Tensor:
     """Y = softmax(X Xᵀ) X: every input is query, key and value at once, and nothing is scaled."""
     x = x_ND[None, None]
-    return attend(x, x, x, scale=1.0)[0, 0]
+    return attend_reference(x, x, x, scale=1.0)[0, 0]
 
 
 def orthogonal_rows(N: int, r: float, D: int = 0) -> Tensor:
@@ -256,7 +256,7 @@ def one_by_one() -> Found:
     q, k, v = (
         torch.randn(1, 1, n, size, generator=generator, dtype=torch.float64) for n, size in ((T, K), (S, K), (S, V))
     )
-    together = attend(q, k, v)[0, 0]
+    together = attend_reference(q, k, v)[0, 0]
     rows = []
     for t in range(T):
         scores = [(q[0, 0, t] @ k[0, 0, s]).item() / math.sqrt(K) for s in range(S)]
@@ -284,7 +284,7 @@ def multiplications() -> Found:
     for T, S, K, V in ((1, 7, 4, 4), (5, 7, 4, 3), (2, 3, 8, 5)):
         q, k, v = torch.ones(1, 1, T, K), torch.ones(1, 1, S, K), torch.ones(1, 1, S, V)
         with FlopCounterMode(display=False) as counter:
-            attend(q, k, v)
+            attend_reference(q, k, v)
         x = counter.get_total_flops() / 2
         found.append(At({"T": T, "S": S, "d": K, "v": V}, x, x))
     return Found(found, "torch counts the operations of octavo's attention: a multiplication and an addition are two")

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.exercises.framework.answers import Number, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.models.dan import Dan, DanConfig
@@ -30,7 +30,7 @@ def network(texts: Sequence[str], ngrams: int = 1, layers: int = 2, seed: int = 
                        min_count=1)  # fmt: skip
     reader = KnownReader.learn(texts, 1, ngrams, config.buckets)
     model = Dan(config, reader.rows, config.width, 2).double()
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return model.eval(), reader
 
 

@@ -10,7 +10,7 @@ import torch
 
 from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
-from octavo.ops.attention import weights
+from octavo.ops.attention import attention_weights
 from octavo.pages.figures.lines import Series, lines
 
 NEARLY = 1e-12
@@ -20,7 +20,7 @@ def attention(scores: list[float]) -> list[float]:
     """octavo's own weights of one query with these scores."""
     q_11TK = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     k_11SK = torch.tensor(scores, dtype=torch.float64)[None, None, :, None]
-    found: list[float] = weights(q_11TK, k_11SK, scale=1.0).flatten().tolist()
+    found: list[float] = attention_weights(q_11TK, k_11SK, scale=1.0).flatten().tolist()
     return found
 
 

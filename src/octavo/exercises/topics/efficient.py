@@ -12,8 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from octavo.exercises.framework.answers import At, Choice, Formula, Number, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.ops import channel_attention as channel
-from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern, reference
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 
@@ -35,8 +34,10 @@ def empty(*shape: int) -> Tensor:
 
 def two_layers(x_TD: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
     """What two layers of attention make of the tokens: the inputs of the second, and its results."""
-    once: Tensor = x_TD + naive.attend(x_TD[None, None], x_TD[None, None], x_TD[None, None], pattern)[0, 0]
-    return once, once + naive.attend(once[None, None], once[None, None], once[None, None], pattern)[0, 0]
+    once: Tensor = (
+        x_TD + reference.attend_reference(x_TD[None, None], x_TD[None, None], x_TD[None, None], pattern)[0, 0]
+    )
+    return once, once + reference.attend_reference(once[None, None], once[None, None], once[None, None], pattern)[0, 0]
 
 
 def change_of_earlier(pattern: Pattern) -> tuple[float, float]:
@@ -81,7 +82,7 @@ def new_operations() -> Found:
     points = []
     for n, d in ((7, 16), (100, 64), (1023, 32)):
         q, k = empty(1, 1, 1, d), empty(1, 1, n + 1, d)
-        operations = counted(lambda: naive.attend(q, k, k, CAUSAL))  # noqa: B023
+        operations = counted(lambda: reference.attend_reference(q, k, k, CAUSAL))  # noqa: B023
         points.append(At({"N": n, "D": d}, operations, operations))
     return Found(points, "PyTorch's counter on octavo's attention with one query")
 
@@ -247,12 +248,15 @@ def projected(width: int, tokens: int) -> int:
 
 def patch_attention() -> Found:
     x = empty(1, 1, PATCHES, CHANNELS)
-    return Found(counted(lambda: naive.attend(x, x, x)), "PyTorch's counter on octavo's attention, 256 patches of 512")
+    return Found(
+        counted(lambda: reference.attend_reference(x, x, x)),
+        "PyTorch's counter on octavo's attention, 256 patches of 512",
+    )
 
 
 def channel_attention() -> Found:
     x = empty(1, 1, PATCHES, CHANNELS)
-    return Found(counted(lambda: channel.attend(x, x, x)), "PyTorch's counter on octavo's channel attention")
+    return Found(counted(lambda: channel.attend_channels(x, x, x)), "PyTorch's counter on octavo's channel attention")
 
 
 def channel_ratio() -> Found:
@@ -265,7 +269,7 @@ def channel_ratio() -> Found:
 def channel_cheaper() -> Found:
     def fewer(n: int, d: int) -> bool:
         x = empty(1, 1, n, d)
-        return counted(lambda: channel.attend(x, x, x)) < counted(lambda: naive.attend(x, x, x))
+        return counted(lambda: channel.attend_channels(x, x, x)) < counted(lambda: reference.attend_reference(x, x, x))
 
     sizes = [(n, d) for n in (16, 64, 256, 1024) for d in (32, 64, 512)]
     wins = {size for size in sizes if fewer(*size)}
@@ -278,7 +282,7 @@ def group_formula() -> Found:
     points = []
     for n, d, g in ((256, 512, 1), (256, 512, 8), (64, 32, 4)):
         x = channel.in_groups(empty(1, n, d), g)
-        operations = counted(lambda: channel.attend(x, x, x))  # noqa: B023
+        operations = counted(lambda: channel.attend_channels(x, x, x))  # noqa: B023
         points.append(At({"N": n, "D": d, "G": g}, operations, operations))
     return Found(points, "PyTorch's counter on octavo's channel attention in G groups")
 

@@ -13,8 +13,7 @@ from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdi
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.exercises.topics.efficient import counted, empty, two_layers
 from octavo.exercises.topics.linear_attention import drawn, first
-from octavo.ops.attention import CAUSAL, FULL, Pattern
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import CAUSAL, FULL, Pattern, reference
 from octavo.pages.figures.lines import Series, lines
 
 
@@ -27,7 +26,9 @@ def feed(tokens: int, k: int) -> int:
 
 
 def looking(queries: int, keys: int, k: int) -> int:
-    return counted(lambda: naive.attend(empty(1, 1, queries, k), empty(1, 1, keys, k), empty(1, 1, keys, k)))
+    return counted(
+        lambda: reference.attend_reference(empty(1, 1, queries, k), empty(1, 1, keys, k), empty(1, 1, keys, k))
+    )
 
 
 def encoder_layer(n: int, k: int) -> int:
@@ -98,7 +99,7 @@ def second_weights() -> Found:
 
 def encoded(x_ND: Tensor, w_DD: Tensor) -> Tensor:
     h = (x_ND @ w_DD)[None, None]
-    result: Tensor = naive.attend(h, h, h, FULL)[0, 0]
+    result: Tensor = reference.attend_reference(h, h, h, FULL)[0, 0]
     return result
 
 
@@ -128,7 +129,7 @@ def decoder_in_encoder() -> Found:
 def no_gradient() -> Found:
     x, y, w = drawn(5, 4), drawn(3, 4, seed=2), drawn(4, 4, seed=3).requires_grad_()
     memory = encoded(x, w)
-    loss = naive.attend(y[None, None], memory[None, None], memory[None, None]).square().sum()
+    loss = reference.attend_reference(y[None, None], memory[None, None], memory[None, None]).square().sum()
     largest = float(torch.autograd.grad(loss, w)[0].abs().max())
     return Found(
         verdict(largest == 0),

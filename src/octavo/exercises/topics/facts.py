@@ -15,7 +15,7 @@ from functools import cache
 
 import torch
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
 from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
@@ -127,7 +127,7 @@ def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
     known, cpu = people(setting), torch.device("cpu")
     tokenizer = vocabulary(known)
     model = GPT(GPTConfig(width=setting.width, layers=2, heads=4, context=32), tokenizer.vocab)
-    model.initialise(seeded(setting.seed))
+    model.initialise(seeded_generator(setting.seed))
     how = FactsConfig(
         pretraining, pretrain_passes=setting.passes, pretrain_batch=32, rate=0.002, batch=64, precision="float32",
         passes=20 if pretraining else 75,

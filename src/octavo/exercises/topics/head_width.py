@@ -13,7 +13,7 @@ from octavo.exercises.framework.answers import At, Formula, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.exercises.topics.heads import OF_LAYER, SHAPES, numbers_in, random_heads, random_tokens
 from octavo.ops.attention.multi_head import maps
-from octavo.ops.attention.reference import attend
+from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
 
 
@@ -29,7 +29,7 @@ def score_operations(D: int, H: int, K: int, N: int) -> int:
     """Multiplications for the scores and for mixing the values, of all heads."""
     q = torch.ones(1, H, N, K)
     with FlopCounterMode(display=False) as counter:
-        attend(q, q, q)
+        attend_reference(q, q, q)
     return int(counter.get_total_flops()) // 2
 
 
@@ -102,7 +102,7 @@ WIDTH = Exercise(
 def any_output_width() -> Found:
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 5, 4, generator=generator)
-    shapes = [tuple(attend(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
+    shapes = [tuple(attend_reference(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
     return Found(
         verdict(shapes != [(5, 1), (5, 3), (5, 9)]),
         f"values of width 1, 3 and 9 gave outputs of shape {shapes}",
@@ -129,7 +129,7 @@ def rows_are_queries() -> Found:
     shapes = []
     for T, S in ((1, 7), (5, 7), (9, 2)):
         q, k = torch.randn(1, 1, T, 4, generator=generator), torch.randn(1, 1, S, 4, generator=generator)
-        shapes.append(attend(q, k, k).shape[2] == T)
+        shapes.append(attend_reference(q, k, k).shape[2] == T)
     return Found(
         verdict(all(shapes)),
         "1, 5 and 9 queries over 7, 7 and 2 keys: as many outputs as queries each time",

@@ -13,7 +13,7 @@ from octavo.exercises.framework.answers import At, Formula, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
 from octavo.exercises.topics.efficient import counted, empty
 from octavo.ops import linear
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import reference
 from octavo.ops.linear.reference import full, recurrent
 from octavo.pages.figures.lines import Series, lines
 
@@ -32,7 +32,7 @@ def featured() -> tuple[Tensor, Tensor, Tensor]:
 
 def same_in_both_orders() -> Found:
     q, k, v = featured()
-    difference = float((full(q, k, v) - linear.weights(q, k, causal=False) @ v).abs().max())
+    difference = float((full(q, k, v) - linear.linear_weights(q, k, causal=False) @ v).abs().max())
     return Found(
         verdict(difference < CLOSE), f"11 tokens, 2 heads: the two orders differ by {difference:.0e}", "to 1e-10"
     )
@@ -40,7 +40,7 @@ def same_in_both_orders() -> Found:
 
 def same_with_mask() -> Found:
     q, k, v = featured()
-    right = linear.weights(q, k, causal=True) @ v
+    right = linear.linear_weights(q, k, causal=True) @ v
     at_once, by_steps = (full(q, k, v), recurrent(q, k, v, linear.start(q, v))[0])
     wrong, repaired = (float((y - right).abs().max()) for y in (at_once, by_steps))
     return Found(
@@ -52,7 +52,7 @@ def same_with_mask() -> Found:
 
 def pair_cost(n: int, d: int, f: int) -> int:
     q, v = torch.ones(1, 1, n, f), torch.ones(1, 1, n, d)
-    return counted(lambda: linear.weights(q, q, causal=False) @ v)
+    return counted(lambda: linear.linear_weights(q, q, causal=False) @ v)
 
 
 def linear_cost(n: int, d: int, f: int) -> int:
@@ -60,7 +60,7 @@ def linear_cost(n: int, d: int, f: int) -> int:
 
 
 def softmax_cost(n: int, d: int) -> int:
-    return counted(lambda: naive.attend(empty(1, 1, n, d), empty(1, 1, n, d), empty(1, 1, n, d)))
+    return counted(lambda: reference.attend_reference(empty(1, 1, n, d), empty(1, 1, n, d), empty(1, 1, n, d)))
 
 
 def costs(count: Callable[[int, int, int], int]) -> Found:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from octavo.exercises.framework.answers import Number, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.ops.recurrent import Weights, rnn_step
 from octavo.pages.figures.lines import Series, lines
 
@@ -205,7 +205,7 @@ def largest_s() -> Found:
 
 def attentive(norm: bool, steps: int = 200) -> list[float]:
     """The largest entry of octavo's states when every new s is 1 in all entries."""
-    model = Attentive(AttentiveConfig(width=4, score="dot", memory=0, norm=norm), 3).double()
+    model = RNNAttention(RNNAttentionConfig(width=4, score="dot", memory=0, norm=norm), 3).double()
     model.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         model.recurrent.weights.bias_ih_G.fill_(50)
@@ -218,7 +218,7 @@ def attentive(norm: bool, steps: int = 200) -> list[float]:
 
 def repaired_order() -> Found:
     found = in_order(naive=False)
-    model = Attentive(AttentiveConfig(width=8, memory=0), 5).double()
+    model = RNNAttention(RNNAttentionConfig(width=8, memory=0), 5).double()
     model.initialise(torch.Generator().manual_seed(1))
     with torch.no_grad():
         one, two = (model(torch.tensor([[4, 1, 2, last]])) for last in (0, 3))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from octavo.exercises.framework.answers import At, Choice, Formula, Function, Number, Truth, verdict
 from octavo.exercises.framework.exercise import Exercise, Found, Part
-from octavo.ops.attention import synthesizer, weights
+from octavo.ops.attention import attention_weights, synthesizer
 from octavo.pages.figures.bars import bars
 
 Array = NDArray[np.float64]
@@ -28,7 +28,7 @@ TESTED = 20_000
 def attended(q_TK: Array, k_SK: Array, v_SV: Array) -> Array:
     """Attention with plain dot products as scores, by octavo's weights."""
     q, k = (torch.from_numpy(np.ascontiguousarray(x))[None, None] for x in (q_TK, k_SK))
-    found: Array = weights(q, k, scale=1.0)[0, 0].numpy() @ v_SV
+    found: Array = attention_weights(q, k, scale=1.0)[0, 0].numpy() @ v_SV
     return found
 
 
@@ -200,7 +200,9 @@ def synthesizer_ignores() -> Found:
         def last_row(x_D: Tensor, s: int = s) -> tuple[Tensor, Tensor]:
             x = torch.cat([x_TD[:s], x_D[None], x_TD[s + 1 :]])
             logits = synthesizer.dense_logits((x @ W1)[None, None], W2[None])
-            return weights(x[None, None], x[None, None])[0, 0, -1], synthesizer.weights(logits)[0, 0, -1]
+            return attention_weights(x[None, None], x[None, None])[0, 0, -1], synthesizer.synthesizer_weights(logits)[
+                0, 0, -1
+            ]
 
         by_keys, by_places = torch.autograd.functional.jacobian(last_row, x_TD[s])
         keyed.append(float(by_keys.abs().max()))
@@ -232,8 +234,8 @@ def lookup_batch(size: int, dice: torch.Generator) -> tuple[Tensor, Tensor, Tens
 def lookup_weights(kind: str, parts: list[Tensor], keys_BS: Tensor, asked_B: Tensor) -> Tensor:
     asked_B1TK = parts[0][asked_B][:, None, None]
     if kind == "keys":
-        return weights(asked_B1TK, parts[1][keys_BS][:, None])[:, 0, 0]
-    return synthesizer.weights(synthesizer.dense_logits(asked_B1TK, parts[1][None]))[:, 0, 0]
+        return attention_weights(asked_B1TK, parts[1][keys_BS][:, None])[:, 0, 0]
+    return synthesizer.synthesizer_weights(synthesizer.dense_logits(asked_B1TK, parts[1][None]))[:, 0, 0]
 
 
 def trained_accuracy(kind: str, steps: int) -> float:

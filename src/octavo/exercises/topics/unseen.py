@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.questions import prompt_of
 from octavo.decode.answers import log_probability
 from octavo.exercises.framework.answers import Truth, verdict
@@ -86,7 +86,7 @@ def strangers_alike() -> Found:
     moved = []
     for tokenizer in (vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         prompts = [prompt_of(tokenizer, known.frame.question(name)) for name in names]
         one, other = log_probability(model, prompts, [tokenizer.encode(b"Rome").tolist()] * 2).tolist()
         moved.append(abs(one - other))

@@ -14,8 +14,10 @@ from octavo.models import NEURAL as BY_GRADIENT
 from octavo.models import preset
 
 MIX = "mix"
-SHORT_BUDGET_SECONDS = 60.0  # in less, a network gets further with fewer checks, a recurrent one with smaller steps
-CHECKS = 4  # instead of the usual ten, each of which takes most of a second
+SHORT_BUDGET_SECONDS = (
+    60.0  # in less, a network gets further with fewer evaluations, a recurrent one with smaller steps
+)
+EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
 SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51
 NARROW = 192  # of a GRU: 2.16 bits per byte of validation chunks after 20 s, 2.20 with the usual 256 after 25 s
 
@@ -36,7 +38,7 @@ class Candidate:
     """Whether it begins with random weights, so that another seed gives another result."""
 
 
-ALL = (
+ALL: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
     ("bag", "bag: how often each token occurs", "counts", "bag", {}),
     ("kn3", "3-gram, Kneser-Ney", "counts", "ngram", {"order": 3}),
     ("kn5", "5-gram, Kneser-Ney", "counts", "ngram", {"order": 5}),
@@ -56,7 +58,7 @@ ALL = (
 
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
     """All of them by name, in the table's order; `seconds`: how long each is trained, where that is a time."""
-    found = [_of_model(*one, seconds) for one in ALL]
+    found = [_of_model(*one, seconds=seconds) for one in ALL]
     found.append(Candidate(MIX, "mixture", MIXTURE, MIX))
     found += [Candidate(name, name, COMPRESSOR, name) for name in ("zlib", "bz2", "xz", "zstd")]
     return {one.name: one for one in found}
@@ -68,8 +70,8 @@ def _of_model(
     by_gradient = preset(model)[0] in BY_GRADIENT
     own = dict(settings)
     if by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS:
-        own |= {"checks": CHECKS}
-        own |= {"batch": SMALL_BATCH} if family == "recurrent" else {}
+        own |= {"evaluations": EVALUATIONS}
+        own |= {"batch_size": SMALL_BATCH} if family == "recurrent" else {}
         own |= {"width": NARROW} if model == "gru" else {}
     return Candidate(name, title, family, model, own, by_gradient, by_gradient or model == "bigram")
 

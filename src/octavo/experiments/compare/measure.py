@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
@@ -138,7 +138,7 @@ def prove_best(cell: Cell, folder: Path) -> Json:
     _, held_out = open_texts(cell)
     run = load_pretrained(cell.model)[1] if cell.options["pretrained"] else load(folder / cell.model)
     claim = Score(HELD_OUT, cell.options["bits"], held_out.size, cell.options["tokens"], 0.0)
-    with one_thread():
+    with single_thread():
         proof = proof_of(run.model, run.tokenizer, run.identity, claim, held_out.read())
     verdict = "restored" if proof["restored"] else "NOT RESTORED"
     return {"proof": proof, "summary": f"{proof['archive_bytes']:,} bytes, {verdict}"}

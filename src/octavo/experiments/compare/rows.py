@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.table import amount, bits, byte_size, column, keys_of, row_to_json, seconds, to_csv
+from octavo.experiments.table import Column, keys_of, row_to_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.io.files import size
 
 RESULT = "comparison.json"
 CSV = "comparison.csv"
@@ -25,29 +26,33 @@ NEURAL = ("recurrent", "attention")
 class Row:
     """One model; None where something is not known or does not apply."""
 
-    model: str = column("model", align="left")
-    title: str = column("", align="left", rank=9, outputs=("terminal",))
+    model: Annotated[str, Column("model", align="left")]
+    title: Annotated[str, Column("", align="left", rank=9, outputs=("terminal",))]
     family: str
-    bits_per_byte: float | None = column("bits/byte", lambda row: _bits(row), default=None, of_row=True,
-                                         help="bits per byte of the held-out text")  # fmt: skip
+    bits_per_byte: Annotated[
+        float | None, Column("bits/byte", lambda row: _bits(row), "bits per byte of the held-out text", of_row=True)
+    ] = None
     """Infinite where a token of the held-out text has probability zero, None where the model failed."""
-    best: bool = column("", lambda row: "*" if row.best else "-" if row.dominated else "", default=False, of_row=True,
-                        align="left", outputs=("terminal",))  # fmt: skip
+    best: Annotated[
+        bool, Column("", lambda row: _mark(row), "", "left", of_row=True, outputs=("terminal",))
+    ] = False  # fmt: skip
     dominated: bool = False
-    low: float | None = column("95 %", lambda row: _interval(row), default=None, of_row=True, rank=4,
-                               help="95 % confidence interval of the bits per byte")  # fmt: skip
+    low: Annotated[
+        float | None, Column("95 %", lambda row: _interval(row), "95 % confidence interval", rank=4, of_row=True)
+    ] = None
     high: float | None = None
     interval: str = ""
     """What the 95 % interval from low to high is over."""
-    seconds: float | None = column("train s", seconds, default=None, rank=1, help="seconds of training")
-    parameters: int | None = column("params", amount, default=None, rank=5, help="weights, or n-grams")
-    flops: float | None = column("FLOPs", amount, default=None, rank=7,
-                                 help="floating-point operations of training")  # fmt: skip
-    score_rate: float | None = column("read/s", amount, default=None, rank=3, help="tokens scored a second")
-    generation_rate: float | None = column("write/s", amount, default=None, rank=6, help="tokens generated a second")
-    memory: int | None = column("memory", byte_size, default=None, rank=8, help="of training, at its peak")
+    seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
+    parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
+    flops: Annotated[
+        float | None, Column("FLOPs", show_amount, "floating-point operations of training", rank=7)
+    ] = None  # fmt: skip
+    score_rate: Annotated[float | None, Column("read/s", show_amount, "tokens scored a second", rank=3)] = None
+    generation_rate: Annotated[float | None, Column("write/s", show_amount, "tokens generated a second", rank=6)] = None
+    memory: Annotated[int | None, Column("memory", size, "of training, at its peak", rank=8)] = None
     """Bytes beyond what the process held before."""
-    bytes: int | None = column("size", byte_size, default=None, rank=2, help="the model's files on disk")
+    bytes: Annotated[int | None, Column("size", size, "the model's files on disk", rank=2)] = None
     run: str | None = None
     """Its folder, seen from that of the comparison; with several seeds, that of the first."""
     byte_costs: str | None = None
@@ -76,7 +81,11 @@ class Row:
 
 
 def _bits(row: Row) -> str:
-    return "failed" if row.bits_per_byte is None else bits(row.bits_per_byte)
+    return "failed" if row.bits_per_byte is None else show_bits(row.bits_per_byte)
+
+
+def _mark(row: Row) -> str:
+    return "*" if row.best else "-" if row.dominated else ""
 
 
 def _interval(row: Row) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.domains.scoring import Vocabulary, excerpt, read
 from octavo.experiments.excerpts import first_part
@@ -21,7 +21,7 @@ def measure_run(cell: Cell, folder: Path) -> Json:
     steps = tuple(run.record.get("preprocess", ()))
     vocabulary = _vocabulary(run, steps)
     texts = zip(cell.options["names"], cell.options["texts"], cell.options["bytes"], strict=True)
-    with one_thread():
+    with single_thread():
         readings = [
             read(run.model, run.tokenizer, excerpt(name, open_excerpt(text, bytes).read(), steps), vocabulary)
             for name, text, bytes in texts

@@ -214,8 +214,9 @@ def _best(measured: Sequence[ModelResult]) -> ModelResult | None:
 
 def _words(measured: Sequence[ModelResult]) -> list[str]:
     told = [paragraph(
-        f"Up to {MAX_COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same model's "
-        "average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before it."
+        f"Up to {MAX_COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same "
+        "model's average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before "
+        "it."
     )]  # fmt: skip
     best = _best(measured)
     for one in measured:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import bits, column
+from octavo.experiments.table import Column, show_bits
 from octavo.scoring.bits_per_byte import finite
 
 
@@ -49,16 +49,16 @@ def perplexity(value: float) -> str:
 class Row:
     """A model and a text."""
 
-    model: str = column("model", align="left")
+    model: Annotated[str, Column("model", align="left")]
     title: str
-    text: str = column("text", align="left")
-    tokens: int | None = column("tokens", lambda value: f"{value:,}", default=None)
-    token_perplexity: float | None = column("ppl/token", perplexity, default=None, help="perplexity of a token")
-    character_perplexity: float | None = column("ppl/char", perplexity, default=None,
-                                                help="perplexity of a character")  # fmt: skip
-    bits_per_byte: float | None = column("bits/byte", lambda row: row.shown_bits, default=None, of_row=True)
-    unknown_rate: float | None = column("unknown", lambda value: f"{value:.1%}", default=None,
-                                        help="share of words that had to be spelt")  # fmt: skip
+    text: Annotated[str, Column("text", align="left")]
+    tokens: Annotated[int | None, Column("tokens", lambda value: f"{value:,}")] = None
+    token_perplexity: Annotated[float | None, Column("ppl/token", perplexity, "perplexity of a token")] = None
+    character_perplexity: Annotated[float | None, Column("ppl/char", perplexity, "perplexity of a character")] = None
+    bits_per_byte: Annotated[float | None, Column("bits/byte", lambda row: row.shown_bits, of_row=True)] = None
+    unknown_rate: Annotated[
+        float | None, Column("unknown", lambda value: f"{value:.1%}", "share of words that had to be spelt")
+    ] = None
     comparable: bool = True
     error: str | None = None
 
@@ -66,7 +66,7 @@ class Row:
     def shown_bits(self) -> str:
         if self.bits_per_byte is None:
             return "failed "
-        return bits(self.bits_per_byte) + (" " if self.comparable else "*")
+        return show_bits(self.bits_per_byte) + (" " if self.comparable else "*")
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ class Domains:
         return rows_of(self.models, self.failed)
 
     def to_json(self) -> dict[str, Any]:
+        texts = [{"name": name, "bytes": len(data), "unk_marks": data.count(MARK)} for name, data in self.excerpts]
         return {
-            "texts": [{"name": name, "bytes": len(data), "unk_marks": data.count(MARK)} for name, data in self.excerpts],
+            "texts": texts,
             "models": [
                 {"run": one.run, "family": one.family, "title": one.title, "overlap": one.overlap,
                  "readings": [one.home.to_json(), one.away.to_json()], "gap": finite(one.gap),

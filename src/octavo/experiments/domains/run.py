@@ -53,7 +53,7 @@ CANDIDATES = (
     Candidate("gru-chars", "gru", {"tokenizer": "char"}, True),
     Candidate("lstm-chars", "lstm", {"tokenizer": "char"}, True),
     Candidate("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
-    Candidate("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch": 64}, True),
+    Candidate("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
 )
 
 
@@ -75,8 +75,8 @@ def domains(
     Without runs, the candidates are trained on the first text, each a second time with preprocessing; what is finished
     in `out` is used again.
     """
-    runs, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
-    _check(runs, texts, bytes, steps, budget)
+    named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
+    _check(named, texts, bytes, steps, budget)
     names = [Path(text).name for text in texts]
     names = names if len(set(names)) == len(names) else texts
     originals = tuple((name, open_excerpt(text, bytes).read()) for name, text in zip(names, texts, strict=True))
@@ -84,11 +84,11 @@ def domains(
         excerpt(name, original, steps)  # an empty one is refused before any training
     options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
     progress = progress or default_progress()
-    if runs:
-        families, known = _named(runs, originals, progress)
+    if named:
+        families, known = _named(named, originals, progress)
         cells = [
             Cell(Path(run).absolute().name, "domains", run, data={"identity": file_identity(Path(run))},
-                 options=options) for run in runs
+                 options=options) for run in named
         ]  # fmt: skip
     else:
         cells, families = _plan(texts[0], candidates, steps, budget, seed, options)
@@ -102,7 +102,7 @@ def domains(
     def rows(outcomes: Mapping[str, Outcome]) -> list[Row]:
         return rows_of(results(outcomes), failures(outcomes))
 
-    command = _command(runs, texts, bytes, steps, str(out), budget, seed)
+    command = _command(named, texts, bytes, steps, str(out), budget, seed)
     with progress:
         runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
         outcomes = runner.run(cells)
@@ -160,7 +160,7 @@ def _named(
 def _overlap(
     name: str, train: Split, steps: tuple[str, ...], originals: Sequence[tuple[str, bytes]], progress: Progress
 ) -> float:
-    """The largest share of an excerpt that stands in a training text; a model must not be scored on what it has seen."""
+    """The largest share of an excerpt that stands in a training text; half of one or more is refused."""
     shares = [overlap(train.blocks(), excerpt(text, data, steps).data) for text, data in originals]
     for (text, _), share in zip(originals, shares, strict=True):
         if share >= MAX_OVERLAP:
@@ -169,9 +169,8 @@ def _overlap(
                 "--texts, or train the run without --valid, so that the last tenth is held out"
             )
         if share >= REPORTED_OVERLAP:
-            progress.note(
-                f"{name}: {share:.0%} of the excerpt of {text} stands in its training text, which flatters it"
-            )
+            what = f"{share:.0%} of the excerpt of {text}"
+            progress.note(f"{name}: {what} stands in its training text, which flatters it")
     return max(shares)
 
 

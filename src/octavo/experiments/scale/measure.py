@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,8 @@ from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
 from octavo.experiments.excerpts import first_part, last_part, write_part
-from octavo.experiments.table import bits, byte_size, column
+from octavo.experiments.table import Column, show_bits
+from octavo.io.files import size as byte_size
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import finite, score_text
 from octavo.tasks import api
@@ -40,20 +41,20 @@ TRAINING_PASSES = 3  # FLOPs of training for each of scoring: forward, and two p
 class Point:
     """One training and its result on the held-out text."""
 
-    model: str = column("model", align="left")
-    bytes: int = column("text", byte_size, help="bytes of text to learn from")
-    size: float = column("size", lambda point: point.shape, of_row=True, align="left")
-    budget: float = column("budget", lambda p: f"{p.budget:g}" if p.flops else "", of_row=True,
-                           help="share of the whole budget")  # fmt: skip
-    seed: int = column("seed", if_varies=True)
-    bits_per_byte: float | None = column("bits/byte", lambda p: "failed" if p.error else bits(p.bits), of_row=True,
-                                         help="bits per byte of the held-out text")  # fmt: skip
+    model: Annotated[str, Column("model", align="left")]
+    bytes: Annotated[int, Column("text", byte_size, "bytes of text to learn from")]
+    size: Annotated[float, Column("size", lambda point: point.shape, align="left", of_row=True)]
+    budget: Annotated[
+        float, Column("budget", lambda p: f"{p.budget:g}" if p.flops else "", "share of the whole budget", of_row=True)
+    ]
+    seed: Annotated[int, Column("seed", if_varies=True)]
+    bits_per_byte: float | None
     """None: infinite."""
-    parameters: int = column("params", lambda value: f"{value:,}", help="of a network its weights, embeddings "
-                             "included; of an n-gram its n-grams", default=0)  # fmt: skip
-    seconds: float = column("train s", lambda value: f"{value:.1f}", help="seconds of training", default=0.0)
-    passes: float = column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", of_row=True,
-                           help="over the text", default=1.0)  # fmt: skip
+    parameters: Annotated[int, Column("params", lambda value: f"{value:,}", "weights, or n-grams")] = 0
+    seconds: Annotated[float, Column("train s", lambda value: f"{value:.1f}", "seconds of training")] = 0.0
+    passes: Annotated[
+        float, Column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", "over the text", of_row=True)
+    ] = 1.0  # fmt: skip
     flops: float = 0.0
     """Of training; 0 for what only counts."""
     width: int | None = None
@@ -62,14 +63,20 @@ class Point:
     """Of chunks held out of the training text: sizes are chosen by it."""
     impossible: int = 0
     """Held-out tokens with probability zero."""
-    chosen: bool = column("", lambda point: "*" if point.chosen and point.flops else "", of_row=True, align="left",
-                          default=False)  # fmt: skip
+    chosen: Annotated[
+        bool, Column("bits/byte", lambda point: point.shown_bits, "bits per byte of the held-out text", of_row=True)
+    ] = False
     """Whether the law over text goes through it."""
     error: str | None = None
 
     @property
     def bits(self) -> float:
         return math.inf if self.bits_per_byte is None else self.bits_per_byte
+
+    @property
+    def shown_bits(self) -> str:
+        star = " *" if self.chosen and self.flops else "  " if self.flops else ""
+        return "failed" if self.error else show_bits(self.bits) + star
 
     @property
     def shape(self) -> str:
@@ -108,7 +115,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
     shutil.rmtree(folder / cell.key, ignore_errors=True)
     return _values(cell, run) | {
         "bits_per_byte": finite(score.bits_per_byte), "impossible": score.impossible,
-        "summary": f"{bits(score.bits_per_byte)} bits per byte",
+        "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
 
 

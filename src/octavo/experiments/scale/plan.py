@@ -19,7 +19,7 @@ SIZES = (1 / 4, 1 / 2, 1.0)
 BUDGETS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 BUDGET = "30s"
 QUICK_BUDGET = "3s"
-CHECKS = 4  # of a training: with budgets this short, more would take much of them
+EVALUATIONS = 4  # of a training: with budgets this short, more would take much of them
 SHORTEST_BYTES = 2_000  # a shorter text says nothing about longer ones
 WIDTH_STEP = 8  # widths are a multiple of it, where heads do not ask for another
 

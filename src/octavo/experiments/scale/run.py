@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome
 from octavo.experiments.excerpts import first_part, last_part
@@ -19,7 +19,7 @@ from octavo.experiments.runner import Runner
 from octavo.experiments.scale.measure import TEXTS, Point, point_of
 from octavo.experiments.scale.plan import (
     BUDGET,
-    CHECKS,
+    EVALUATIONS,
     Plan,
     check_lengths,
     check_settings,
@@ -109,18 +109,19 @@ def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
     own = {key: value for key, value in settings.items() if key not in SOURCE}
-    own = {"budget": budget, "checks": CHECKS, **own} if preset(model)[0] in NEURAL else own
+    own = {"budget": budget, "evaluations": EVALUATIONS, **own} if preset(model)[0] in NEURAL else own
     cells = plan_cells(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
     if other is None:
         return cells
-    theirs = shared | ({"budget": budget, "checks": CHECKS} if preset(other)[0] in NEURAL else {})
+    theirs = shared | ({"budget": budget, "evaluations": EVALUATIONS} if preset(other)[0] in NEURAL else {})
     once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
     return plan_cells(other, theirs, once, seed, search_order=other == "ngram") + cells
 
 
 def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: int, device: str) -> list[Cell]:
     """The cells with the parts of the text that they are of."""
-    valid, found = first_part(corpus.valid, held_out), {}
+    valid = first_part(corpus.valid, held_out)
+    found: dict[float, dict[str, Any]] = {}
     for share in {cell.options["share"] for cell in cells}:
         part = last_part(corpus.train, max(1, round(corpus.train.size * share)))
         found[share] = {
@@ -136,7 +137,7 @@ def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: 
 def _check(budget: str, seed: int, device: str, held_out: int) -> None:
     """What would only fail after some training is refused before."""
     Budget.parse(budget)
-    seeded(seed)
+    seeded_generator(seed)
     pick_device(device)
     if held_out < 1:
         raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")

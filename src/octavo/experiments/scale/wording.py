@@ -115,8 +115,8 @@ def crossing_line(
         )
     if found.kind == "behind":
         return (
-            f"by the laws {model} does not catch up with {other} within {MAX_TIMES:.0f} times what was measured; beyond "
-            f"that any extrapolation is a guess.{doubt}"
+            f"by the laws {model} does not catch up with {other} within {MAX_TIMES:.0f} times what was measured; "
+            f"beyond that any extrapolation is a guess.{doubt}"
         )
     verb = "overtakes" if found.overtakes else "falls behind"
     unit = {"text": " of text", "parameters": " parameters", "flops": " FLOPs"}[variable]
