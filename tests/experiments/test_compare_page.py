@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from octavo.experiments.compare.verdict import ranked
 from PIL import Image
 
 from conftest import chromium
@@ -34,7 +35,6 @@ from octavo.experiments.compare.html_table import COLUMNS, footnotes, table_html
 from octavo.experiments.compare.page import comparison_html, comparison_page, read_charges, read_samples, write_page
 from octavo.experiments.compare.passages import WINDOW, disagreements, farthest, pairs, pieces_of, same_passage
 from octavo.experiments.compare.rows import CSV, Comparison, Family, Row
-from octavo.experiments.compare.verdict import ranked
 from octavo.pages.figures.lines import COLOURS
 from octavo.pages.figures.pareto import Mark, frontier, pareto
 from octavo.pages.frame import STYLE

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from octavo.experiments.scale.excerpts import Excerpts
+from octavo.experiments.scale.series import POINTS, best_order
 from scipy.optimize import curve_fit, least_squares
 
 from octavo.cli import main
@@ -21,13 +23,11 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.scale import Point, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
 from octavo.experiments.scale.crossing import REACH
-from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.figure import Drawn, law_figure
 from octavo.experiments.scale.page import scaling_page
 from octavo.experiments.scale.plan import Plan, budget_part, tasks, width_of
 from octavo.experiments.scale.power_law import Fit, Law, constant
 from octavo.experiments.scale.result import chosen
-from octavo.experiments.scale.series import POINTS, best_order
 from octavo.experiments.scale.wording import crossing_line, summary
 from octavo.models import NGram
 from octavo.models.gpt import GPT

@@ -14,9 +14,7 @@ from octavo.models import NEURAL as BY_GRADIENT
 from octavo.models import preset
 
 MIX = "mix"
-SHORT_BUDGET_SECONDS = (
-    60.0  # in less, a network gets further with fewer evaluations, a recurrent one with smaller steps
-)
+SHORT_BUDGET_SECONDS = 60.0  # in less, networks get further with fewer evaluations, recurrent ones with small steps
 EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
 SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51
 NARROW = 192  # of a GRU: 2.16 bits per byte of validation chunks after 20 s, 2.20 with the usual 256 after 25 s

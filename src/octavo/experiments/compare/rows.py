@@ -30,16 +30,14 @@ class Row:
     title: Annotated[str, Column("", align="left", rank=9, outputs=("terminal",))]
     family: str
     bits_per_byte: Annotated[
-        float | None, Column("bits/byte", lambda row: _bits(row), "bits per byte of the held-out text", of_row=True)
+        float | None, Column("bits/byte", _bits, "bits per byte of the held-out text", of_row=True)
     ] = None
     """Infinite where a token of the held-out text has probability zero, None where the model failed."""
     best: Annotated[
-        bool, Column("", lambda row: _mark(row), "", "left", of_row=True, outputs=("terminal",))
+        bool, Column("", _mark, "", "left", of_row=True, outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
-    low: Annotated[
-        float | None, Column("95 %", lambda row: _interval(row), "95 % confidence interval", rank=4, of_row=True)
-    ] = None
+    low: Annotated[float | None, Column("95 %", _interval, "95 % confidence interval", rank=4, of_row=True)] = None
     high: float | None = None
     interval: str = ""
     """What the 95 % interval from low to high is over."""
