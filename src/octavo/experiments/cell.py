@@ -115,11 +115,12 @@ def train_or_resume(cell: Cell, path: Path, sources: Sequence[str], **settings: 
     """The cell's run: as it is where it is finished, resumed where it was stopped, else trained."""
     if (path / CONFIG).is_file():
         training = read_record(path).get("training", {})
-        if not training or training.get("finished"):
+        is_finished = not training or training.get("finished")
+        if is_finished and all((path.parent / name).is_file() for name in files_of_run(path.name)):
             return load(path)
-        if (path / STATE / FILE).is_file():
+        if not is_finished and (path / STATE / FILE).is_file():
             return api.resume(path, measure=False)
-        shutil.rmtree(path)  # it was killed before there was a checkpoint
+        shutil.rmtree(path)  # it was killed before there was a checkpoint, or is damaged
     budget = {"budget": cell.budget} if cell.budget else {}
     return api.train(
         cell.model, sources, out=path, seed=cell.seed, measure=False, **{**cell.settings, **budget, **settings}

@@ -40,7 +40,7 @@ def _starts_character(split: Split, at: int) -> bool:
 
 def write_part(split: Split, stem: Path) -> Path:
     """The part as a file beside `stem`, unless it is there: one document as plain text, several as JSON lines."""
-    path = stem.with_suffix(".txt" if split.documents == 1 else ".jsonl")
+    path = stem.with_name(stem.name + (".txt" if split.documents == 1 else ".jsonl"))
     if not path.is_file():
         with whole_file(path) as file:
             if split.documents == 1:

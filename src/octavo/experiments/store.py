@@ -45,7 +45,7 @@ class Store:
         """
         store, path = cls(folder, kind, common), folder / HEADER
         if not path.is_file():
-            check_new(folder, kind, ours)
+            check_folder(folder, kind, ours)
             _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": store.common})
             return store
         try:
@@ -95,9 +95,9 @@ class Store:
         return record if isinstance(record, dict) else {}
 
 
-def check_new(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
+def check_folder(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
     """Refuse a place where something stands that is not this experiment's."""
-    if not os.path.lexists(folder):
+    if not os.path.lexists(folder) or (folder / HEADER).is_file():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
     if names is not None and names <= set(ours):

@@ -13,7 +13,7 @@ from octavo import __version__
 from octavo.errors import UserError
 from octavo.experiments.compare.candidates import Candidate, candidates, choose
 from octavo.experiments.excerpts import first_part
-from octavo.experiments.store import check_new
+from octavo.experiments.store import check_folder
 from octavo.io.files import whole_file
 from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.text import Corpus, Split
@@ -156,7 +156,7 @@ def _save_text(text: str | bytes, out: str | Path | None) -> Place:
     if path.is_file() and path.read_bytes() != data:
         raise UserError(f"{folder} is a comparison of another text; choose another out")
     if not path.is_file():
-        check_new(folder, KIND)
+        check_folder(folder, KIND)
         with whole_file(path) as file:
             file.write(data)
     return Place([str(path)], folder, "text")

@@ -16,7 +16,7 @@ from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
 from octavo.experiments.domains.scoring import Reading, excerpt
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, failures
-from octavo.experiments.store import Store
+from octavo.experiments.store import Store, check_folder
 from octavo.io.files import whole_file
 from octavo.models import CONFIGS
 from octavo.tasks.count_training import learnt_text
@@ -67,7 +67,7 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
-    candidates: Sequence[Candidate] = CANDIDATES,
+    candidates: Sequence[Candidate] | None = None,
     progress: Progress | None = None,
 ) -> Domains:
     """Score models on excerpts of two texts, and find which words make the difference.
@@ -77,6 +77,7 @@ def domains(
     """
     named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
     _check(named, texts, bytes, steps, budget)
+    check_folder(folder, KIND)
     names = [Path(text).name for text in texts]
     names = names if len(set(names)) == len(names) else texts
     originals = tuple((name, open_excerpt(text, bytes).read()) for name, text in zip(names, texts, strict=True))
@@ -84,6 +85,7 @@ def domains(
         excerpt(name, original, steps)  # an empty one is refused before any training
     options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
     progress = progress or default_progress()
+    candidates = CANDIDATES if candidates is None else candidates
     if named:
         families, known = _named(named, originals, progress)
         cells = [
@@ -91,7 +93,9 @@ def domains(
                  options=options) for run in named
         ]  # fmt: skip
     else:
-        cells, families = _plan(texts[0], candidates, steps, budget, seed, options)
+        cells, families = _plan(
+            texts[0], CANDIDATES if candidates is None else candidates, steps, budget, seed, options
+        )
         train = {one: open_corpus(texts[0], errors="raw", preprocess=one).train for one in ((), steps)}
         shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
         known = {cell.key: shares[tuple(cell.settings.get("preprocess", ()))] for cell in cells}

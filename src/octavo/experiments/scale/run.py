@@ -27,7 +27,7 @@ from octavo.experiments.scale.plan import (
     with_text,
 )
 from octavo.experiments.scale.result import Scaling
-from octavo.experiments.store import Store
+from octavo.experiments.store import Store, check_folder
 from octavo.models import NEURAL, preset
 from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.text import Corpus
@@ -65,6 +65,8 @@ def scale(
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
     _check(budget, seed, device, held_out)
     check_settings(settings, sources)
+    if out is not None:
+        check_folder(Path(out), KIND)
     other = _other(model, against)
     cells = _plan(model, other, settings, plan, budget, seed)
     text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
