@@ -39,7 +39,7 @@ from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size,
 from octavo.experiments.compare.config import place_of, scored_part
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
-from octavo.models import GRU, NEURAL, preset
+from octavo.models import GRU, find_spec, preset
 from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.bits_per_byte import charges, score_text
 from octavo.scoring.parallel import PIECE, charges_in_pieces
@@ -202,7 +202,7 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
     for one in (one for one in candidates().values() if one.family != "compressor"):
         model, usual = preset(one.model)
         assert set(one.settings) <= {*(field.name for field in fields(usual)), "tokenizer"}
-        assert one.by_gradient == (model in NEURAL)
+        assert one.by_gradient == find_spec(model).trained_by_gradient
 
 
 # ---------------------------------------------------------------------- a frame

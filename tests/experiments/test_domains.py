@@ -26,7 +26,7 @@ from octavo.experiments.domains.result import ModelResult, perplexity
 from octavo.experiments.domains.run import CANDIDATES, Candidate
 from octavo.experiments.domains.scoring import GROUPS, Reading, Vocabulary, excerpt, gap, read
 from octavo.experiments.excerpts import first_bytes
-from octavo.models import CONFIGS, Bag, NGram
+from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
@@ -413,7 +413,7 @@ def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], 
 
 
 def test_the_candidates_have_words_characters_and_bytes_of_models_that_exist() -> None:
-    assert {one.settings["tokenizer"] for one in CANDIDATES if one.model in CONFIGS} == {"byte", "char", "word"}
+    assert {one.settings["tokenizer"] for one in CANDIDATES if one.model in MODELS} == {"byte", "char", "word"}
     assert len({one.name for one in CANDIDATES}) == len(CANDIDATES)
 
 

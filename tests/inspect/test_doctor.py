@@ -36,7 +36,7 @@ from octavo.inspect.doctor.training_history import (
 )
 from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, reach_of, softmax, spread, through_time
 from octavo.inspect.gradient_flow import Flow
-from octavo.models import CONFIGS, COUNTED, GPT, GRU, MODELS, RNN, Bag, Mix, NGram
+from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.mix import MixConfig
@@ -522,13 +522,13 @@ EVERYTHING = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("name", sorted(spec.name for spec in language_models()))
 def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(name: str) -> None:
     model: LanguageModel[Any] = Mix(MixConfig(), [ngram(2), gru()])
     if name != "mix":
-        model = MODELS[name](CONFIGS[name](), 257, *((None,) if name == "ngram" else ()))
-    training = None if name in (*COUNTED, "mix") else HEALTHY
-    configs = (CONFIGS[name],) if training is None else (CONFIGS[name], LoopConfig, OptimizerConfig)
+        model = MODELS[name].model(MODELS[name].config(), 257, *((None,) if name == "ngram" else ()))
+    training = HEALTHY if MODELS[name].trained_by_gradient else None
+    configs = (MODELS[name].config,) if training is None else (MODELS[name].config, LoopConfig, OptimizerConfig)
     values = {field.name.replace("_", "-"): field.default for config in configs for field in fields(config)}
     kept = fitting(EVERYTHING, model, settings(model, training))
     flags = [pair for one in kept for pair in FLAG.findall(one)]

@@ -15,12 +15,15 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
+from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
 from octavo.models.recurrent import draw
+from octavo.models.spec import ModelSpec
+from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
@@ -241,3 +244,10 @@ def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Gene
         norm.initialise()
     for part in parts:
         part.initialise(config, generator)
+
+
+ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")
+SPEC = ModelSpec(
+    "seq2seq", "encoder-decoder transformer", "a transformer that translates; see also translate", "encoder-decoder",
+    Seq2Seq, Seq2SeqConfig, task="translation", cost=seq2seq_cost, views=(ALIGNMENT,),
+)  # fmt: skip

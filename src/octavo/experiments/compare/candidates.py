@@ -10,14 +10,13 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE
-from octavo.models import NEURAL as BY_GRADIENT
-from octavo.models import preset
+from octavo.models import Candidate as SpecCandidate
+from octavo.models import ModelSpec, language_models
+from octavo.models.spec import SHORT_BUDGET_SECONDS
 
 MIX = "mix"
-SHORT_BUDGET_SECONDS = 60.0  # in less, networks get further with fewer evaluations, recurrent ones with small steps
-EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
-SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51
-NARROW = 192  # of a GRU: 2.16 bits per byte of validation chunks after 20 s, 2.20 with the usual 256 after 25 s
+COMPRESSORS = ("zlib", "bz2", "xz", "zstd")
+SHORT_BUDGET_EVALUATIONS = 4  # instead of the usual ten, each of which takes most of a second
 
 
 @dataclass(frozen=True)
@@ -36,42 +35,22 @@ class Candidate:
     """Whether it begins with random weights, so that another seed gives another result."""
 
 
-ALL: tuple[tuple[str, str, str, str, dict[str, Any]], ...] = (
-    ("bag", "bag: how often each token occurs", "counts", "bag", {}),
-    ("kn3", "3-gram, Kneser-Ney", "counts", "ngram", {"order": 3}),
-    ("kn5", "5-gram, Kneser-Ney", "counts", "ngram", {"order": 5}),
-    ("kn7", "7-gram, Kneser-Ney", "counts", "ngram", {"order": 7}),
-    ("words3", "3-gram of words, Kneser-Ney", "counts", "ngram", {"order": 3, "tokenizer": "word"}),
-    ("bigram", "neural bigram", "counts", "bigram", {}),
-    ("rnn", "plain recurrent network", "recurrent", "rnn", {}),
-    ("gru", "GRU", "recurrent", "gru", {}),
-    ("lstm", "LSTM", "recurrent", "lstm", {}),
-    ("rnn-attention", "recurrent network with attention", "recurrent", "rnn-attention", {}),
-    ("gpt", "transformer, full attention", "attention", "gpt", {}),
-    ("local", "transformer, local attention", "attention", "local", {}),
-    ("linear", "transformer, linear attention", "attention", "linear", {}),
-    ("synthesizer", "transformer, synthesizer", "attention", "synthesizer", {}),
-)
-
-
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:
-    """All of them by name, in the table's order; `seconds`: how long each is trained, where that is a time."""
-    found = [_of_model(*one, seconds=seconds) for one in ALL]
-    found.append(Candidate(MIX, "mixture", MIXTURE, MIX))
-    found += [Candidate(name, name, COMPRESSOR, name) for name in ("zlib", "bz2", "xz", "zstd")]
+    """All of them by name, in the table's order; `seconds`: how long each is trained, where that is a time.
+
+    The models' own come from their specs, those of installed packages included.
+    """
+    found = [_of_spec(spec, one, seconds) for spec in language_models() for one in spec.compared_as(seconds, device)]
+    found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
+    found += [Candidate(name, name, COMPRESSOR, name) for name in COMPRESSORS]
     return {one.name: one for one in found}
 
 
-def _of_model(
-    name: str, title: str, family: str, model: str, settings: Mapping[str, Any], seconds: float | None
-) -> Candidate:
-    by_gradient = preset(model)[0] in BY_GRADIENT
-    own = dict(settings)
-    if by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS:
-        own |= {"evaluations": EVALUATIONS}
-        own |= {"batch_size": SMALL_BATCH} if family == "recurrent" else {}
-        own |= {"width": NARROW} if model == "gru" else {}
-    return Candidate(name, title, family, model, own, by_gradient, by_gradient or model == "bigram")
+def _of_spec(spec: ModelSpec, one: SpecCandidate, seconds: float | None) -> Candidate:
+    short = spec.trained_by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS
+    settings = ({"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}) | dict(one.settings)
+    is_random = spec.trained_by_gradient or spec.uses_seed
+    return Candidate(one.name, one.title, spec.family, one.model, settings, spec.trained_by_gradient, is_random)
 
 
 def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candidate, ...]:

@@ -17,10 +17,9 @@ from octavo.core import seeded_generator
 from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
-from octavo.models import Bag, Bigram, Mix, NGram, RNNAttention
+from octavo.models import spec_of
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import entries_of
 from octavo.text import Split, encode_blocks
 
 MIN_GENERATION_SECONDS = 0.25  # that a rate is measured over
@@ -88,29 +87,22 @@ def generate_sample(run: Run, seed: int) -> tuple[str, float | None]:
     return text, (len(tokens) - 1) / (now - first) if len(tokens) > 1 and now > first else None
 
 
-def parameters(run: Run) -> int:
-    """Of a network its weights, of an n-gram its n-grams."""
-    return sum(entries_of(run.model))
-
-
 def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split) -> float:
     """FLOPs of the matrix products of training, forward and backward, for every token; counting takes none."""
-    model, training = run.model, run.record.get("training", {})
-    if isinstance(model, Bag | NGram):
-        return 0.0
-    if isinstance(model, Mix):  # one pass over the tokens that the weights are learnt on; its parts are counted apart
+    model, spec = run.model, spec_of(run.model)
+    if spec.fitting == "mixture":  # one pass over the tokens that the weights are learnt on; parts are counted apart
         return float(cost_of(model, Shape()).per_token("forward") * run.record["train_tokens"])
-    if isinstance(model, Bigram):
+    if spec.fitting == "counts":
         steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
-        contexts = min(model.config.batch, _different_tokens(run, train))
-        return float(steps * cost_of(model, Shape(batch=contexts)).training_flops)
-    past = model.config.memory if isinstance(model, RNNAttention) else 0
-    shape = Shape(training["lanes"], training["window"], past)
+        contexts = min(model.config.batch, _different_tokens(run, train)) if steps else 1
+        return float(steps * cost_of(model, Shape(batch=contexts)).training_flops) if steps else 0.0
+    training = run.record["training"]
+    shape = Shape(training["lanes"], training["window"], getattr(model.config, "memory", 0))
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 
 
 def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
-    """The steps of a bigram's rows: while some pairs were held out, or of all of them."""
+    """The steps of a neural bigram's rows: while some pairs were held out, or of all of them."""
     return [int(row["step"]) for row in metrics if "step" in row and ("held_out" in row) == held]
 
 

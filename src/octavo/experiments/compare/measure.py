@@ -18,9 +18,10 @@ from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.compare.byte_costs import block_interval, save_byte_costs, score_run
-from octavo.experiments.compare.cost import generate_sample, parameters, peak_memory, training_flops
+from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.texts import open_texts
 from octavo.io.files import whole_file
+from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, finite
 from octavo.scoring.proof import proof_of
 from octavo.tasks.count_training import TextConfig, learnt_text, pick_device
@@ -162,7 +163,7 @@ def _measure(
     training = run.record.get("training", {})
     return score, sample, asdict(Measurement(
         finite(score.bits), score.tokens, score.impossible, score.seconds, run.record.get("train_seconds", 0.0),
-        parameters(run), rate, 0, cell.key, costs, score.policy, low, high, over,
+        sum(stored_entries(run.model).values()), rate, 0, cell.key, costs, score.policy, low, high, over,
         training.get("held_out_bits_per_byte"), fingerprint(run.tokenizer), cell.options["title"],
         summary=f"{score.bits_per_byte:.4f} bits per byte",
     ))  # fmt: skip

@@ -18,7 +18,7 @@ from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, failures
 from octavo.experiments.store import Store, check_folder
 from octavo.io.files import whole_file
-from octavo.models import CONFIGS
+from octavo.models import MODELS
 from octavo.tasks.count_training import learnt_text
 from octavo.tasks.run import REPORT, load
 from octavo.text import Split, open_corpus
@@ -138,7 +138,7 @@ def _plan(
     """A cell for each candidate that this octavo has a model for, with and without preprocessing; and its family."""
     data = {"sources": [text], "sha256": open_corpus(text, errors="raw").train.sha256}
     cells, families = [], {}
-    for one in (one for one in candidates if one.model in CONFIGS):
+    for one in (one for one in candidates if one.model in MODELS):
         for how in [(), *([steps] if steps else [])]:
             key = "-".join([one.name, *how])
             settings = dict(one.settings) | ({"preprocess": list(how)} if how else {})

@@ -23,14 +23,14 @@ from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
 from octavo.experiments.excerpts import first_part, last_part, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
+from octavo.models import stored_entries
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import finite, score_text
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig, fit_counts, pick_device
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import entries_of
 from octavo.text import Split, learn_and_tokenize, open_corpus
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 TEXTS = "texts"  # the folder of the parts of the text, while trainings may need them
 HIGHEST_ORDER = 16
@@ -132,13 +132,12 @@ def open_parts(data: Mapping[str, Any]) -> tuple[Split, Split]:
 
 def _values(cell: Cell, run: Run) -> Json:
     record, training, config = run.record, run.record.get("training"), run.model.config
-    ngrams, numbers = entries_of(run.model)
     passes, flops = 1.0, 0.0
     if training:
         passes = record["train_tokens"] / (training["lanes"] * training["window"] * training["steps_per_epoch"])
         flops = float(TRAINING_PASSES * run.model.flops_per_token() * record["train_tokens"])
     return {
-        "parameters": sum(p.numel() for p in run.model.parameters()) or ngrams or numbers,
+        "parameters": sum(p.numel() for p in run.model.parameters()) or sum(stored_entries(run.model).values()),
         "seconds": record["train_seconds"], "passes": passes, "flops": flops,
         "width": getattr(config, "width", None) if cell.budget else None, "order": getattr(config, "order", None),
         "validation_bits_per_byte": (training or {}).get("held_out_bits_per_byte"),

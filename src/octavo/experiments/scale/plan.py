@@ -11,7 +11,7 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell
-from octavo.models import CONFIGS, NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.training.schedule import Budget
 
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -54,19 +54,20 @@ def plan_cells(
 ) -> list[Cell]:
     """Every training of one model; what has no width or no budget is not varied in them."""
     kind, usual = preset(model)
-    if kind == "mix":
+    if find_spec(kind).fitting == "mixture":
         raise UserError("a mixture is made of trained runs and not trained on lengths of text; scale one of its parts")
     lengths, given = sorted(plan.lengths), dict(settings)
     if search_order:
         return [_cell(model, given, seed, share=share, search_order=True) for share in lengths]
-    neural = kind in NEURAL
-    known = [one.name for one in dataclasses.fields(CONFIGS[kind])]
+    spec = find_spec(kind)
+    neural = spec.trained_by_gradient
+    known = [one.name for one in dataclasses.fields(spec.config)]
     config = dataclasses.replace(usual, **{key: value for key, value in given.items() if key in known})
     sizes = sorted(plan.sizes) if neural and hasattr(config, "width") else [1.0]
     widths = {size: width_of(config, size) for size in sizes if size < 1}
     if len({*widths.values(), getattr(config, "width", None)}) <= len(widths):
         raise UserError(f"the sizes must give different widths: {widths}; leave some out, or take a wider model")
-    seeds = range(seed, seed + plan.seeds) if neural or kind == "bigram" else [seed]
+    seeds = range(seed, seed + plan.seeds) if neural or spec.uses_seed else [seed]
     grid = [(share, size, 1.0) for share in lengths for size in sizes]
     grid += [(1.0, 1.0, part) for part in sorted(plan.budgets) if part < 1] if neural else []
     budget = str(given.pop("budget", BUDGET)) if neural else ""

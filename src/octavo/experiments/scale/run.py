@@ -28,7 +28,7 @@ from octavo.experiments.scale.plan import (
 )
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.store import Store, check_folder
-from octavo.models import NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.text import Corpus
 from octavo.training.schedule import Budget
@@ -111,11 +111,11 @@ def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
     own = {key: value for key, value in settings.items() if key not in SOURCE}
-    own = {"budget": budget, "evaluations": EVALUATIONS, **own} if preset(model)[0] in NEURAL else own
+    own = {"budget": budget, "evaluations": EVALUATIONS, **own} if find_spec(model).trained_by_gradient else own
     cells = plan_cells(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
     if other is None:
         return cells
-    theirs = shared | ({"budget": budget, "evaluations": EVALUATIONS} if preset(other)[0] in NEURAL else {})
+    theirs = shared | ({"budget": budget, "evaluations": EVALUATIONS} if find_spec(other).trained_by_gradient else {})
     once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
     return plan_cells(other, theirs, once, seed, search_order=other == "ngram") + cells
 

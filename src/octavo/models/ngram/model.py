@@ -215,6 +215,10 @@ class NGram(LanguageModel[Tensor]):
             classes.append(self.context_class(torch.stack(contexts, -1).flatten(0, 1)).view(len(x_BT), -1))
         return torch.cat(classes, 1)
 
+    @property
+    def receptive_field(self) -> int:
+        return int(self.config.order) - 1
+
     def start(self, batch: int) -> Tensor:
         """No token was absorbed: no context but the empty one, node 0, applies."""
         state_BK = torch.full((batch, self.config.order), self.none, device=self.word_M.device)

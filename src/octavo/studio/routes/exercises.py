@@ -19,7 +19,7 @@ from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
 if TYPE_CHECKING:  # what is heavy is imported when first needed, so that the studio is up at once
-    from octavo.exercises.framework.check_process import Apart
+    from octavo.exercises.framework.check_process import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
 ANSWERS = 1 << 17  # characters of a file of answers; the empty one with every exercise has half as many
@@ -142,7 +142,7 @@ class Seen(BaseModel):
     series: list[Series]
     axes: tuple[str, str]
     log: tuple[bool, bool]
-    told: str
+    summary: str
     rows: list[list[str]] = []
 
 
@@ -183,7 +183,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/playground", response_model=list[Playing])
     async def playground(request: Request) -> Any:
         """What can be turned by hand."""
-        return await studio.scheduler.run(request, lambda _: [{"name": name, **play.told()}
+        return await studio.scheduler.run(request, lambda _: [{"name": name, **play.describe()}
                                                          for name, play in book.plays().items()])  # fmt: skip
 
     @routes.post("/playground/{name}", response_model=Seen)
@@ -208,15 +208,15 @@ class Book:
     def __init__(self) -> None:
         self._every: dict[str, tuple[str, Exercise]] = {}
         self._figures: dict[str, Tree] = {}
-        self._apart: Apart | None = None
+        self._apart: CheckProcess | None = None
         self._grading = threading.Lock()
 
     def every(self) -> dict[str, tuple[str, Exercise]]:
         """Topic and exercise by id; read when first asked for."""
         if not self._every:
-            from octavo.exercises.framework.registry import exercises
+            from octavo.exercises.framework.registry import exercises_by_topic
 
-            self._every = {one.id: (topic, one) for topic, some in exercises().items() for one in some}
+            self._every = {one.id: (topic, one) for topic, some in exercises_by_topic().items() for one in some}
         return self._every
 
     def plays(self) -> dict[str, Any]:
@@ -225,11 +225,11 @@ class Book:
 
         return PLAYGROUND
 
-    def _apart_now(self) -> Apart:
+    def _apart_now(self) -> CheckProcess:
         if self._apart is None:
-            from octavo.exercises.framework.check_process import Apart
+            from octavo.exercises.framework.check_process import CheckProcess
 
-            self._apart = Apart()
+            self._apart = CheckProcess()
         return self._apart
 
     def _one(self, name: str) -> tuple[str, Exercise]:
@@ -246,7 +246,7 @@ class Book:
         from octavo.exercises.framework.booklet import article
 
         _, one = self._one(name)
-        self._apart_now().warm()  # whoever reads an exercise may want its evidence
+        self._apart_now().warm_up()  # whoever reads an exercise may want its evidence
         parts = [{"id": part.id, "evidence": part.kind} for part in one.parts]
         return {**self.row(name), "parts": parts, "body": html_tree(article(one, None, "")),
                 "figure": one.figure is not None}  # fmt: skip
@@ -262,9 +262,9 @@ class Book:
         return self._apart_now().check(name, one.part(part).id, ticket.check)
 
     def template(self, name: str) -> str:
-        from octavo.exercises.framework.template import template
+        from octavo.exercises.framework.template import answer_template
 
-        return template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
+        return answer_template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
 
     def grade(self, ticket: Ticket, answers: str) -> dict[str, Any]:
         from octavo.exercises.framework.grading import grade_text
