@@ -145,7 +145,7 @@ W_G = Exercise(
     "`f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s "
     "is the partial derivative of the new c with respect to the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, "
     "and so on, step by step. Without the second path the result is plausible but wrong.",
-    figure=lambda: bars([(name, abs(function(*map(list, EXAMPLES[1]))))
+    figure=lambda: bars([(name, abs(function(*EXAMPLES[1])))
         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
         "The absolute value of the derivative over five steps, with all paths and with some left out.", 4),
     parts=[
