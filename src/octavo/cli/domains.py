@@ -214,7 +214,7 @@ def _measured(found: list[tuple[str, Run]], originals: list[tuple[str, bytes]]) 
         train = learnt_text(run)
         key = (train.sha256, *steps)
         if key not in known:
-            seen = tuple(seen_share(train.blocks(), text.data) for text in excerpts)
+            seen = tuple(seen_share(train.chunks(), text.data) for text in excerpts)
             known[key] = Learnt(Vocabulary.learn(train), seen)
         _check_unseen(run, excerpts, known[key].seen)
         home, away = (read(run.model, run.tokenizer, text, known[key].vocabulary) for text in excerpts)

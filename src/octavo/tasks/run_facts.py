@@ -12,7 +12,6 @@ from octavo.models.parts.config import REACHING, SYNTHESIZERS
 from octavo.models.recurrent import Recurrent
 from octavo.tasks.run import TENSORS, TOKENIZER, Run
 
-PLURALS = {"byte": "bytes", "char": "characters", "word": "words", "bpe": "BPE tokens"}
 ESTIMATORS = {
     "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",
     "arpa": "read from an ARPA file",
@@ -21,7 +20,7 @@ ESTIMATORS = {
 
 def title_of(run: Run) -> str:
     """What the model is, in a few words: 7-gram of bytes, Kneser-Ney."""
-    return _titled(run.model, PLURALS.get(run.tokenizer.name, f"{run.tokenizer.name} tokens"))
+    return _titled(run.model, run.tokenizer.unit)
 
 
 def _titled(model: LanguageModel[Any], tokens: str) -> str:

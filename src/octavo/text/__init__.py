@@ -1,6 +1,6 @@
 """Text to tokens: files in, lossless tokenizers, memory-mapped tokens out."""
 
-from octavo.text.blocks import Block, encode_blocks
+from octavo.text.chunks import Chunk
 from octavo.text.corpus import (
     Corpus,
     learn_and_tokenize,
@@ -13,27 +13,33 @@ from octavo.text.corpus import (
 from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
 from octavo.text.token_store import Store, fingerprint, open_store, write_store
-from octavo.text.tokenizers.bpe import Bpe
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.bpe import Bpe, BpeSettings
 from octavo.text.tokenizers.byte import Byte
-from octavo.text.tokenizers.char import Char
-from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.char import Char, CharSettings
 from octavo.text.tokenizers.registry import TOKENIZERS, load_tokenizer, save_tokenizer
-from octavo.text.tokenizers.word import Word
+from octavo.text.tokenizers.token_bytes import Tokens
+from octavo.text.tokenizers.word import Word, WordSettings
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 __all__ = [
     "PREPROCESS",
     "TOKENIZERS",
-    "Block",
     "Bpe",
+    "BpeSettings",
     "Byte",
     "Char",
+    "CharSettings",
+    "Chunk",
     "Corpus",
     "Split",
     "Store",
     "Tokenizer",
     "Tokens",
     "Word",
-    "encode_blocks",
+    "WordPiece",
+    "WordPieceSettings",
+    "WordSettings",
     "fingerprint",
     "learn_and_tokenize",
     "learn_tokenizer",

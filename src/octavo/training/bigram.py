@@ -21,7 +21,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.io.progress import progress
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.word_vectors import match_vectors
 from octavo.training.validation_chunks import Held, hold_out
 

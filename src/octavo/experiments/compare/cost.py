@@ -21,7 +21,7 @@ from octavo.models import Attentive, Bag, Bigram, Mix, NGram
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import entries_of
-from octavo.text import Split, encode_blocks
+from octavo.text import Split
 
 WRITING = 0.25  # seconds of writing that a rate is measured over, at least
 LONGEST = 5.0  # seconds after which even a slow model has written enough
@@ -120,5 +120,5 @@ def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
 
 def _different_tokens(run: Run, train: Split) -> int:
     part = Split(train.text, train.start, min(train.end, train.start + LOOKED_AT))
-    found = [np.unique(block) for block in encode_blocks(run.tokenizer, part.blocks())]
+    found = [np.unique(block) for block in run.tokenizer.encode_chunks(part.chunks())]
     return len(np.unique(np.concatenate(found)))

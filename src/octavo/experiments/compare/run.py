@@ -156,7 +156,7 @@ class Climb:
         """A model that is brought along, and only measured."""
         path, run = self._brought(rung.name)
         try:
-            seen = seen_share(learnt_text(run).blocks(), self.held_out.read()[:PROBED])
+            seen = seen_share(learnt_text(run).chunks(), self.held_out.read()[:PROBED])
         except UserError:  # what it learnt from cannot be had
             seen = 0.0
         if seen >= KNOWN:

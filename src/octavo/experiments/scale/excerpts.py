@@ -64,11 +64,11 @@ def _written(split: Split, path: Path) -> Path:
     if split.documents == 1:
         path = path.with_suffix(".txt")
         with open(path, "wb") as file:
-            file.writelines(block.data for block in split.blocks())
+            file.writelines(block.data for block in split.chunks())
         return path
     data, starts = split.read(), []
     offset = 0
-    for block in split.blocks():
+    for block in split.chunks():
         starts += (block.starts + offset).tolist()
         offset += len(block.data)
     path = path.with_suffix(".jsonl")
