@@ -350,9 +350,9 @@ def test_unknown_tokenizers_and_options_are_refused(tmp_path: Path) -> None:
     corpus = open_corpus(write(tmp_path / "a.txt", TEXT))
     with pytest.raises(UserError, match="'words'; known are byte, char, word, bpe"):
         learn_tokenizer("words", corpus)
-    with pytest.raises(UserError, match="no option 'sise'; it has split, min_count, size"):
+    with pytest.raises(UserError, match="no setting 'sise'; it has split, min_count, vocab_size"):
         learn_and_tokenize("word", corpus, sise=3)
-    with pytest.raises(UserError, match="no option 'size'; it has none"):
+    with pytest.raises(UserError, match="no setting 'size'; it has none"):
         learn_tokenizer("byte", corpus, size=3)
 
 

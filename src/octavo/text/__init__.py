@@ -1,5 +1,6 @@
 """Text to tokens: files in, lossless tokenizers, memory-mapped tokens out."""
 
+from octavo.io.plugins import load_plugins
 from octavo.text.chunks import Chunk
 from octavo.text.corpus import (
     Corpus,
@@ -52,3 +53,12 @@ __all__ = [
     "tokenize",
     "write_store",
 ]
+
+
+def _tokenizer_class(plugin: object) -> type[Tokenizer]:
+    if isinstance(plugin, type) and issubclass(plugin, Tokenizer):
+        return plugin
+    raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+
+
+TOKENIZERS.update(load_plugins("octavo.tokenizers", _tokenizer_class, TOKENIZERS))

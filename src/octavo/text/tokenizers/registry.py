@@ -10,7 +10,6 @@ from typing import Any
 from octavo.config import configs_from
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.io.plugins import load_plugins
 from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 from octavo.text.tokenizers.byte import Byte
@@ -19,6 +18,7 @@ from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 from octavo.text.tokenizers.word import Word
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
 
+# octavo.text adds those of installed packages, when all that they may import is there.
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "byte": Byte,
     "char": Char,
@@ -26,7 +26,6 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "bpe": Bpe,
     "wordpiece": WordPiece,
     "closed": ClosedVocabulary,
-    **load_plugins("octavo.tokenizers"),
 }
 
 

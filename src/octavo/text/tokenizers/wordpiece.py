@@ -132,7 +132,7 @@ class WordPiece(Tokenizer):
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> WordPiece:
         """From `to_json`, or from a tokenizer.json as it stands."""
-        return cls(values["tokenizer"] if values.get(KIND) == cls.name else values)
+        return cls(values.get("tokenizer", {}) if isinstance(values, dict) and KIND in values else values)
 
 
 def _last_space(data: bytes) -> int:
