@@ -1,4 +1,7 @@
-"""Imports go only up the layout's list, and no file outgrows its reader."""
+"""Imports go only up the layout's list, and no file outgrows its reader.
+
+python tests/test_layout.py writes the list into CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,31 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "octavo"
-ORDER = (
-    "errors", "config", "io", "datasets", "text", "core", "ops", "models", "decode", "scoring", "cost", "exchange",
-    "pages", "training", "tasks", "inspect", "experiments", "exercises", "studio", "cli",
-)  # fmt: skip
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "octavo"
+LAYOUT = {
+    "errors": "the one exception that means: the user can fix this",
+    "config": "configs are frozen dataclasses; read from JSON, checked",
+    "io": "atomic files, run folders and their locks, compressed streams, GGUF, memory, progress",
+    "datasets": "named data: the catalogue, fetching, pairs, labels, images, questions",
+    "text": "reading, splitting, tokenizers, token files: text to tokens",
+    "core": "`LanguageModel`, a state and a step; `Session`",
+    "ops": "mathematics as functions, without weights: attention, recurrence, norms, cross-entropy",
+    "models": "one file a family: the class, its config, its `SPEC`",
+    "decode": "greedy, sampling, beam, exact and speculative decoding",
+    "scoring": "bits per byte, the range coder, the metrics of the tasks",
+    "cost": "parameters, operations, memory and time before a model is trained",
+    "exchange": "ARPA, Hugging Face, GGUF, word vectors: formats that others read and write",
+    "pages": "one HTML frame, stylesheet, figures and sections over plain data",
+    "training": "one loop: batches, optimizers, schedule, checkpoints, precision, several processes",
+    "tasks": "language, masked words, translation, classification, images, facts; train, resume, load, evaluate",
+    "inspect": "views of a trained model, and the doctor",
+    "experiments": "one runner and one table: compare, scale, domains",
+    "exercises": "textbook claims with evidence, and the grader",
+    "studio": "the same views in the browser",
+    "cli": "the command line, one file a group of verbs",
+}
+ORDER = tuple(LAYOUT)
 VERSION = "__version__"  # octavo's own, which every module may name
 FACADE = "__init__"  # octavo itself: may import any part, but only when asked for it
 LONGEST_FILE = 350
@@ -147,6 +170,27 @@ def test_no_test_module_imports_another() -> None:
     assert importers == []  # what two of them need stands in a module of its own in tests/
 
 
+def layout_list() -> str:
+    """The packages and modules in their order, as Markdown."""
+    return "\n".join(f"1. `{part}`: {description}" for part, description in LAYOUT.items())
+
+
+def with_layout(text: str) -> str:
+    """CONTRIBUTING.md with the list between its two marks."""
+    before, rest = text.split("<!-- layout: begin -->\n")
+    after = rest.split("<!-- layout: end -->")[1]
+    return f"{before}<!-- layout: begin -->\n{layout_list()}\n<!-- layout: end -->{after}"
+
+
+def test_the_contributors_guide_has_the_layout_as_it_is() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert with_layout(text) == text, "run python tests/test_layout.py"
+
+
+def test_only_the_named_modules_stand_at_the_root() -> None:
+    assert {path.stem for path in SOURCE.glob("*.py")} == {"__init__", "config", "core", "errors"}
+
+
 def test_no_module_is_called_utils() -> None:
     assert [path for path in SOURCE.rglob("*") if path.stem in ("util", "utils")] == []
 
@@ -154,3 +198,8 @@ def test_no_module_is_called_utils() -> None:
 def test_no_file_is_longer_than_a_reader_can_hold() -> None:
     lengths = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCE.rglob("*.py")}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
+
+
+if __name__ == "__main__":
+    guide = ROOT / "CONTRIBUTING.md"
+    guide.write_text(with_layout(guide.read_text(encoding="utf-8")), encoding="utf-8")

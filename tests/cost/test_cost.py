@@ -16,15 +16,13 @@ import examples
 from command_line import json_output
 from flop_counter import flop_counter
 from octavo.cli import main
-from octavo.core import LanguageModel, seeded, tensors_of, trace
+from octavo.core import LanguageModel, seeded_generator, tensors_of, trace
 from octavo.cost import (
     GPUS,
     Assumptions,
-    BertShape,
     Cost,
     Machine,
     Shape,
-    bert_cost,
     copy_rate,
     cost_like,
     cost_of,
@@ -40,9 +38,10 @@ from octavo.cost import (
 from octavo.cost.memory import kept_bytes, optimizer_bytes
 from octavo.cost.planning import bytes_per_gpu, fewest_gpus
 from octavo.cost.published import DECODERS
-from octavo.cost.transformer import pairs_of
 from octavo.errors import UserError
-from octavo.models import CONFIGS, MODELS, PRESETS
+from octavo.models import MODELS, names, preset
+from octavo.models.bert import BertConfig
+from octavo.models.cost.transformer import pairs_of
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
@@ -50,29 +49,29 @@ from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.tasks import api
 from octavo.training.loss import NextToken
-from octavo.training.optimizer import OptimConfig, Optimizers
+from octavo.training.optimizer import OptimizerConfig, Optimizers
 
 B, V = 3, 29
-TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 128, "feed_width": 40}
-REACH = {"reach": 6}
+TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 128, "feed_forward_width": 40}
+REACH = {"attention_window": 6}
 GPTS: dict[str, dict[str, Any]] = {
     "full": {},
-    "as GPT-2": {"positions": "learned", "norm": "layer", "bias": True, "feed": "gelu", "qk_norm": False},
-    "as Llama": {"feed": "gated", "kv_heads": 2, "qk_norm": False, "tied": False},
+    "as GPT-2": {"positions": "learned", "norm": "layer", "bias": True, "feed_forward": "gelu", "qk_norm": False},
+    "as Llama": {"feed_forward": "gated", "kv_heads": 2, "qk_norm": False, "tied": False},
     "dropout": {"dropout": 0.1},
     "no positions, shared keys": {"positions": "none", "kv_heads": 1, "qk_norm": False},
-    "sinusoidal": {"positions": "sinusoidal", "feed": "gelu-exact"},
+    "sinusoidal": {"positions": "sinusoidal", "feed_forward": "gelu-exact"},
     "alibi": {"positions": "alibi"},
     "alibi, shared keys": {"positions": "alibi", "kv_heads": 2},
     "short context": {"context": 20},
-    **{mix: {"mix": mix} | REACH for mix in ("local", "strided", "block", "global")},
-    **{mix: {"mix": mix} for mix in ("dense", "random")},
-    "local, alibi": {"mix": "local", "positions": "alibi"} | REACH,
-    "local, shared keys": {"mix": "local", "kv_heads": 2} | REACH,
-    "strided, shared keys": {"mix": "strided", "kv_heads": 2} | REACH,
-    "dense, dropout": {"mix": "dense", "dropout": 0.1},
-    **{f"linear, {phi}": {"mix": "linear", "features": phi} for phi in ("elu", "relu", "random")},
-    "linear, shared keys": {"mix": "linear", "kv_heads": 2},
+    **{attention: {"attention": attention} | REACH for attention in ("local", "strided", "block", "global")},
+    **{attention: {"attention": attention} for attention in ("dense", "random")},
+    "local, alibi": {"attention": "local", "positions": "alibi"} | REACH,
+    "local, shared keys": {"attention": "local", "kv_heads": 2} | REACH,
+    "strided, shared keys": {"attention": "strided", "kv_heads": 2} | REACH,
+    "dense, dropout": {"attention": "dense", "dropout": 0.1},
+    **{f"linear, {phi}": {"attention": "linear", "features": phi} for phi in ("elu", "relu", "random")},
+    "linear, shared keys": {"attention": "linear", "kv_heads": 2},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {"width": 16, "layers": 2}) for name in ("rnn", "gru", "lstm")},
@@ -83,18 +82,18 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
-SOFTMAX = [name for name, config in GPTS.items() if config.get("mix") not in ("linear", "dense", "random")]
+SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]
 
 
 def built(variant: str) -> LanguageModel[Any]:
     name, config = ALL[variant]
-    model = MODELS[name](CONFIGS[name](**config), V)
-    model.initialise(seeded(1))
+    model = MODELS[name].model(MODELS[name].config(**config), V)
+    model.initialise(seeded_generator(1))
     return model
 
 
 def tokens(T: int, batch: int = B) -> Tensor:
-    return torch.randint(0, V - 1, (batch, T), generator=seeded(2))
+    return torch.randint(0, V - 1, (batch, T), generator=seeded_generator(2))
 
 
 def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
@@ -118,7 +117,7 @@ def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("variant", ALL)
 def test_parameters_are_those_of_the_model(variant: str) -> None:
     name, config = ALL[variant]
-    real = on_meta(name, CONFIGS[name](**config), V)
+    real = on_meta(name, MODELS[name].config(**config), V)
     assert cost_of(real, Shape(2, 3)).parameters == sum(p.numel() for p in real.parameters())
 
 
@@ -130,7 +129,7 @@ def test_every_registered_model_has_a_cost() -> None:
             held = sum(b.numel() * b.element_size() for b in model.buffers())
             assert cost.table_bytes == held
             assert (held > 0) == (name in ("bag", "ngram", "mix"))
-    for name, config in PRESETS.values():
+    for name, config in map(preset, MODELS["gpt"].presets):
         assert cost_of_config(name, config, V, Shape()).parameters > 0
 
 
@@ -157,14 +156,15 @@ def test_bert_large_is_what_is_called_340_million() -> None:
     body = (30522 + 512 + 2) * D + norm + 24 * layer
     pooler, mlm, nsp = D * D + D, D * D + D + norm + 30522, 2 * D + 2
 
-    def size(**heads: Any) -> int:
-        return bert_cost(BertShape(1024, 24, 16, 4096, **heads), Shape(1, 8)).parameters
+    def size(*tasks: Any, **settings: Any) -> int:
+        config = BertConfig(1024, 24, 16, 4096, context=512, tasks=tasks, **settings)
+        return cost_of_config("bert", config, 30522, Shape(1, 8)).parameters
 
     assert size(pooler=False) == body == 334_092_288
     assert size() == body + pooler == 335_141_888
-    assert size(mlm="tied", nsp=True) == body + pooler + mlm + nsp == 336_226_108
-    assert size(mlm="untied", nsp=True) == body + pooler + mlm + nsp + 30522 * D
-    assert {round(n, -7) for n in (size(), size(mlm="tied", nsp=True))} == {340_000_000}
+    assert size("words", "next") == body + pooler + mlm + nsp == 336_226_108
+    assert size("words", "next", tied=False) == body + pooler + mlm + nsp + 30522 * D
+    assert {round(n, -7) for n in (size(), size("words", "next"))} == {340_000_000}
 
 
 def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
@@ -173,7 +173,8 @@ def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
         y = layers(torch.randn(B, 7, 16, requires_grad=True))
     with flop_counter() as back:
         y.sum().backward()
-    cost = bert_cost(BertShape(16, 2, 4, 40, vocab=V, positions=9, pooler=False), Shape(B, 7))
+    config = BertConfig(16, 2, 4, 40, context=9, pooler=False, tasks=())
+    cost = cost_of_config("bert", config, V, Shape(B, 7))
     assert (cost.total("forward"), cost.total("backward")) == (there.get_total_flops(), back.get_total_flops())
     tables = (V + 9 + 2) * 16 + 2 * 16
     assert cost.parameters == tables + sum(p.numel() for p in layers.parameters())
@@ -184,7 +185,10 @@ def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("variant", "T"),
-    [*((variant, T) for variant in ALL for T in (7, 70)), *((f"gpt, {mix}", 1) for mix in ("full", "random", "dense"))],
+    [
+        *((variant, T) for variant in ALL for T in (7, 70)),
+        *((f"gpt, {attention}", 1) for attention in ("full", "random", "dense")),
+    ],
 )
 def test_operations_are_those_that_pytorch_counts(variant: str, T: int, lstm_by_hand: None) -> None:
     model = built(variant)
@@ -280,8 +284,8 @@ def test_activations_are_what_autograd_keeps(variant: str, T: int, lstm_by_hand:
 
 def test_many_logits_are_not_kept() -> None:
     config, vocab, T = GPTConfig(**TINY), 70_000, 100
-    model = MODELS["gpt"](config, vocab)
-    model.initialise(seeded(1))
+    model = MODELS["gpt"].model(config, vocab)
+    model.initialise(seeded_generator(1))
     cost = cost_of_config("gpt", config, vocab, Shape(B, T))
     assert kept_bytes(cost, "float32") == really_kept(model, T) < 4 * B * T * vocab
 
@@ -289,8 +293,8 @@ def test_many_logits_are_not_kept() -> None:
 @pytest.mark.parametrize("variant", SOFTMAX)
 def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "products_pay", lambda q, k: False)  # as on a GPU
-    model = MODELS["gpt"](GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
-    model.initialise(seeded(1))
+    model = MODELS["gpt"].model(GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
+    model.initialise(seeded_generator(1))
     real = really_kept(model, 60, torch.autocast("cpu", torch.bfloat16))
     assert kept_bytes(cost_of(model, Shape(B, 60)), "bfloat16") == pytest.approx(real, rel=0.05)
 
@@ -299,7 +303,7 @@ def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monk
 @pytest.mark.parametrize("variant", [name for name in ALL if name != "bigram"])  # which has an Adam of its own
 def test_optimizers_remember_as_much(variant: str, optimizer: Any) -> None:
     model = built(variant)
-    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer))
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))
     NextToken(model)(model.start(B), tokens(9))[0].backward()
     optimizers.step(0.5, 1.0)
     remembered = sum(t.numel() * 4 for name, t in optimizers.tensors().items() if not name.endswith("/step"))
@@ -321,7 +325,7 @@ def test_the_cache_is_as_large_as_the_state(variant: str, past: int) -> None:
 def test_tables_of_an_ngram_are_within_the_bound() -> None:
     text, config = examples.text(), NGramConfig(order=4)
     real = cost_of(examples.ngram(order=4), Shape())
-    bound = cost_of_config("ngram", config, examples.VOCAB, Shape(), tokens=len(text))
+    bound = cost_of_config("ngram", config, examples.VOCAB, Shape(text=len(text)))
     assert 0 < real.table_bytes < bound.table_bytes
     assert (real.tables_at_most, bound.tables_at_most) == (False, True)
     assert real.training_flops == 0
@@ -379,7 +383,7 @@ def test_the_fewest_gpus_are_the_fewest_that_fit(gather: Any) -> None:
 
 
 def test_a_share_of_a_gpu_by_hand() -> None:
-    config = GPTConfig(width=128, layers=4, heads=2, context=64, feed="relu2")
+    config = GPTConfig(width=128, layers=4, heads=2, context=64, feed_forward="relu2")
     cost = cost_of_config("gpt", config, 1000, Shape(1, 64))
     tables, matrices, vectors = 1000 * 128, 4 * 12 * 128 * 128, 9 * 128
     shared = 8 * (tables + matrices + vectors) + 4 * matrices + 8 * (tables + vectors)
@@ -417,7 +421,7 @@ def test_mistakes_are_told() -> None:
     with refused("settings of gpt are a GPTConfig"):
         cost_of_config("gpt", NGramConfig(), V, Shape())
     with refused("costs what its parts do"):
-        cost_of_config("mix", CONFIGS["mix"](), V, Shape())
+        cost_of_config("mix", MODELS["mix"].config(), V, Shape())
     with refused("did you mean h100"):
         named_gpu("h1000")
     with refused("did you mean gpt2-xl"):
@@ -447,11 +451,11 @@ def test_the_command_gives_the_same_figures(capsys: pytest.CaptureFixture[str]) 
     assert math.isfinite(first["predicted_tokens_per_second"])
 
 
-@pytest.mark.parametrize("name", [name for name in (*CONFIGS, *PRESETS) if name not in ("mix", "ngram")])
+@pytest.mark.parametrize("name", [name for name in names() if name not in ("mix", "ngram")])
 def test_the_command_serves_every_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["cost", name, "--no-measure", "--vocab", "99"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{name}: ") or out.startswith(f"{dict(PRESETS)[name][0]}: ")
+    assert out.startswith(f"{name}: ") or out.startswith(f"{preset(name)[0]}: ")
     assert ("look-ups only" in out) == (name == "bag")
 
 
@@ -481,7 +485,7 @@ def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[st
         (("gpt", "--utilisation", "2"), "utilisation"),
         (("--gpu", "h100"), "--like NAME or --plan BUDGET"),
         (("--plan", "lots"), "1e21flops"),
-        (("gpt", "--batch", "-1"), "batch must not be negative"),
+        (("gpt", "--batch", "-1"), "batch_size must not be negative"),
         (("--like", "gpt2", "--batch", "0"), "batch must be at least 1"),
         (("--like", "gpt2", "--window", "2000"), "try --window 1024"),
         (("runs/nowhere",), "runs/nowhere"),

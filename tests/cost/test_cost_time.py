@@ -18,27 +18,27 @@ from command_line import json_output
 from flop_counter import flop_counter
 from octavo.cli import main
 from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
-from octavo.models import NEURAL, PRESETS, preset
+from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
 from octavo.tasks import api
 from octavo.training import step_timing as rehearsal
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.step_timing import MIDDLE, Piece, Rehearsal, Timed, rehearse, rehearsed_loop, sizes_of, usual_past
 from octavo.training.streams import RESTARTS
 
 CPU = torch.device("cpu")
-TRAINED = (*NEURAL, *PRESETS)
+TRAINED = [name for spec in language_models() if spec.trained_by_gradient for name in (spec.name, *spec.presets)]
 MUCH = 1e18
 
 
 def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **settings: Any) -> Piece:
     model, usual = preset(name)
     config = replace(usual, **{"width": 32} | settings)
-    loop = LoopConfig(batch=3, precision=precision).suiting(on_meta(model, config, 257))
-    return Piece(model, config, 257, 3, loop.window, OptimConfig(optimizer=optimizer), loop)
+    loop = LoopConfig(batch_size=3, precision=precision).suiting(on_meta(model, config, 257))
+    return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
 
 
 # ---------------------------------------------------------------------- what is rehearsed
@@ -95,8 +95,8 @@ def test_a_window_remembers_what_it_does_on_average() -> None:
         return usual_past(on_meta("gpt", GPTConfig(**settings), 257), window)
 
     assert past() == 64
-    assert past(mix="local", reach=32) == 32
-    assert past(mix="dense") == past(mix="linear") == past(positions="learned") == 0
+    assert past(attention="local", attention_window=32) == 32
+    assert past(attention="dense") == past(attention="linear") == past(positions="learned") == 0
     starts_N = np.random.default_rng(0).random(200_000) < RESTARTS
     since_N = np.arange(200_000) - np.maximum.accumulate(np.where(starts_N, np.arange(200_000), 0))
     for context in (256, 1024, 4096):
@@ -202,7 +202,7 @@ def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.Captur
     assert found["flops_per_token"]["training_with_past"] > found["flops_per_token"]["training"]
 
 
-@pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "not trained step by step")])
+@pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "no language model")])
 def test_what_is_not_rehearsed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
     assert main(["cost", "--like", name]) == 0
     out = capsys.readouterr().out

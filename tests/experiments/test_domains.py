@@ -33,7 +33,7 @@ from octavo.experiments.domains.scoring import (
     read,
     seen_share,
 )
-from octavo.models import CONFIGS, Bag, NGram
+from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
@@ -309,7 +309,9 @@ def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
 def test_a_rung_that_was_stopped_is_trained_anew(
     texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ladder = (Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch": 4, "save_every": 0.0}, True),)
+    ladder = (
+        Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}, True),
+    )
     monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
     step = Loop.step
@@ -409,7 +411,7 @@ def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], 
 
 
 def test_the_ladder_has_words_characters_and_bytes_of_models_that_exist() -> None:
-    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in CONFIGS} == {"byte", "char", "word"}
+    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in MODELS} == {"byte", "char", "word"}
     assert len({recipe.name for recipe in LADDER}) == len(LADDER)
 
 

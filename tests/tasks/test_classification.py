@@ -20,10 +20,10 @@ from torch import Tensor
 import octavo
 from octavo.cli import main
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.labels import Labelled
 from octavo.errors import Stopped, UserError
-from octavo.models import CONFIGS, MODELS, Bag
+from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
 from octavo.models.classifier_head import HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
@@ -117,9 +117,9 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
     def stop_at_epoch_3(seed: int) -> torch.Generator:
         if seed == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return seeded(seed)
+        return seeded_generator(seed)
 
-    monkeypatch.setattr("octavo.tasks.classification_training.seeded", stop_at_epoch_3)
+    monkeypatch.setattr("octavo.tasks.classification_training.seeded_generator", stop_at_epoch_3)
     with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
         train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
     monkeypatch.undo()
@@ -143,7 +143,7 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
 def test_a_head_reads_the_last_state_of_a_language_model(name: str, width: int) -> None:
     tokenizer = Byte()
     settings = {"width": 8, "layers": 1} | ({"heads": 2} if name == "gpt" else {})
-    model = MODELS[name](from_json(CONFIGS[name], settings), tokenizer.vocab)
+    model = MODELS[name].model(from_json(MODELS[name].config, settings), tokenizer.vocab)
     model.initialise(torch.Generator().manual_seed(0))
     base = LanguageBase(Run(model, tokenizer))
     texts = ["ab", "a longer one", "", "cd", "a longer two"]

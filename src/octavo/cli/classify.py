@@ -15,14 +15,13 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.models import ENCODER_CONFIGS
 from octavo.tasks.api import resume
 from octavo.tasks.classification_page import classify_page_maker, explain_page, short
 from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.tasks.reproduce import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
@@ -71,13 +70,13 @@ def _usage() -> None:
 
 
 def _train(model: str) -> Callable[..., None]:
-    config_class = ENCODER_CONFIGS[model]
+    config_class = CLASSIFIERS[model].config
 
     def train(
         data: Data,
         config: Any = config_class(),  # noqa: B008
         how: ClassifyConfig = ClassifyConfig(),  # noqa: B008
-        optim: OptimConfig = OPTIM,
+        optim: OptimizerConfig = OPTIM,
         reading: LabelledConfig = LabelledConfig(),  # noqa: B008
         base: str | None = None,
         folds: int = 0,

@@ -9,7 +9,6 @@ import torch
 
 from octavo.cli.flags import run_command
 from octavo.cli.output import print_json, print_table
-from octavo.cost.bert import BertShape
 from octavo.cost.published import ENCODERS
 from octavo.errors import UserError
 from octavo.models.bert import Bert, BertConfig
@@ -18,7 +17,7 @@ PUBLISHED = {"bert-base": 110_000_000, "bert-large": 340_000_000}  # Devlin et a
 GROUPS = {  # by the first of these that stands in a parameter's name
     "words.": "masked words' head", "output_VD": "output weights", "next.": "next sentence's head",
     "order.": "sentence order's head", "replaced.": "replaced words' head", "pooler.": "pooler",
-    "norm": "layer norms", "mix.": "attention", "feed.": "feed-forward", "embedding_VD": "embeddings",
+    "norm": "layer norms", "attention.": "attention", "feed_forward.": "feed-forward", "embedding_VD": "embeddings",
     "positions_CD": "positions", "segments_CD": "segments",
 }  # fmt: skip
 ORDER = (
@@ -53,7 +52,7 @@ def cost_bert(
     if like is not None:
         if like not in PUBLISHED:
             raise UserError(f"there is no BERT to be like {like!r}; there are {', '.join(PUBLISHED)}")
-        config, vocab = config_like(ENCODERS[like]), ENCODERS[like].vocab
+        config, vocab = ENCODERS[like]
     tied = counted(dataclasses.replace(config, tied=True), vocab)
     untied = counted(dataclasses.replace(config, tied=False), vocab)
     heads = [name for name in untied if "head" in name or name == "output weights"]
@@ -90,11 +89,3 @@ def counted(config: BertConfig, vocab: int) -> dict[str, int]:
     for name, parameter in model.named_parameters():
         found[next(group for part, group in GROUPS.items() if part in name)] += parameter.numel()
     return {name: count for name, count in found.items() if count}
-
-
-def config_like(shape: BertShape) -> BertConfig:
-    """The settings of a published shape, with both of its heads."""
-    return BertConfig(
-        width=shape.width, layers=shape.layers, heads=shape.heads, feed_width=shape.inner, context=shape.positions,
-        segments=shape.segments, tasks=("words", "next"),
-    )  # fmt: skip

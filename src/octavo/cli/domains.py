@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from octavo import __version__
 from octavo.cli.output import note, print_json, print_table
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.experiments.domains.page import COPIED, Measured, domains_page, perplexity
 from octavo.experiments.domains.scoring import (
@@ -29,7 +29,7 @@ from octavo.experiments.domains.scoring import (
     seen_share,
 )
 from octavo.io.files import whole_file
-from octavo.models import CONFIGS
+from octavo.models import MODELS
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
@@ -67,7 +67,7 @@ LADDER = (
     Recipe("gru-chars", "gru", {"tokenizer": "char"}, True),
     Recipe("lstm-chars", "lstm", {"tokenizer": "char"}, True),
     Recipe("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
-    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch": 64}, True),
+    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
 )
 
 
@@ -114,7 +114,7 @@ def domains(
     for name, original in originals:
         excerpt(name, original, preprocess)  # an empty one is refused before any training
     found = [("", load(run)) for run in runs] or _ladder(folder, texts[0], preprocess, budget, seed)
-    with one_thread():
+    with single_thread():
         measured = _measured(found, originals)
     command = _command(runs, texts, bytes, preprocess, out, budget, seed)
     with whole_file(folder / REPORT) as file:
@@ -150,7 +150,7 @@ def _check(
 
 def _ladder(folder: Path, corpus: str, steps: tuple[str, ...], budget: str, seed: int) -> list[tuple[str, Run]]:
     """Every rung that this octavo has a model for, and its twin with preprocessing, each with its family's name."""
-    recipes = [recipe for recipe in LADDER if recipe.model in CONFIGS]
+    recipes = [recipe for recipe in LADDER if recipe.model in MODELS]
     twins = [()] + ([steps] if steps else [])
     sha256 = open_corpus(corpus, errors="raw").train.sha256
     runs = []

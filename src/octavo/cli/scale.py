@@ -17,12 +17,12 @@ from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, P
 from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT, scale
 from octavo.experiments.scale.wording import summary
-from octavo.models import NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 WIDE = 79  # letters of a line
 
@@ -69,14 +69,14 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, checks=CHECKS)
+    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=CHECKS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
     def of_network(
         corpus: Corpora,
         config: Any = usual,
         loop: LoopConfig = asked,
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
         series: SeriesFlags = SeriesFlags(),  # noqa: B008
         out: str = folder,
@@ -94,7 +94,7 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
         told = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
         _run(model, corpus, told, series, out, command)
 
-    verb: Callable[..., None] = of_network if kind in NEURAL else of_counts
+    verb: Callable[..., None] = of_network if find_spec(kind).trained_by_gradient else of_counts
     verb.__annotations__["config"] = type(usual)  # the flags come from its fields
     verb.__doc__ = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 

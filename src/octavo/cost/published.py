@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 
-from octavo.cost.bert import BertShape, bert_cost
 from octavo.cost.models import cost_of_config
-from octavo.cost.parts import Cost, Shape
 from octavo.errors import UserError
+from octavo.models.bert import BertConfig
+from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
 
 
 def gpt2(width: int, layers: int, heads: int) -> GPTConfig:
     """As GPT-2: learned positions, layer norms, biases, embeddings that are the output weights too."""
     return GPTConfig(
-        width=width, layers=layers, heads=heads, context=1024, positions="learned", qk_norm=False, feed="gelu",
+        width=width, layers=layers, heads=heads, context=1024, positions="learned", qk_norm=False, feed_forward="gelu",
         norm="layer", bias=True, init="gpt2",
     )  # fmt: skip
 
 
-def llama(width: int, layers: int, heads: int, kv_heads: int, feed_width: int, context: int, tied: bool) -> GPTConfig:
+def llama(
+    width: int, layers: int, heads: int, kv_heads: int, feed_forward_width: int, context: int, tied: bool
+) -> GPTConfig:
     """As Llama: rotary positions, RMS norms, gated feed-forward layers, no biases."""
     return GPTConfig(
         width=width, layers=layers, heads=heads, kv_heads=kv_heads, context=context, stride=context // 2,
-        qk_norm=False, feed="gated", feed_width=feed_width, tied=tied, init="gpt2",
+        qk_norm=False, feed_forward="gated", feed_forward_width=feed_forward_width, tied=tied, init="gpt2",
     )  # fmt: skip
 
 
@@ -38,9 +41,9 @@ DECODERS: dict[str, tuple[GPTConfig, int]] = {  # and the size of the vocabulary
     "smollm2-360m": (llama(960, 32, 15, 5, 2560, 8192, True), 49152),
     "smollm2-1.7b": (llama(2048, 24, 32, 32, 8192, 8192, True), 49152),
 }
-ENCODERS: dict[str, BertShape] = {
-    "bert-base": BertShape(768, 12, 12, 3072),
-    "bert-large": BertShape(1024, 24, 16, 4096),
+ENCODERS: dict[str, tuple[BertConfig, int]] = {
+    "bert-base": (BertConfig(768, 12, 12, 3072, context=512), 30522),
+    "bert-large": (BertConfig(1024, 24, 16, 4096, context=512), 30522),
 }
 NAMES = (*DECODERS, *ENCODERS)
 
@@ -48,16 +51,16 @@ NAMES = (*DECODERS, *ENCODERS)
 def context_of(name: str) -> int:
     """How many tokens the model of that name sees."""
     check_name(name)
-    return DECODERS[name][0].context if name in DECODERS else ENCODERS[name].positions
+    return (DECODERS | ENCODERS)[name][0].context
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
     """The cost of the model of that name."""
     check_name(name)
     if name in ENCODERS:
-        return bert_cost(ENCODERS[name], shape)
-    config, vocab = DECODERS[name]
-    return cost_of_config("gpt", config, vocab, shape)
+        config, vocab = ENCODERS[name]
+        return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
+    return cost_of_config("gpt", *DECODERS[name], shape)
 
 
 def check_name(name: str) -> None:

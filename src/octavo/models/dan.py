@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.classifier_head import Head, HeadConfig
+from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
 MOST_BITS = 28
@@ -138,3 +139,13 @@ def grown(model: Dan, further_UD: Tensor) -> Dan:
         larger = Dan(model.config, len(whole_VD), width, model.head.out.out_features)
     larger.load_state_dict(model.state_dict() | {"vectors_VD": whole_VD}, assign=True)
     return larger
+
+
+DAN_SPEC = ModelSpec(
+    "dan", "deep averaging network", "the average of a text's word vectors, then hidden layers", "classifier", Dan,
+    DanConfig, task="classification",
+)  # fmt: skip
+LINEAR_SPEC = ModelSpec(
+    "linear-classifier", "linear classifier", "one weight for each n-gram and class", "classifier", Linear,
+    LinearConfig, task="classification",
+)  # fmt: skip

@@ -5,7 +5,7 @@ B batch, T time, V vocabulary, I parts, G context classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, check_distribution
 from octavo.errors import UserError
+from octavo.models.spec import Candidate, ModelSpec
+from octavo.models.views import Table, View
 
 State = tuple[Any, ...]
 
@@ -52,8 +54,8 @@ class Mix(LanguageModel[State]):
     def own_tensors(self) -> dict[str, Tensor]:
         return {"logw_GI": self.logw_GI}  # the parts have taken theirs already
 
-    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        super().take_tensors(tensors)
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().load_tensors(tensors)
         check_distribution(self.logw_GI, "the mixture's weights")
 
     @property
@@ -61,8 +63,8 @@ class Mix(LanguageModel[State]):
         return all(part.begin_resets for part in self.parts)
 
     @property
-    def policy(self) -> str:
-        return "; ".join(dict.fromkeys(part.policy for part in self.parts))
+    def context_policy(self) -> str:
+        return "; ".join(dict.fromkeys(part.context_policy for part in self.parts))
 
     def learn(self, logp_IN: Tensor, class_N: Tensor) -> None:
         """Choose the weights that make held-out tokens most probable: expectation-maximisation, class by class.
@@ -83,8 +85,13 @@ class Mix(LanguageModel[State]):
         self.logw_GI = w_GI.log()
 
     @property
-    def window(self) -> int:
-        return min(part.window for part in self.parts)
+    def max_scored_tokens(self) -> int:
+        return min(part.max_scored_tokens for part in self.parts)
+
+    @property
+    def receptive_field(self) -> int | None:
+        fields = [part.receptive_field for part in self.parts]
+        return None if None in fields else max(field for field in fields if field is not None)
 
     def start(self, batch: int) -> State:
         return tuple(part.start(batch) for part in self.parts)
@@ -95,24 +102,50 @@ class Mix(LanguageModel[State]):
         logw_IB1 = self._logw(states, len(x_B)).T[:, :, None]
         return (logw_IB1 + logp_IBV).logsumexp(0), states
 
-    def charge(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
-        class_BT = self.class_along(state, x_BT)
-        logp_IBT, states = self.charge_parts(state, x_BT)
+    def token_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        class_BT = self.token_context_classes(state, x_BT)
+        logp_IBT, states = self.part_log_probs(state, x_BT)
         return (self.logw_GI[class_BT].permute(2, 0, 1) + logp_IBT).logsumexp(0), states
 
-    def charge_parts(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+    def part_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """What each part charges on its own: logp_IBT, and the states."""
-        logps, states = zip(*(part.charge(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True)
+        logps, states = zip(
+            *(part.token_log_probs(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True
+        )
         return torch.stack([logp_BT.double() for logp_BT in logps]), states
 
-    def class_along(self, state: State, x_BT: Tensor) -> Tensor:
-        """The context class in front of each token that `charge` charges."""
+    def token_context_classes(self, state: State, x_BT: Tensor) -> Tensor:
+        """The context class in front of each token that `token_log_probs` scores."""
         if len(self.logw_GI) == 1:
             return torch.zeros_like(x_BT[:, 1:])
-        return self.parts[self.gate].class_along(state[self.gate], x_BT)
+        return self.parts[self.gate].token_context_classes(state[self.gate], x_BT)
 
     def _logw(self, states: State, batch: int) -> Tensor:
         """logw_BI for these states."""
         if len(self.logw_GI) == 1:
             return self.logw_GI.expand(batch, -1)
         return self.logw_GI[self.parts[self.gate].context_class(states[self.gate])]
+
+
+def _weights(model: Mix, spell: Callable[[int], str]) -> Table:
+    """The weight of each part, for each class of contexts."""
+    rows = ((str(g), *(f"{w:.1%}" for w in row)) for g, row in enumerate(model.logw_GI.exp().tolist()))
+    caption = "How much each part's vote counts, by how much of the context was seen in training."
+    return Table(caption, ("tokens seen before", *map(short_title, model.parts)), tuple(rows))
+
+
+def short_title(model: LanguageModel[Any]) -> str:
+    """A part of a mixture in a word: 7-gram, gru."""
+    from octavo.models import name_of
+
+    order = getattr(model.config, "order", None)
+    return f"{order}-gram" if order is not None else name_of(model)
+
+
+SPEC = ModelSpec(
+    "mix", "mixture", "a vote of trained runs", "mixture", Mix, MixConfig, fitting="mixture",
+    views=(View("votes", "Votes", "token-table", "votes"),),
+    candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
+    summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",
+    details=_weights, parts=lambda model: model.parts,
+)  # fmt: skip

@@ -183,7 +183,7 @@ def _inside(run: ImageRun) -> str:
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),
-        ("a patch sees", SEEN[config.pattern]),
+        ("a patch sees", SEEN[config.attention]),
         ("positions", config.positions), ("class read from", config.pool),
     ]  # fmt: skip
     return section("Inside", definitions(told))

@@ -22,13 +22,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
+from octavo.models.bigram_training import Report
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.word_vectors import Vectors, word_of
-from octavo.training.bigram import Report
 
 CHUNK = 1 << 18  # words whose neighbours are counted at once
 STEP = 1 << 14  # pairs in a step of training, or as many as there are words
@@ -201,7 +201,7 @@ def train_glove(
 ) -> tuple[Vectors, dict[str, Any]]:
     """Word vectors of a text, and what they were learnt from: words, pairs, tokens, seconds."""
     began = time.perf_counter()
-    generator = seeded(seed)
+    generator = seeded_generator(seed)
     words, word_N = words_of(blocks, config)
     if len(words) < 2:
         raise UserError(

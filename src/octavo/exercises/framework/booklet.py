@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from octavo.exercises.framework.answers import Answer, Choice, Formula, Function, Number, Truth
-from octavo.exercises.framework.checking import Checked
+from octavo.exercises.framework.checking import CheckedExercise
 from octavo.exercises.framework.exercise import Evidence, Exercise, Part
 from octavo.exercises.framework.mathml import as_mathml, prose_as_html
 from octavo.pages.frame import document, shown
@@ -27,7 +27,7 @@ nav ol { columns: 18rem; padding-left: 1.4rem } nav h2 { font-size: 1rem }
 """
 
 
-def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, Checked], command: str) -> str:
+def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, CheckedExercise], command: str) -> str:
     """The page as HTML; exercises that were not checked stand there without evidence."""
     parts = sum(len(one.parts) for some in topics.values() for one in some)
     count = sum(map(len, topics.values()))
@@ -47,7 +47,7 @@ def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, Checked
     return document("Exercises", lead, body, STYLE)
 
 
-def _figure(one: Exercise, checked: Checked | None) -> str:
+def _figure(one: Exercise, checked: CheckedExercise | None) -> str:
     if checked and checked.figure:
         return checked.figure
     return one.figure() if one.figure else ""
@@ -61,7 +61,7 @@ def _contents(topics: Mapping[str, Sequence[Exercise]]) -> str:
     return "<nav>\n" + "\n".join(blocks) + "\n</nav>"
 
 
-def article(one: Exercise, checked: Checked | None, figure: str) -> str:
+def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> str:
     """One exercise, its answer folded away with this figure in it."""
     evidence = {name: found for name, _, found in checked.parts} if checked else {}
     asked = "".join(f"<li>{_asked(part)}</li>" for part in one.parts)

@@ -29,7 +29,7 @@ from octavo.tasks.count_training import TextConfig, fit_counts
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import entries_of
 from octavo.text import learn_and_tokenize
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 POINTS = "points.jsonl"  # in OUT: what each training was, and what came of it
 HIGHEST_ORDER = 16

@@ -24,7 +24,7 @@ from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.count_training import fit_counts, learnt_text
 from octavo.tasks.run import Run
 from octavo.text import Split, Tokenizer, tokenize
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
 COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB

@@ -8,12 +8,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
-from octavo.models import GPT, Attentive, Bag, Bigram, Mix, NGram
-from octavo.studio.routes import inspect_attention as inside_attention
-from octavo.studio.routes import inspect_counts as inside_counts
-from octavo.studio.routes import inspect_images as inside_images
-from octavo.studio.routes import inspect_layers as inside_layers
-from octavo.studio.server.app import TEXT, Asked, Studio
+from octavo.models import GPT, Bag, Bigram, Mix, NGram, RNNAttention
+from octavo.studio.routes import inspect_attention, inspect_counts, inspect_images, inspect_layers
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
 from octavo.studio.server.model_cache import Loaded
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
@@ -27,7 +24,7 @@ VIEWS = {  # in the order of the tabs
 }  # fmt: skip
 
 
-class About(Asked):
+class About(RequestBody):
     """Which run."""
 
     run: str = Field(max_length=400)
@@ -52,23 +49,23 @@ class Inside(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
-    pictures = inside_images.Pictures()
+    routes = APIRouter(tags=["inspect"])
+    pictures = inspect_images.Pictures()
 
-    @routes.post("/inside/about", response_model=Inside)
+    @routes.post("/inspect/about", response_model=Inside)
     async def about(asked: About, request: Request) -> Any:
         """Which views a run has."""
-        return await studio.work.run(request, _about, studio, asked, pictures)
+        return await studio.scheduler.run(request, _about, studio, asked, pictures)
 
-    routes.include_router(inside_counts.router(studio))
-    routes.include_router(inside_attention.router(studio))
-    routes.include_router(inside_layers.router(studio))
-    routes.include_router(inside_images.router(studio, pictures))
+    routes.include_router(inspect_counts.router(studio))
+    routes.include_router(inspect_attention.router(studio))
+    routes.include_router(inspect_layers.router(studio))
+    routes.include_router(inspect_images.router(studio, pictures))
     return routes
 
 
-def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images.Pictures) -> dict[str, Any]:
-    found = studio.shelf.get(asked.run, ticket)
+def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inspect_images.Pictures) -> dict[str, Any]:
+    found = studio.models.get(asked.run, ticket)
     if isinstance(found, Classifier):
         raise UserError(f"{asked.run} classifies texts: the page Classify takes its answers apart")
     family, views = views_of(found)
@@ -77,7 +74,7 @@ def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images
         "family": family, "told": _summary(found),
         "views": [{"view": one, "title": titles[one]} for one in VIEWS if one in views],
         "languages": list(found.languages[1:]) if isinstance(found, Translator) else [],
-        "held_out": pictures.count(found, ticket) if isinstance(found, ImageRun) else 0, "text": TEXT,
+        "held_out": pictures.count(found, ticket) if isinstance(found, ImageRun) else 0, "text": MAX_TEXT_CHARACTERS,
     }  # fmt: skip
 
 
@@ -107,6 +104,6 @@ def views_of(found: Loaded) -> tuple[str, tuple[str, ...]]:
         return "bigram", ("gates",)
     if isinstance(model, GPT):
         return "transformer", ("attention", "heads", "depths", "flow")
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return "attentive", ("attention", "heads", "gates", "flow")
     return "recurrent", ("gates", "flow")

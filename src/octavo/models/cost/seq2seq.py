@@ -12,13 +12,16 @@ Of each layer, forward, in operations, a multiplication and an addition each:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from octavo.cost.parts import Cost, Kernel, Part, Shape, linear, output, repeated
-from octavo.cost.transformer import feed_part
 from octavo.errors import UserError
-from octavo.models.encoder_decoder import Sizes
+from octavo.models.cost.parts import Cost, Kernel, Part, Shape, linear, output, repeated
+from octavo.models.cost.transformer import feed_part
 from octavo.models.parts.config import GPTConfig
-from octavo.models.seq2seq import Seq2SeqConfig
+
+if TYPE_CHECKING:
+    from octavo.models.encoder_decoder import Sizes
+    from octavo.models.seq2seq import Seq2SeqConfig
 
 SOURCE_SIDE = ("encoder self-attention", "encoder feed-forward", "cross-attention, source")  # done once for a source
 
@@ -53,7 +56,7 @@ def seq2seq_cost(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> Cost:
 def seq2seq_parts(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> tuple[Part, ...]:
     """Embeddings, the encoder's parts, the decoder's, and the output."""
     D, N, M = config.width, shape.source, shape.target
-    readers, writers = config.layers, config.writers
+    readers, writers = config.layers, config.decoder_depth
     read, written = shape.batch * N, shape.batch * M * shape.languages
     B, targets = shape.batch, shape.batch * shape.languages
     parts = config.parts(writers)
@@ -100,6 +103,6 @@ def _tables(config: Seq2SeqConfig, sizes: Sizes) -> int:
 
 
 def _norms(config: Seq2SeqConfig) -> Part:
-    count = 2 * config.layers + 3 * config.writers + 2
+    count = 2 * config.layers + 3 * config.decoder_depth + 2
     numbers = count * config.width * (2 if config.norm == "layer" and config.bias else 1)
     return Part("norms", numbers, read=numbers)
