@@ -217,7 +217,7 @@ def test_a_run_without_a_curve_is_measured_on_what_is_pasted(page: Any, runs: Pa
     page.wait_for_selector("text=of 4 examples that you gave")
     page.wait_for_selector(".operating-point >> text=of the 4 examples")
     before = page.inner_text(".operating-point")
-    page.locator("svg.curve").focus()
+    page.locator("svg.chart").focus()
     for key in ("ArrowRight", "Enter"):  # the first point: the surest alone
         page.keyboard.press(key)
     assert page.inner_text(".operating-point") != before
