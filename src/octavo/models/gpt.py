@@ -268,4 +268,5 @@ SPEC = ModelSpec(
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
     details=_details, exports=("hf",),
+    unused_settings=lambda config: () if config.attention in WINDOWED_ATTENTION else ("attention_window",),
 )  # fmt: skip

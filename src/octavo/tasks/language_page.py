@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.models import GPT, Bag, Mix, NGram
+from octavo.models import spec_of
+from octavo.models.views import Bars, Table
 from octavo.pages.figures.bars import bars
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.pages.surprisal import coloured, legend
 from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
+from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of
 from octavo.tasks.surprisal import opening, pieces
 from octavo.tasks.training_section import training_section
 from octavo.text.token_display import display_token
@@ -110,30 +111,21 @@ def _passages(passages: Sequence[dict[str, Any]]) -> str:
 
 
 def _inside(run: Run) -> str:
-    model = run.model
-    if isinstance(model, NGram):
-        rows = [(f"{order}-grams", float(count)) for order, count in enumerate(model.sizes(), 1)]
-        figure = bars(rows, "How many different n-grams of each length it keeps.")
-    elif isinstance(model, Bag):
-        best = model.logp_V.exp().topk(min(LIKELIEST, model.vocab - 1))
-        chances = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        rows = [(display_token(run.tokenizer, token), 100 * p) for token, p in chances]
-        figure = bars(rows, "The most probable tokens, in per cent; ␣ is a space, ⏎ the end of a line.", digits=2)
-    elif isinstance(model, Mix):
-        figure = _weights(model)
-    elif isinstance(model, GPT):
-        figure = definitions(parts_of(model))
-    else:
-        figure = ""
-    return section("Inside", paragraph(f"It is made of {stored(model)}."), figure)
-
-
-def _weights(model: Mix) -> str:
-    """The share each part has in the vote, for each class of contexts."""
-    titles = ("tokens seen before", *(shown(short_title(part)) for part in model.parts))
-    rows = [(str(g), *(f"{w:.1%}" for w in row)) for g, row in enumerate(model.logw_GI.exp().tolist())]
-    told = "How much each part's vote counts, by how much of the context was seen in training."
-    return paragraph(told) + table(titles, rows, right=range(len(titles)))
+    details = spec_of(run.model).details
+    found = details(run.model, lambda token: display_token(run.tokenizer, token)) if details is not None else None
+    match found:
+        case Bars(caption, rows, digits):
+            figure = bars(rows, caption, digits=digits)
+        case Table("", (), rows):
+            figure = definitions([(name, value) for name, value in rows])
+        case Table(caption, titles, rows):
+            columns = table(
+                tuple(map(shown, titles)), [tuple(map(shown, row)) for row in rows], right=range(len(titles))
+            )
+            figure = paragraph(caption) + columns
+        case _:
+            figure = ""
+    return section("Inside", paragraph(f"It is made of {stored(run.model)}."), figure)
 
 
 def _corpus(corpus: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from octavo.experiments.compare.rows import Comparison, Row
 from octavo.pages.frame import paragraph, section, shown
 from octavo.pages.surprisal import Piece, coloured, legend
 
-Charges = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
+ByteCosts = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
 
 LOOKED_AT = 1 << 22  # bytes of the held-out text that are searched
 PASSAGE = 480  # bytes that are shown under every model
@@ -40,9 +40,9 @@ class Place(NamedTuple):
     difference: float
 
 
-def same_passage(comparison: Comparison, held_out: bytes, charges: Charges) -> str:
+def same_passage(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> str:
     """One passage coloured by each model's surprise, chosen by a row of buttons that need no script."""
-    rows = [row for row in comparison if row.model in charges]
+    rows = [row for row in comparison if row.model in byte_costs]
     end = _passage_end(held_out)
     if not rows or not end:
         return ""
@@ -53,7 +53,7 @@ def same_passage(comparison: Comparison, held_out: bytes, charges: Charges) -> s
             f'<input type="radio" name="seen" id="seen{place}"{checked} /><label for="seen{place}">'
             f"{shown(row.model)}</label>"
         )
-        bits = charges[row.model][:end]
+        bits = byte_costs[row.model][:end]
         told = f"{row.title}: {_bits(bits)} for these {end:,} bytes"
         view = paragraph(told, "quiet") + coloured(pieces_of(held_out[:end], bits))
         views.append(f'<article class="seen{place}">{view}</article>')
@@ -73,16 +73,16 @@ def chooser_style(count: int) -> str:
     return f"{rules} {{ display: block }}" if count else ""
 
 
-def disagreements(comparison: Comparison, held_out: bytes, charges: Charges) -> str:
+def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> str:
     """Where the best of one family beats the best of another by most bits, and where it is the other way round."""
     text = held_out[:LOOKED_AT]
     parts = []
-    for one, other in pairs(comparison, charges):
+    for one, other in pairs(comparison, byte_costs):
         for less, more in ((one, other), (other, one)):
-            places = farthest(charges[less.model][: len(text)], charges[more.model][: len(text)], text)
+            places = farthest(byte_costs[less.model][: len(text)], byte_costs[more.model][: len(text)], text)
             if places:
                 parts.append(f"<h3>{shown(less.model)} knows better than {shown(more.model)}</h3>")
-                parts += [_both(place, (less, more), text, charges) for place in places]
+                parts += [_both(place, (less, more), text, byte_costs) for place in places]
     if not parts:
         return ""
     explained = (
@@ -94,9 +94,9 @@ def disagreements(comparison: Comparison, held_out: bytes, charges: Charges) -> 
     return section("Where they disagree most", paragraph(explained), legend(), *parts)
 
 
-def pairs(comparison: Comparison, charges: Charges) -> list[tuple[Row, Row]]:
+def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
     """The best rows of different families, two by two; of one family alone, its best two."""
-    known = [row for row in comparison if row.model in charges and _finite(row) and row.family in FAMILIES]
+    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family in FAMILIES]
     best = list({row.family: row for row in reversed(known)}.values())
     best.sort(key=lambda row: row.bits_per_byte or 0.0)
     return list(combinations(best if len(best) > 1 else known[:2], 2))[:PAIRS]
@@ -117,14 +117,14 @@ def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Pl
     return [_whole_words(place, text) for place in places]
 
 
-def _both(place: Place, rows: Sequence[Row], text: bytes, charges: Charges) -> str:
+def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> str:
     """A place under two models, side by side."""
     start, end, _ = place
     first = _character_start(text, max(0, start - BEFORE))
     before = text[first:start].decode("utf-8", "replace")
     views = []
     for row in rows:
-        bits = charges[row.model][start:end]
+        bits = byte_costs[row.model][start:end]
         told = paragraph(f"{row.model}: {_bits(bits)}", "quiet")
         views.append(f"<article>{told}{coloured(pieces_of(text[start:end], bits), before)}</article>")
     return f'<p class="quiet at">at byte {start:,}</p><div class="side">{"".join(views)}</div>'

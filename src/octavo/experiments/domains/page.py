@@ -4,60 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from octavo.experiments.domains.scoring import COSTLIEST, GROUPS, MARK, OFTEN, Reading, first_bytes, gap
+from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows_of
+from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
+from octavo.experiments.excerpts import first_bytes
+from octavo.experiments.table import columns_of
 from octavo.pages.figures.stacked_bars import Bar, stacked
 from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT, Run
-from octavo.tasks.run_facts import number, title_of
+from octavo.tasks.run import REPORT
+from octavo.tasks.run_facts import number
 
 OPENING = 320  # bytes of each excerpt that the page shows
 MEANINGS = (
     "characters that the training text never has",
     "words that the training text never has, but for such characters",
-    f"known words, here at least {OFTEN:g} times as frequent as in the training text",
+    f"known words, here at least {DOMAIN_RATIO:g} times as frequent as in the training text",
     "everything else, spaces and punctuation included",
 )
-COPIED = 0.05  # share of an excerpt in the training text from which the page says so
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A run and what it pays for both excerpts; a family is a model with and without preprocessing."""
-
-    run: Run
-    family: str
-    home: Reading
-    away: Reading
-    seen: float = 0.0  # the share of an excerpt that stands in the training text
-
-    @property
-    def name(self) -> str:
-        return self.run.name
-
-    @property
-    def title(self) -> str:
-        return title_of(self.run)
-
-    @property
-    def steps(self) -> str:
-        return ", ".join(self.home.steps)
-
-    @property
-    def label(self) -> str:
-        return self.home.label
-
-    @property
-    def gap(self) -> float:
-        return self.away.bits_per_byte - self.home.bits_per_byte
+REPORTED_OVERLAP = 0.05  # share of an excerpt in the training text from which the page says so
 
 
 def domains_page(
-    measured: Sequence[Measured], originals: Sequence[tuple[str, bytes]], folder: Path, command: str
+    measured: Sequence[ModelResult], originals: Sequence[tuple[str, bytes]], folder: Path, command: str
 ) -> str:
     """The whole page; `originals` are the excerpts' bytes, `folder` is where the page will lie."""
     (home, first), (away, second) = originals
@@ -78,12 +49,12 @@ def domains_page(
     ])  # fmt: skip
 
 
-def _figure(measured: Sequence[Measured]) -> str:
+def _figure(measured: Sequence[ModelResult]) -> str:
     sets = []
     for family, members in groupby(measured, key=lambda one: one.family):
         bars = [
             Bar(f"+ {one.steps}" if one.steps and one.name != family else reading.text,
-                tuple(map(reading.paid, reading.groups)), bool(one.label))
+                tuple(map(reading.cost, reading.groups)), bool(one.label))
             for readings in zip(*([(one, one.home), (one, one.away)] for one in members), strict=True)
             for one, reading in readings
         ]  # fmt: skip
@@ -101,38 +72,35 @@ def _meanings() -> str:
     )  # fmt: skip
 
 
-def _results(measured: Sequence[Measured], folder: Path) -> str:
-    titles = ("model", "text", "bits<br>a byte", "perplexity<br>a token", "perplexity<br>a character", "tokens",
-              "unknown<br>words")  # fmt: skip
-    rows = [
-        (_link(one, folder) if reading is one.home else "", shown(_text(one, reading)),
-         number(reading.bits_per_byte) + (" *" if one.label else ""), perplexity(reading.token_perplexity),
-         perplexity(reading.character_perplexity), f"{reading.tokens:,}",
-         f"{reading.unknown_rate:.1%}" if reading.unknown_rate is not None else "–")
-        for one in measured for reading in (one.home, one.away)
-    ]  # fmt: skip
-    return table(titles, rows, right=(2, 3, 4, 5, 6))
+def _results(measured: Sequence[ModelResult], folder: Path) -> str:
+    columns, rows = columns_of(Row, "page"), []
+    for one in measured:
+        for i, row in enumerate(rows_of([one], {})):
+            name = _link(one, folder) if i == 0 else ""
+            text = shown(_text(one, (one.home, one.away)[i]))
+            rows.append((name, text, *(shown(column.text(row)) for column in columns[2:])))
+    return table([shown(column.title) for column in columns], rows, right=tuple(range(2, len(columns))))
 
 
-def _text(one: Measured, reading: Reading) -> str:
+def _text(one: ModelResult, reading: Reading) -> str:
     return f"{reading.text} + {one.steps}" if one.steps else reading.text
 
 
-def _link(one: Measured, folder: Path) -> str:
+def _link(one: ModelResult, folder: Path) -> str:
     """The model's name and title; where the run lies below the page and has one of its own, a link to that."""
-    path, name = one.run.path, shown(one.name)
-    if path is not None and path.parent == folder and (path / REPORT).is_file():
+    path, name = Path(one.run), shown(one.name)
+    if one.run and path.parent == folder and (path / REPORT).is_file():
         name = f'<a href="{shown(f"{path.name}/{REPORT}")}">{name}</a>'
     return f"{name}<br>{shown(one.title)}"
 
 
-def _notes(measured: Sequence[Measured]) -> list[str]:
+def _notes(measured: Sequence[ModelResult]) -> list[str]:
     notes = []
     if any(one.label for one in measured):
         notes.append(paragraph(f"*: {NOT_COMPARABLE}; see below.", "quiet"))
     notes += [
-        paragraph(f"{one.name}: {one.seen:.0%} of an excerpt stands in its training text, which flatters it.")
-        for one in measured if one.seen >= COPIED
+        paragraph(f"{one.name}: {one.overlap:.0%} of an excerpt stands in its training text, which flatters it.")
+        for one in measured if one.overlap >= REPORTED_OVERLAP
     ]  # fmt: skip
     notes += [
         paragraph(f"{one.name} gives probability zero to {reading.impossible:,} of {reading.tokens:,} tokens of "
@@ -142,7 +110,7 @@ def _notes(measured: Sequence[Measured]) -> list[str]:
     return notes
 
 
-def _conversion(measured: Sequence[Measured]) -> list[str]:
+def _conversion(measured: Sequence[ModelResult]) -> list[str]:
     """The argument, with the figures of the best model of words and the best of smaller tokens."""
     told = [paragraph(
         "A model's perplexity is the inverse of the probability it gives a token, averaged geometrically. How many "
@@ -174,15 +142,15 @@ def _conversion(measured: Sequence[Measured]) -> list[str]:
     return told
 
 
-def _per_token(one: Measured) -> float:
+def _per_token(one: ModelResult) -> float:
     return one.home.token_perplexity
 
 
-def _saved(one: Measured) -> float:
+def _saved(one: ModelResult) -> float:
     return -one.home.bits
 
 
-def _gaps(measured: Sequence[Measured], home: str, away: str) -> list[str]:
+def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[str]:
     titles = ("model", "gap", *map(shown, GROUPS))
     rows = [
         (_starred(one), _signed(one.gap), *map(_signed, gap(one.home, one.away).values()))
@@ -205,11 +173,11 @@ def _gaps(measured: Sequence[Measured], home: str, away: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _starred(one: Measured) -> str:
+def _starred(one: ModelResult) -> str:
     return shown(one.name) + (" *" if one.label else "")
 
 
-def _preprocessing(measured: Sequence[Measured]) -> list[str]:
+def _preprocessing(measured: Sequence[ModelResult]) -> list[str]:
     pairs = [
         (plain, twin)
         for _, members in groupby(measured, key=lambda one: one.family)
@@ -238,16 +206,17 @@ def _preprocessing(measured: Sequence[Measured]) -> list[str]:
     ]  # fmt: skip
 
 
-def _best(measured: Sequence[Measured]) -> Measured | None:
+def _best(measured: Sequence[ModelResult]) -> ModelResult | None:
     """The comparable model that pays least for both excerpts."""
     fair = [one for one in measured if not one.label and math.isfinite(one.home.bits + one.away.bits)]
     return min(fair, key=lambda one: one.home.bits_per_byte + one.away.bits_per_byte, default=None)
 
 
-def _words(measured: Sequence[Measured]) -> list[str]:
+def _words(measured: Sequence[ModelResult]) -> list[str]:
     told = [paragraph(
-        f"Up to {COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same model's "
-        "average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before it."
+        f"Up to {MAX_COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same "
+        "model's average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before "
+        "it."
     )]  # fmt: skip
     best = _best(measured)
     for one in measured:
@@ -273,7 +242,7 @@ def visible(word: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in marks)
 
 
-def _openings(originals: Sequence[tuple[str, bytes]], best: Measured | None) -> list[str]:
+def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) -> list[str]:
     parts = []
     for i, (name, data) in enumerate(originals):
         parts.append(f"<h3>{shown(name)}</h3>")
@@ -287,17 +256,12 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: Measured | None) -> 
     return parts
 
 
-def _cost_of_marks(one: Measured, reading: Reading) -> str:
-    rest = (reading.bits - reading.mark_bits) / max(1, reading.bytes - len(MARK) * reading.marks)
+def _cost_of_marks(one: ModelResult, reading: Reading) -> str:
+    rest = (reading.bits - reading.unk_mark_bits) / max(1, reading.bytes - len(MARK) * reading.unk_marks)
     return (
-        f" For {one.name} they are {reading.mark_bits / reading.bits:.1%} of all bits; a byte outside them costs "
+        f" For {one.name} they are {reading.unk_mark_bits / reading.bits:.1%} of all bits; a byte outside them costs "
         f"{rest:.4f} bits."
     )
-
-
-def perplexity(value: float) -> str:
-    """Four digits, more where the number is larger."""
-    return f"{value:#.4g}".rstrip(".") if value < 1e4 else f"{value:,.0f}" if math.isfinite(value) else "infinite"
 
 
 def _price(bits: float) -> str:

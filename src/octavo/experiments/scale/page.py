@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from octavo.experiments.scale.figure import Drawn, law_figure
+from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import LEVEL
-from octavo.experiments.scale.result import FURTHER, Curve, Scaling, Variable, chosen, value_of
-from octavo.experiments.scale.series import Point
+from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
-from octavo.io.files import size
+from octavo.experiments.table import columns_of
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.tasks.run_facts import number
 
 AXES: dict[Variable, str] = {
-    "text": "bytes of text to learn from", "parameters": "parameters", "operations": "operations of training",
+    "text": "bytes of text to learn from", "parameters": "parameters", "flops": "FLOPs of training",
 }  # fmt: skip
 HOW = (
     f"A law is fitted by least squares of relative errors. Its interval ({LEVEL:.0%}) is that of refits to the law's "
     "own values with noise as large as the points' misses; with few points it is wide, and that is the truth about few "
     "points. It knows nothing of a bend that comes later, so what is extrapolated is worth less the further it goes. "
     "All texts to learn from are ends of the same training part, so a longer one holds the shorter ones. The size of a "
-    "network and the order of an n-gram are chosen for each length on pieces held out of the text to learn from, never "
+    "network and the order of an n-gram are chosen for each length on validation chunks of the training text, never "
     "on the text that the figures are of."
 )
 
@@ -34,7 +33,7 @@ def scaling_page(scaling: Scaling) -> str:
     body = [section("More text", _text_figure(scaling), *_told(scaling, list(scaling.text.values())))]
     if scaling.against is not None:
         body.append(section("Where they cross", *map(paragraph, crossing_lines(scaling))))
-    for title, curve in (("More training", scaling.operations), ("More parameters", scaling.parameters)):
+    for title, curve in (("More training", scaling.training), ("More parameters", scaling.parameters)):
         if curve is not None:
             body.append(section(title, _figure(scaling, curve), *_told(scaling, [curve])))
     if scaling.joint is not None and scaling.joint.whole:
@@ -46,7 +45,7 @@ def scaling_page(scaling: Scaling) -> str:
     return document(f"Scaling: {models} on {scaling.corpus}", lead, body)
 
 
-MARKED = "*: the size that was best on pieces held out of the text to learn from; the law over text goes through it."
+MARKED = "*: the size that was best on validation chunks of the training text; the law over text goes through it."
 
 
 def _told(scaling: Scaling, curves: list[Curve]) -> list[str]:
@@ -60,7 +59,7 @@ def _text_figure(scaling: Scaling) -> str:
         others = [(value_of(p, "text"), p.bits) for p in scaling.points
                   if p.model == model and p.budget == 1 and p not in taken]  # fmt: skip
         drawn.append(Drawn(_label(curve), curve.xy, curve.fit, others))
-    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), FURTHER)
+    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
 def _figure(scaling: Scaling, curve: Curve) -> str:
@@ -68,7 +67,7 @@ def _figure(scaling: Scaling, curve: Curve) -> str:
     if scaling.against is not None and (best := _whole(scaling, scaling.against)) is not None:
         references.append((f"{scaling.against}, the whole text", best.bits))
     drawn = [Drawn(_label(curve), curve.xy, curve.fit)]
-    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), FURTHER, references)
+    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
 
 
 def _whole(scaling: Scaling, model: str) -> Point | None:
@@ -78,7 +77,7 @@ def _whole(scaling: Scaling, model: str) -> Point | None:
 
 
 def _label(curve: Curve) -> str:
-    if curve.variable == "operations":
+    if curve.variable == "flops":
         return f"{curve.model}, the whole text, longer and longer"
     if curve.variable == "parameters":
         return f"{curve.model}, the whole text, wider and wider"
@@ -89,17 +88,12 @@ def _caption(others: bool = False) -> str:
     pale = "; pale ones are other sizes" if others else ""
     return (
         f"Marks are measured{pale}. The line is the law, dashed where it goes beyond what was "
-        f"measured, up to {FURTHER:.0f} times; the band is its interval ({LEVEL:.0%})."
+        f"measured, up to {EXTRAPOLATED:.0f} times; the band is its interval ({LEVEL:.0%})."
     )
 
 
 def _points(scaling: Scaling) -> str:
-    titles = ("model", "text", "size", "parameters", "budget", "passes", "seconds", "bits<br>a byte")
-    taken = {point for curve in scaling.text.values() for point in chosen(curve.points)}
-    rows = [
-        (shown(p.model), size(p.bytes), shown(p.shape), f"{p.parameters:,}", f"{p.budget:g}" if p.operations else "–",
-         f"{p.passes:.3g}" if p.operations else "–", f"{p.seconds:.1f}",
-         number(p.bits) + (" *" if p in taken and p.operations else ""))
-        for p in scaling.points
-    ]  # fmt: skip
-    return table(titles, rows, right=(1, 3, 4, 5, 6, 7))
+    columns = columns_of(Point, "page", scaling.rows)
+    rows = [[shown(column.text(point)) for column in columns] for point in scaling.rows]
+    right = [i for i, column in enumerate(columns) if column.align == "right"]
+    return table([column.title for column in columns], rows, right=tuple(right))

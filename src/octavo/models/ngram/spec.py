@@ -48,5 +48,6 @@ SPEC = ModelSpec(
     fitting="counts", fit=_fit, cost=lambda config, vocab, shape: ngram_cost(config, vocab, shape, DTYPES),
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
     candidates=_candidates, summarise=_summary, details=_sizes, exports=("arpa",),
+    unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
 )  # fmt: skip
