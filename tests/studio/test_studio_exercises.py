@@ -69,7 +69,7 @@ def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
 
 
 def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exercise]) -> None:
-    script = (WEB / "parts" / "markup.js").read_text(encoding="utf-8")
+    script = (WEB / "parts" / "html_tree.js").read_text(encoding="utf-8")
     known = [set("".join(re.findall(r'"([^"]*)"', piece)).split()) for piece in re.findall(
         r"new Set\(\((.*?)\)\.split", script, re.DOTALL)]  # fmt: skip
     found = [one for one in every if one.figure and one.id in (FIGURE, ONE, "score-square", "sparse-patterns-grid")]
