@@ -19,7 +19,6 @@ from html_pages import HOSTILE, Page
 from octavo.cli.domains import domains
 from octavo.cli.flags import STYLE
 from octavo.errors import Stopped, UserError
-from octavo.experiments.compare.byte_costs import score_bytes
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page, visible
 from octavo.experiments.domains.result import ModelResult, perplexity
@@ -31,6 +30,7 @@ from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
+from octavo.scoring.byte_costs import score_bytes
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
 from octavo.tasks.run import load
