@@ -20,7 +20,7 @@ from html_pages import HOSTILE, Page
 from octavo.cli.domains import LADDER, Recipe, domains
 from octavo.cli.flags import STYLE
 from octavo.errors import UserError
-from octavo.experiments.domains.page import Measured, domains_page, perplexity, visible
+from octavo.experiments.domains.page import Measured, domains_page, perplexity
 from octavo.experiments.domains.scoring import (
     GROUPS,
     PROBE,
@@ -38,6 +38,7 @@ from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
+from octavo.text.token_display import on_one_line
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
 from octavo.tasks.run import Run, load
@@ -454,7 +455,7 @@ def test_the_page_is_safe_with_any_text_and_with_infinite_bits(k: float) -> None
 def test_numbers_and_words_are_shown_with_all_their_digits_and_marks() -> None:
     shown: list[Any] = [perplexity(value) for value in (4.49, 48.7, 1234.56, 98765.4, math.inf)]
     assert shown == ["4.490", "48.70", "1235", "98,765", "infinite"]
-    assert visible("a\n\x1b") == "a⏎\\x1b"
+    assert on_one_line("a\n\x1b") == "a⏎\\x1b"
 
 
 @pytest.mark.data("shakespeare", "wikitext-2")

@@ -15,7 +15,7 @@ from octavo import __version__
 from octavo.cli.output import note, print_json, print_table
 from octavo.core import one_thread
 from octavo.errors import UserError
-from octavo.experiments.domains.page import COPIED, Measured, domains_page, perplexity
+from octavo.experiments.domains.page import MIN_LEAKED_SHARE, Measured, domains_page, perplexity
 from octavo.experiments.domains.scoring import (
     GROUPS,
     KNOWN,
@@ -230,7 +230,7 @@ def _check_unseen(run: Run, excerpts: list[Excerpt], seen: tuple[float, ...]) ->
                 f"{run.name} was trained on the excerpt of {text.name} itself ({share:.0%} of it); name another of "
                 "--texts, or train the run without --valid, so that the last tenth is held out"
             )
-        if share >= COPIED:
+        if share >= MIN_LEAKED_SHARE:
             note(
                 f"{run.name}: {share:.0%} of the excerpt of {text.name} stands in its training text, which flatters it"
             )
