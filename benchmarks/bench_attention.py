@@ -95,7 +95,7 @@ def timed(f: Attention, given: Sequence[Tensor], backward: bool = True) -> Times
 
 
 def by_linear(path: linear.Path, chunk: int | None = None) -> Attention:
-    return lambda q, k, v: linear.attend(q, k, v, path=path, chunk=chunk)[0]
+    return lambda q, k, v: linear.attend_linear(q, k, v, path=path, chunk=chunk)[0]
 
 
 def by_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
 from octavo.tasks.encoder import Encoder
@@ -32,7 +32,7 @@ from octavo.tasks.masking import Masked
 from octavo.tasks.sentences import Sentences, documents, split_sentences
 from octavo.text import open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
 
 ABLATED: tuple[tuple[Any, ...], ...] = (
@@ -84,8 +84,11 @@ def ablation(
     )
     for tasks in rows:
         config = replace(model, tasks=tasks or ("words",))
-        still = OptimConfig(rate=1e-9, matrix_rate=1e-9)
-        how, optim = replace(plan, budget=f"{steps if tasks else 1}steps"), OptimConfig(rate=rate) if tasks else still
+        still = OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
+        how, optim = (
+            replace(plan, budget=f"{steps if tasks else 1}steps"),
+            OptimizerConfig(learning_rate=rate) if tasks else still,
+        )
         encoder = pretrain(corpus, config, how, optim, seed=seed, quiet=True)
         told = encoder.record["result"]
         shown = [
@@ -147,8 +150,8 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
     width, layers, heads, inner, length = shape
     rows, vocab = (4, 2048) if tiny else (rows, 30522)
     batch = rows_of(corpus, rows, length).to(device)
-    ours = Bert(BertConfig(width=width, layers=layers, heads=heads, feed_width=inner, context=length), vocab)
-    ours.initialise(seeded(0))
+    ours = Bert(BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=length), vocab)
+    ours.initialise(seeded_generator(0))
     settings = transformers.BertConfig(
         vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
         intermediate_size=inner, max_position_embeddings=length, hidden_dropout_prob=0.0,

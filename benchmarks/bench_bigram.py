@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.models.bigram import Bigram, BigramConfig
 from octavo.text import learn_and_tokenize, open_corpus, tokenize
 from octavo.text.word_vectors import match_vectors
@@ -88,7 +88,7 @@ def run_ours(
 ) -> tuple[float, float]:
     """Seconds of a whole training, its own looks at what it holds out included, and the perplexity at its end."""
     began = time.perf_counter()
-    model = fit_bigram(x_N, config, vocab, seeded(seed), *start)
+    model = fit_bigram(x_N, config, vocab, seeded_generator(seed), *start)
     seconds = time.perf_counter() - began
     with torch.no_grad():
         return seconds, math.exp(held_out_loss(model, valid))

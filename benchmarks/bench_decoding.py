@@ -20,13 +20,13 @@ from typing import Any
 
 import torch
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Greedy, Sample, stream
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 
 GPT2: dict[str, Any] = {
-    "positions": "learned", "norm": "layer", "bias": True, "feed": "gelu", "qk_norm": False, "init": "gpt2",
+    "positions": "learned", "norm": "layer", "bias": True, "feed_forward": "gelu", "qk_norm": False, "init": "gpt2",
 }  # fmt: skip
 SMALL = GPTConfig(width=128, layers=4, heads=4, context=64, **GPT2)
 LARGE = GPTConfig(width=768, layers=12, heads=12, context=1024, **GPT2)
@@ -77,9 +77,9 @@ def on_gpu(args: argparse.Namespace) -> None:
     vocab, new = 50304, 900
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: GPT-2 124M, bfloat16, batch 1")
     model = made(LARGE, vocab).to(torch.bfloat16).cuda()
-    prompt = torch.randint(vocab - 1, (32,), generator=seeded(2)).cuda()
+    prompt = torch.randint(vocab - 1, (32,), generator=seeded_generator(2)).cuda()
     with torch.no_grad():
-        state = model.absorb(model.start(1), model.after_begin(prompt[None]))[1]
+        state = model.absorb(model.start(1), model.prepend_begin(prompt[None]))[1]
     ways: dict[str, tuple[int, Callable[[], object]]] = {
         "octavo, greedy": (new, lambda: by_octavo(model, prompt, new, Greedy())),
     }
@@ -104,7 +104,7 @@ def on_gpu(args: argparse.Namespace) -> None:
 
 def made(config: GPTConfig, vocab: int) -> GPT:
     model = GPT(config, vocab)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     return model.eval().requires_grad_(False)
 
 
@@ -122,7 +122,7 @@ def gpt2(config: GPTConfig, vocab: int) -> Any:
 
 
 def by_octavo(model: GPT, prompt_T: torch.Tensor, new: int, method: Greedy | Sample) -> list[int]:
-    tokens: list[int] = torch.cat(list(stream(model, [prompt_T], new, method, seeded(1)))).tolist()
+    tokens: list[int] = torch.cat(list(stream(model, [prompt_T], new, method, seeded_generator(1)))).tolist()
     assert len(tokens) == new
     return tokens
 

@@ -21,7 +21,7 @@ SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)
 SMALL_HOW = FactsConfig(pretrain_passes=60, pretrain_batch=32, passes=40, batch=16)
 SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what differs in the model, and in the training
     "pretrained": ({}, {}), "no pretraining": ({}, {"pretraining": False, "passes": 75}),
-    "synthesizer": ({"mix": "dense"}, {}),
+    "synthesizer": ({"attention": "dense"}, {}),
 }  # fmt: skip
 
 

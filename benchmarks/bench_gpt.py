@@ -28,16 +28,16 @@ import numpy as np
 import torch
 
 import octavo
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.text import open_corpus
 from octavo.training.loss import NextToken
-from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
+from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 
 BATCH, CONTEXT, STEPS = 12, 64, 2000
 SHAPE = {"width": 128, "layers": 4, "heads": 4, "context": CONTEXT}
-GPT2 = {"positions": "learned", "norm": "layer", "feed": "gelu", "qk_norm": False, "init": "gpt2"}
+GPT2 = {"positions": "learned", "norm": "layer", "feed_forward": "gelu", "qk_norm": False, "init": "gpt2"}
 ROUNDS = 40
 
 
@@ -90,9 +90,9 @@ def our_step(
 ) -> Callable[[], None]:
     """Our model, one step as the loop does it, on random tokens, each window from nothing as the peer's."""
     model = GPT(config, vocab)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     model = model.to(device)
-    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer))  # type: ignore[arg-type]
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))  # type: ignore[arg-type]
     objective: Any = torch.compile(NextToken(model), dynamic=False) if compiled else NextToken(model)
     x_BT = torch.randint(0, vocab - 1, (batch, config.context + 1), device=device)
 
@@ -175,7 +175,8 @@ def quality() -> None:
             as_octavo_counts = run.record["result"]["bits_per_byte"] * math.log(2)
             print(
                 f"{name}, after {run.record['train_seconds']:.1f} s: {in_windows:.4f} nats in windows of {CONTEXT}, "
-                f"{as_octavo_counts:.4f} with: {run.model.policy} ({run.record['train_tokens']:,} tokens)", flush=True,
+                f"{as_octavo_counts:.4f} with: {run.model.context_policy} ({run.record['train_tokens']:,} tokens)",
+                flush=True,
             )  # fmt: skip
 
 

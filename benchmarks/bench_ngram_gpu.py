@@ -78,7 +78,7 @@ def measure(name: str, x_N: Tensor, vocab: int, newline: int | None, repeats: in
     print(f"  n-grams {model.sizes()}")
     built = _timed(lambda: model.index)
     part = x_N[: 1 << 24].long()[None]
-    scoring = statistics.median([_timed(lambda: model.charge(model.start(1), part)) for _ in range(5)])
+    scoring = statistics.median([_timed(lambda: model.token_log_probs(model.start(1), part)) for _ in range(5)])
     print(f"  look-up table {built:.3f} s; scoring {part.numel() / scoring / 1e6:.1f} million tokens/s")
 
 

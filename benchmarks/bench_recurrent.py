@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from measure import octavo as command
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
@@ -35,7 +35,7 @@ from octavo.training.distributed import Team
 from octavo.training.loop import Loop, Text
 from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import matmul_rate
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.streams import Lanes
 from octavo.training.validation_chunks import hold_out
 
@@ -94,10 +94,10 @@ def lanes(batch: int, window: int) -> Lanes:
 
 def ours(kind: str, text: Lanes, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
     model = MODELS[kind](RecurrentConfig(), VOCAB)
-    model.initialise(seeded(0))
-    config = LoopConfig(batch=text.batch, window=text.window, precision=precision)
+    model.initialise(seeded_generator(0))
+    config = LoopConfig(batch_size=text.batch, sequence_length=text.window, precision=precision)
     text_of = Text(text, torch.empty(0, 0, dtype=torch.int64), 1, 1.0)
-    return Loop(model, text_of, config, OptimConfig(optimizer=optimizer), Team(0, 1, CPU), 0, quiet=True)
+    return Loop(model, text_of, config, OptimizerConfig(optimizer=optimizer), Team(0, 1, CPU), 0, quiet=True)
 
 
 def speed() -> None:
@@ -150,9 +150,11 @@ def checkpoints() -> None:
             began = time.perf_counter()
             loop._save()
             saves.append(time.perf_counter() - began)
-        share = statistics.median(saves) / LoopConfig().save_every
+        share = statistics.median(saves) / LoopConfig().checkpoint_seconds
         spread = f"{1e3 * statistics.median(saves):.0f} ms ({1e3 * min(saves):.0f} to {1e3 * max(saves):.0f})"
-        print(f"\ncheckpoint of the gru: {spread}, every {LoopConfig().save_every:.0f} s: {share:.2%} of the time")
+        print(
+            f"\ncheckpoint of the gru: {spread}, every {LoopConfig().checkpoint_seconds:.0f} s: {share:.2%} of the time"
+        )
         out = Path(folder, "gru")
         flags = ("--budget", "20s", "--save-every", "1", "--no-measure", "--out", out)
         process = subprocess.Popen(

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import octavo
-from octavo.core import LanguageModel, device_of, seeded
+from octavo.core import LanguageModel, device_of, seeded_generator
 from octavo.decode import Greedy, Sample, Speculative, Tally, lucks, speculate, stream
 from octavo.decode.drafting import draft_of
 from octavo.models.ngram import NGram, NGramConfig
@@ -65,7 +65,7 @@ def calls(model: LanguageModel[Any], draft: LanguageModel[Any], x_T: list[int], 
     """What a guess costs, and what several tokens in one call cost the model: medians, in turn."""
     _, state = model.absorb(model.start(1), torch.tensor([[model.begin, *x_T]], device=device_of(model)))
     session = model.session(state)
-    writer, (luck,) = draft_of(draft, x_T, Sample(), model.begin), lucks(Speculative(draft), seeded(0), 1)
+    writer, (luck,) = draft_of(draft, x_T, Sample(), model.begin), lucks(Speculative(draft), seeded_generator(0), 1)
 
     def several(count: int) -> None:
         session.absorb(torch.tensor([x_T[:1] * count], device=device_of(model)))
@@ -132,10 +132,10 @@ def written(
     """Tokens a second after the first call, by the clock and by the processor's, and the rounds or plain tokens."""
     if tokens:
         method = Speculative(draft, tokens, way)
-        (luck,) = lucks(method, seeded(seed), 1)
+        (luck,) = lucks(method, seeded_generator(seed), 1)
         steps: Any = speculate(model, x_T, length, method, luck)
     else:
-        steps = ([int(x_B)] for x_B in stream(model, [x_T], length, way, seeded(seed)))
+        steps = ([int(x_B)] for x_B in stream(model, [x_T], length, way, seeded_generator(seed)))
     made = [next(steps)]
     began, processor = time.perf_counter(), time.process_time()
     made += steps

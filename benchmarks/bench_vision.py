@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention import image_patterns as grid
@@ -55,11 +55,12 @@ def main() -> None:
         for name, pattern in patterns.items():
             S = n * n + getattr(pattern, "globals", 0)
             q, k, v = (
-                torch.randn(IMAGES, HEADS, S, SIZE, generator=seeded(i)).to(device).requires_grad_() for i in range(3)
+                torch.randn(IMAGES, HEADS, S, SIZE, generator=seeded_generator(i)).to(device).requires_grad_()
+                for i in range(3)
             )
 
             def there_and_back(path: grid.GridPath, pattern: Pattern = pattern, inputs=(q, k, v)) -> None:  # type: ignore[no-untyped-def]
-                grid.attend(*inputs, pattern, path).sum().backward()
+                grid.attend_patches(*inputs, pattern, path).sum().backward()
 
             masked = seconds(device, given.repeats, lambda go=there_and_back: go("masked"))
             if pattern == FULL:
@@ -74,7 +75,7 @@ def main() -> None:
             )
         q, k, v = (torch.randn(IMAGES, HEADS, n * n, SIZE, device=device, requires_grad=True) for _ in range(3))
         time_ms = 1e3 * seconds(
-            device, given.repeats, lambda q=q, k=k, v=v: channel.attend(q, k, v).sum().backward()
+            device, given.repeats, lambda q=q, k=k, v=v: channel.attend_channels(q, k, v).sum().backward()
         )  # fmt: skip
         as_pairs = channel_operations(n * n, HEADS * SIZE, HEADS) // (4 * HEADS * SIZE)
         print(f"| {n} x {n} | channels | {as_pairs:,} | {as_pairs / n**4:.1%} | {as_pairs:,} | {time_ms:.1f} | |")

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.parts.config import REACHING, GPTConfig
+from octavo.models.parts.config import WINDOWED_ATTENTION, GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.training.bigram import fit_bigram
 
 VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin
@@ -39,31 +39,31 @@ def mixed(*parts: LanguageModel[Any]) -> Mix:
     """Of a bag and a 4-gram, where nothing else is said."""
     mix = Mix(MixConfig(), parts or (Bag.fit(text(), BagConfig(), VOCAB), ngram(order=4)))
     x_1T = text(seed=2)[None, 1:].long()
-    opened = mix.after_begin(x_1T)
-    logp_IBT, _ = mix.charge_parts(mix.start(1), opened)
-    mix.learn(logp_IBT[:, 0], mix.class_along(mix.start(1), opened)[0])
+    opened = mix.prepend_begin(x_1T)
+    logp_IBT, _ = mix.part_log_probs(mix.start(1), opened)
+    mix.learn(logp_IBT[:, 0], mix.token_context_classes(mix.start(1), opened)[0])
     return mix
 
 
 def recurrent(cls: type[Recurrent], vocab: int = VOCAB, **config: Any) -> Recurrent:
     """A small network with weights drawn at random, for use, not for training."""
     model = cls(RecurrentConfig(**{"width": 6, "layers": 2} | config), vocab)
-    model.initialise(seeded(1))
+    model.initialise(seeded_generator(1))
     return model.double().requires_grad_(False)
 
 
-def attentive(**config: Any) -> Attentive:
-    model = Attentive(AttentiveConfig(**{"width": 6, "memory": 5} | config), VOCAB)
-    model.initialise(seeded(1))
+def attentive(**config: Any) -> RNNAttention:
+    model = RNNAttention(RNNAttentionConfig(**{"width": 6, "memory": 5} | config), VOCAB)
+    model.initialise(seeded_generator(1))
     return model.double().requires_grad_(False)
 
 
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
-    reach = {"reach": 4} if config.get("mix") in REACHING else {}
+    reach = {"attention_window": 4} if config.get("attention") in WINDOWED_ATTENTION else {}
     model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11} | reach | config), vocab)
-    model.initialise(seeded(1))
-    generator = seeded(2)
+    model.initialise(seeded_generator(1))
+    generator = seeded_generator(2)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
     return model.double().requires_grad_(False)
@@ -82,7 +82,7 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
             "sentences": ngram(order=4, sentences=True),
         },
         "bigram": {
-            "trained": fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded(1))
+            "trained": fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded_generator(1))
             .double()
             .requires_grad_(False)
         },
@@ -100,12 +100,15 @@ def examples() -> dict[str, dict[str, LanguageModel[Any]]]:
         },
         "gpt": {
             "full": gpt(),
-            "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed="gelu", qk_norm=False),
-            "as Llama": gpt(feed="gated", kv_heads=1, qk_norm=False, tied=False, stride=3),
-            "alibi": gpt(positions="alibi", feed="gelu-exact"),
+            "as GPT-2": gpt(positions="learned", norm="layer", bias=True, feed_forward="gelu", qk_norm=False),
+            "as Llama": gpt(feed_forward="gated", kv_heads=1, qk_norm=False, tied=False, stride=3),
+            "alibi": gpt(positions="alibi", feed_forward="gelu-exact"),
             "sinusoidal": gpt(positions="sinusoidal"),
             "no positions": gpt(positions="none"),
-            **{mix: gpt(mix=mix) for mix in ("local", "strided", "block", "global", "dense", "random")},
-            **{f"linear, {phi}": gpt(mix="linear", features=phi) for phi in ("elu", "relu", "random")},
+            **{
+                attention: gpt(attention=attention)
+                for attention in ("local", "strided", "block", "global", "dense", "random")
+            },
+            **{f"linear, {phi}": gpt(attention="linear", features=phi) for phi in ("elu", "relu", "random")},
         },
     }

@@ -24,7 +24,7 @@ def tokens(model: LanguageModel[Any], batch: int, length: int, seed: int = 0) ->
 
 def logp(model: LanguageModel[Any], x_BT: Tensor) -> Tensor:
     """log p_BTV of the token after each of x_BT, begin absorbed first."""
-    return model(model.after_begin(x_BT)).log_softmax(-1)
+    return model(model.prepend_begin(x_BT)).log_softmax(-1)
 
 
 def same_state(a: Any, b: Any) -> bool:
@@ -34,7 +34,7 @@ def same_state(a: Any, b: Any) -> bool:
 
 
 def step_by_step_equals_all_at_once(model: LanguageModel[Any], length: int) -> None:
-    x_BT = model.after_begin(tokens(model, 3, length))
+    x_BT = model.prepend_begin(tokens(model, 3, length))
     at_once, last = model.absorb(model.start(3), x_BT)
     by_step, last_by_step = scan(model, model.start(3), x_BT)
     torch.testing.assert_close(at_once, by_step, **EXACT)
@@ -43,7 +43,7 @@ def step_by_step_equals_all_at_once(model: LanguageModel[Any], length: int) -> N
 
 
 def cutting_absorb_anywhere_changes_nothing(model: LanguageModel[Any], length: int) -> None:
-    x_BT = model.after_begin(tokens(model, 2, length))
+    x_BT = model.prepend_begin(tokens(model, 2, length))
     whole, _ = model.absorb(model.start(2), x_BT)
     for cut in {0, 1, length // 2, length, length + 1}:
         left, state = model.absorb(model.start(2), x_BT[:, :cut])
@@ -56,9 +56,9 @@ def charge_is_what_step_predicts(model: LanguageModel[Any], length: int) -> None
     expected_BT = logp(model, x_BT)[:, :-1].gather(-1, x_BT[:, :, None]).squeeze(-1)
     torch.testing.assert_close(model.score(x_BT).double(), expected_BT.double(), **EXACT)
     state, parts = model.start(2), []
-    opened_BT = model.after_begin(x_BT)
+    opened_BT = model.prepend_begin(x_BT)
     for start in range(0, length, 7):  # windows that overlap by one token charge every token once
-        part, state = model.charge(state, opened_BT[:, start : start + 8])
+        part, state = model.token_log_probs(state, opened_BT[:, start : start + 8])
         parts.append(part)
     torch.testing.assert_close(torch.cat(parts, 1).double(), expected_BT.double(), **EXACT)
 
@@ -78,7 +78,7 @@ def rows_do_not_touch_each_other(model: LanguageModel[Any], length: int) -> None
 
 
 def step_does_not_mutate_its_state(model: LanguageModel[Any], length: int) -> None:
-    x_BT = model.after_begin(tokens(model, 2, length))
+    x_BT = model.prepend_begin(tokens(model, 2, length))
     _, state = model.absorb(model.start(2), x_BT)
     before = copy.deepcopy(state)
     first, _ = model.step(state, x_BT[:, -1])
@@ -87,7 +87,7 @@ def step_does_not_mutate_its_state(model: LanguageModel[Any], length: int) -> No
 
 
 def states_can_be_reordered(model: LanguageModel[Any], length: int) -> None:
-    x_BT = model.after_begin(tokens(model, 3, length))
+    x_BT = model.prepend_begin(tokens(model, 3, length))
     _, state = model.absorb(model.start(3), x_BT)
     rows = torch.tensor([2, 0, 0])
     expected, _ = model.step(state, torch.tensor([0, 1, 0]))

@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from conftest import chromium
 from octavo.cli import main
-from octavo.studio import Shelf, Studio, make_app
+from octavo.studio import ModelCache, Studio, make_app
 
 TEXT = "The cat sat on the mat. A dog lay by the door! Did the bird sing? It sang all day long.\n" * 60
 STEPS = "--tokenizer char --budget 12steps --batch 8 --window 32 --checks 1 --device cpu --seed 1"
@@ -51,8 +51,8 @@ MADE: dict[str, str] = {  # {t}: where the texts lie
     "stripes2": f"train davit {{t}}/stripes {SIGHT}",
     "reverse": "train seq2seq {t}/words.tsv --width 16 --layers 1 --heads 2 --size 300 --budget 20steps --checks 1 "
                "--device cpu",
-    "masked": "train bert {t}/text.txt --width 16 --layers 2 --heads 2 --feed-width 32 --context 32 --budget 6steps "
-              "--batch 4 --size 120 --checks 1 --device cpu",
+    "masked": "train bert {t}/text.txt --width 16 --layers 2 --heads 2 --feed-forward-width 32 --context 32 "
+              "--budget 6steps --batch 4 --size 120 --checks 1 --device cpu",
     "facts": "train facts {t}/people --pretrain-passes 4 --pretrain-batch 12 --passes 4 --batch 8 --width 16 "
              "--layers 2 --heads 2 --context 96 --device cpu",
 }  # fmt: skip
@@ -110,13 +110,13 @@ def _write_people(folder: Path) -> None:
 
 def client(root: Path, **settings: Any) -> TestClient:
     """Asks a studio without a network; its address is localhost."""
-    return TestClient(make_app(Studio(Shelf(root, device="cpu")), **settings), base_url="http://localhost")
+    return TestClient(make_app(Studio(ModelCache(root, device="cpu")), **settings), base_url="http://localhost")
 
 
 @contextmanager
 def served(root: Path, **settings: Any) -> Iterator[str]:
     """The address of a studio that serves the folder."""
-    studio = Studio(Shelf(root, device="cpu"))
+    studio = Studio(ModelCache(root, device="cpu"))
     listening = socket.create_server(("127.0.0.1", 0), backlog=256)
     server = uvicorn.Server(uvicorn.Config(make_app(studio, **settings), log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -12,12 +12,13 @@ import octavo
 from octavo.training.loop import Loop
 
 SETTINGS: dict[str, Any] = {
-    "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "20steps", "checks": 3, "save_every": 0.0,
+    "width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "budget": "20steps", "evaluations": 3,
+    "checkpoint_seconds": 0.0,
     "precision": "float32", "measure": False,
 }  # fmt: skip
 # The features are weights that are not learnt. Matrices of one shape are orthogonalised in bfloat16, which rounds a
 # gated layer's differences up to more than CLOSE.
-GPT: dict[str, Any] = {"heads": 2, "mix": "linear", "features": "random", "feed": "relu2"}
+GPT: dict[str, Any] = {"heads": 2, "attention": "linear", "features": "random", "feed_forward": "relu2"}
 
 
 class StoppedError(Exception):

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 
 S = TypeVar("S")
-BACK = 16  # tokens that a session can always take back
-GATHERED = 8  # tokens that stayed when others were taken back: so many are worth a call of their own, not fewer
+MAX_REWIND_TOKENS = 16  # tokens that every session can take back
+MIN_CATCH_UP_TOKENS = 8  # tokens left after a rewind that are processed by a call of their own, not with the next ones
 STATE_CARRIED = "state carried from the first byte of each document to its last"
 
 
@@ -60,7 +60,7 @@ class LanguageModel(nn.Module, Generic[S]):
         """logits_BTV after each token of sequences that start with x_BT's first column."""
         return self.absorb(self.start(len(x_BT)), x_BT)[0]
 
-    def charge(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
+    def token_log_probs(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
         """log p of every token but the first, and the state with every token but the last absorbed.
 
         Windows that overlap by one token therefore charge a long text once, with the state carried.
@@ -75,30 +75,30 @@ class LanguageModel(nn.Module, Generic[S]):
         return True
 
     @property
-    def training_shape(self) -> tuple[int, int]:
+    def default_batch_shape(self) -> tuple[int, int]:
         """Tokens of a training step, and how many of them follow each other, where nothing else is asked for."""
         return 4096, 32
 
     @property
-    def matrix_rate(self) -> float:
+    def muon_learning_rate(self) -> float:
         """Muon's learning rate, where nothing else is asked for."""
         return 0.05
 
     @property
-    def policy(self) -> str:
+    def context_policy(self) -> str:
         """What of the past a token is charged with: part of every figure."""
         return STATE_CARRIED
 
     @property
-    def window(self) -> int:
-        """How many tokens `charge` should get at once: as many as keep the logits of one row below 128 MB."""
+    def max_scored_tokens(self) -> int:
+        """How many tokens `token_log_probs` should get at once: as many as keep the logits of one row below 128 MB."""
         return max(16, (1 << 25) // self.vocab)
 
     def score(self, x_BT: Tensor) -> Tensor:
         """log p(x_t | x_<t) of every token, the first included."""
-        return self.charge(self.start(len(x_BT)), self.after_begin(x_BT))[0]
+        return self.token_log_probs(self.start(len(x_BT)), self.prepend_begin(x_BT))[0]
 
-    def after_begin(self, x_BT: Tensor) -> Tensor:
+    def prepend_begin(self, x_BT: Tensor) -> Tensor:
         """The sequences with the begin token put in front."""
         return torch.cat([x_BT.new_full((len(x_BT), 1), self.begin), x_BT], 1)
 
@@ -106,7 +106,7 @@ class LanguageModel(nn.Module, Generic[S]):
         """The fast way to go on from a state token by token, for so many tokens: few are not worth much preparation."""
         return Session(self, state)
 
-    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the model's own buffers and parameters to what was saved; a foreign or damaged set is refused."""
         own = self.own_tensors()
         if set(tensors) != set(own):
@@ -123,7 +123,7 @@ class LanguageModel(nn.Module, Generic[S]):
             own[name].data = tensor
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """The parameters and buffers that `take_tensors` sets, by name."""
+        """The parameters and buffers that `load_tensors` sets, by name."""
         return {**dict(self.named_parameters()), **dict(self.named_buffers())}
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -134,7 +134,7 @@ class LanguageModel(nn.Module, Generic[S]):
         return 2 * sum(parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
 
     @property
-    def repeated_parts(self) -> Sequence[Any]:
+    def repeated_blocks(self) -> Sequence[Any]:
         """Parts of one code, which absorb one after the other: compiled once, they are all fast."""
         return ()
 
@@ -147,8 +147,8 @@ class LanguageModel(nn.Module, Generic[S]):
         """A small integer for each row that says how much the state knows; what `mix` chooses its weights by."""
         raise NotImplementedError
 
-    def class_along(self, state: S, x_BT: Tensor) -> Tensor:
-        """The context class in front of each token that `charge` charges."""
+    def token_context_classes(self, state: S, x_BT: Tensor) -> Tensor:
+        """The context class in front of each token that `token_log_probs` scores."""
         classes = []
         for x_B in x_BT[:, :-1].unbind(1):
             _, state = self.step(state, x_B)
@@ -191,7 +191,7 @@ class Session(Generic[S]):
         self.calls += 1
         if type(self.model).absorb is LanguageModel.absorb and x_BT.shape[1]:  # a scan comes past every state
             return torch.stack([self.step(x_B) for x_B in x_BT.unbind(1)], 1)
-        if self._due and self._trail[-1][1].shape[1] >= GATHERED:
+        if self._due and self._trail[-1][1].shape[1] >= MIN_CATCH_UP_TOKENS:
             self._catch_up()
         before, due_BT = self._trail.pop() if self._due else (self._state, x_BT[:, :0])
         seen_BT = torch.cat([due_BT, x_BT], 1)
@@ -201,7 +201,7 @@ class Session(Generic[S]):
         return logits_BTV[:, due_BT.shape[1] :]
 
     def rewind(self, count: int) -> None:
-        """Forget the last `count` tokens, which may be up to BACK of those absorbed here."""
+        """Forget the last `count` tokens, which may be up to MAX_REWIND_TOKENS of those absorbed here."""
         held = sum(x_BT.shape[1] for _, x_BT in self._trail)
         if not 0 <= count <= held:
             raise UserError(f"only the last {held} tokens can be taken back: count={count}; fork before instead")
@@ -220,7 +220,7 @@ class Session(Generic[S]):
     def _note(self, before: S, x_BT: Tensor) -> None:
         if x_BT.shape[1]:
             self._trail.append((before, x_BT))
-            if len(self._trail) > BACK:
+            if len(self._trail) > MAX_REWIND_TOKENS:
                 self._trail.popleft()
 
     def _catch_up(self) -> None:
@@ -273,7 +273,7 @@ def state_from(like: Any, tensors: Iterable[Tensor]) -> Any:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def single_thread() -> Iterator[None]:
     """Within it, products are computed by one thread: small ones are done before a second has woken, and on a busy
     machine waiting for it takes most of the time.
     """
@@ -313,7 +313,7 @@ def tracing() -> bool:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Switch dropout and its like off; afterwards every part is as it was."""
     before = [(part, part.training) for part in model.modules()]
     model.eval()
@@ -331,7 +331,7 @@ def check_distribution(logp: Tensor, what: str) -> None:
         raise UserError(f"{what} must sum to one; the file is damaged, train the model again")
 
 
-def seeded(seed: int) -> torch.Generator:
+def seeded_generator(seed: int) -> torch.Generator:
     """A random generator that the same seed starts in the same place."""
     if not 0 <= seed < 1 << 63:
         raise UserError(f"seed must be from 0 to 2**63 - 1: seed={seed}; try --seed 1")

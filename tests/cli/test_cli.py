@@ -30,7 +30,7 @@ from octavo.cli.train import OTHERS
 from octavo.models import CONFIGS, PRESETS
 from octavo.models.parts.config import GPTConfig
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 FOREIGN = "not runs, but read like them (Hugging Face)"
 TEXT = "The owl and the pussycat went to sea in a beautiful pea-green boat.\nThey took some honey, naïve café.\n" * 12
@@ -103,7 +103,7 @@ def test_train_tells_of_every_model_what_it_is(run: Octavo) -> None:
 
 
 def test_help_of_a_transformer_breaks_no_line_before_its_end(run: Octavo) -> None:
-    config_docs = [name for name, doc in attribute_docs(GPTConfig, LoopConfig, OptimConfig) if "\n" in doc]
+    config_docs = [name for name, doc in attribute_docs(GPTConfig, LoopConfig, OptimizerConfig) if "\n" in doc]
     assert config_docs == []  # which the help would keep
     assert run("train", "gpt", "--help").code == 0
 
@@ -171,8 +171,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "ngram", "x", "--order", "0"], "order must be from 1 to 64: order=0"),
         (["train", "bag", "x", "--k", "-1"], "k must be a number that is not negative: k=-1.0"),
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
-        (["train", "gpt", "x", "--reach", "8"], "reach belongs to mix local or strided"),
-        (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --mix linear"),
+        (["train", "gpt", "x", "--attention-window", "8"], "reach belongs to attention local or strided"),
+        (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --attention linear"),
         (["train", "gpt", "x", "--heads", "128"], "128 / 128; try --heads 64 or --positions none"),
         (["train", "ngram", "x", "--out", "/dev/null/run"], "cannot write /dev/null/run"),
     ],

@@ -16,7 +16,7 @@ import examples
 from command_line import json_output
 from flop_counter import flop_counter
 from octavo.cli import main
-from octavo.core import LanguageModel, seeded, tensors_of, trace
+from octavo.core import LanguageModel, seeded_generator, tensors_of, trace
 from octavo.cost import (
     GPUS,
     Assumptions,
@@ -50,29 +50,29 @@ from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.tasks import api
 from octavo.training.loss import NextToken
-from octavo.training.optimizer import OptimConfig, Optimizers
+from octavo.training.optimizer import OptimizerConfig, Optimizers
 
 B, V = 3, 29
-TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 128, "feed_width": 40}
-REACH = {"reach": 6}
+TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 128, "feed_forward_width": 40}
+REACH = {"attention_window": 6}
 GPTS: dict[str, dict[str, Any]] = {
     "full": {},
-    "as GPT-2": {"positions": "learned", "norm": "layer", "bias": True, "feed": "gelu", "qk_norm": False},
-    "as Llama": {"feed": "gated", "kv_heads": 2, "qk_norm": False, "tied": False},
+    "as GPT-2": {"positions": "learned", "norm": "layer", "bias": True, "feed_forward": "gelu", "qk_norm": False},
+    "as Llama": {"feed_forward": "gated", "kv_heads": 2, "qk_norm": False, "tied": False},
     "dropout": {"dropout": 0.1},
     "no positions, shared keys": {"positions": "none", "kv_heads": 1, "qk_norm": False},
-    "sinusoidal": {"positions": "sinusoidal", "feed": "gelu-exact"},
+    "sinusoidal": {"positions": "sinusoidal", "feed_forward": "gelu-exact"},
     "alibi": {"positions": "alibi"},
     "alibi, shared keys": {"positions": "alibi", "kv_heads": 2},
     "short context": {"context": 20},
-    **{mix: {"mix": mix} | REACH for mix in ("local", "strided", "block", "global")},
-    **{mix: {"mix": mix} for mix in ("dense", "random")},
-    "local, alibi": {"mix": "local", "positions": "alibi"} | REACH,
-    "local, shared keys": {"mix": "local", "kv_heads": 2} | REACH,
-    "strided, shared keys": {"mix": "strided", "kv_heads": 2} | REACH,
-    "dense, dropout": {"mix": "dense", "dropout": 0.1},
-    **{f"linear, {phi}": {"mix": "linear", "features": phi} for phi in ("elu", "relu", "random")},
-    "linear, shared keys": {"mix": "linear", "kv_heads": 2},
+    **{attention: {"attention": attention} | REACH for attention in ("local", "strided", "block", "global")},
+    **{attention: {"attention": attention} for attention in ("dense", "random")},
+    "local, alibi": {"attention": "local", "positions": "alibi"} | REACH,
+    "local, shared keys": {"attention": "local", "kv_heads": 2} | REACH,
+    "strided, shared keys": {"attention": "strided", "kv_heads": 2} | REACH,
+    "dense, dropout": {"attention": "dense", "dropout": 0.1},
+    **{f"linear, {phi}": {"attention": "linear", "features": phi} for phi in ("elu", "relu", "random")},
+    "linear, shared keys": {"attention": "linear", "kv_heads": 2},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {"width": 16, "layers": 2}) for name in ("rnn", "gru", "lstm")},
@@ -83,18 +83,18 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bigram": ("bigram", {"dim": 16, "hidden": 24}),
 }  # fmt: skip
 ALL = {**{f"gpt, {name}": ("gpt", TINY | config) for name, config in GPTS.items()}, **OTHERS}
-SOFTMAX = [name for name, config in GPTS.items() if config.get("mix") not in ("linear", "dense", "random")]
+SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not in ("linear", "dense", "random")]
 
 
 def built(variant: str) -> LanguageModel[Any]:
     name, config = ALL[variant]
     model = MODELS[name](CONFIGS[name](**config), V)
-    model.initialise(seeded(1))
+    model.initialise(seeded_generator(1))
     return model
 
 
 def tokens(T: int, batch: int = B) -> Tensor:
-    return torch.randint(0, V - 1, (batch, T), generator=seeded(2))
+    return torch.randint(0, V - 1, (batch, T), generator=seeded_generator(2))
 
 
 def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
@@ -184,7 +184,10 @@ def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("variant", "T"),
-    [*((variant, T) for variant in ALL for T in (7, 70)), *((f"gpt, {mix}", 1) for mix in ("full", "random", "dense"))],
+    [
+        *((variant, T) for variant in ALL for T in (7, 70)),
+        *((f"gpt, {attention}", 1) for attention in ("full", "random", "dense")),
+    ],
 )
 def test_operations_are_those_that_pytorch_counts(variant: str, T: int, lstm_by_hand: None) -> None:
     model = built(variant)
@@ -281,7 +284,7 @@ def test_activations_are_what_autograd_keeps(variant: str, T: int, lstm_by_hand:
 def test_many_logits_are_not_kept() -> None:
     config, vocab, T = GPTConfig(**TINY), 70_000, 100
     model = MODELS["gpt"](config, vocab)
-    model.initialise(seeded(1))
+    model.initialise(seeded_generator(1))
     cost = cost_of_config("gpt", config, vocab, Shape(B, T))
     assert kept_bytes(cost, "float32") == really_kept(model, T) < 4 * B * T * vocab
 
@@ -290,7 +293,7 @@ def test_many_logits_are_not_kept() -> None:
 def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "products_pay", lambda q, k: False)  # as on a GPU
     model = MODELS["gpt"](GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
-    model.initialise(seeded(1))
+    model.initialise(seeded_generator(1))
     real = really_kept(model, 60, torch.autocast("cpu", torch.bfloat16))
     assert kept_bytes(cost_of(model, Shape(B, 60)), "bfloat16") == pytest.approx(real, rel=0.05)
 
@@ -299,7 +302,7 @@ def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monk
 @pytest.mark.parametrize("variant", [name for name in ALL if name != "bigram"])  # which has an Adam of its own
 def test_optimizers_remember_as_much(variant: str, optimizer: Any) -> None:
     model = built(variant)
-    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer))
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))
     NextToken(model)(model.start(B), tokens(9))[0].backward()
     optimizers.step(0.5, 1.0)
     remembered = sum(t.numel() * 4 for name, t in optimizers.tensors().items() if not name.endswith("/step"))
@@ -379,7 +382,7 @@ def test_the_fewest_gpus_are_the_fewest_that_fit(gather: Any) -> None:
 
 
 def test_a_share_of_a_gpu_by_hand() -> None:
-    config = GPTConfig(width=128, layers=4, heads=2, context=64, feed="relu2")
+    config = GPTConfig(width=128, layers=4, heads=2, context=64, feed_forward="relu2")
     cost = cost_of_config("gpt", config, 1000, Shape(1, 64))
     tables, matrices, vectors = 1000 * 128, 4 * 12 * 128 * 128, 9 * 128
     shared = 8 * (tables + matrices + vectors) + 4 * matrices + 8 * (tables + vectors)

@@ -25,7 +25,7 @@ from octavo.tasks import api
 from octavo.training import step_timing as rehearsal
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.step_timing import MIDDLE, Piece, Rehearsal, Timed, rehearse, rehearsed_loop, sizes_of, usual_past
 from octavo.training.streams import RESTARTS
 
@@ -37,8 +37,8 @@ MUCH = 1e18
 def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **settings: Any) -> Piece:
     model, usual = preset(name)
     config = replace(usual, **{"width": 32} | settings)
-    loop = LoopConfig(batch=3, precision=precision).suiting(on_meta(model, config, 257))
-    return Piece(model, config, 257, 3, loop.window, OptimConfig(optimizer=optimizer), loop)
+    loop = LoopConfig(batch_size=3, precision=precision).suiting(on_meta(model, config, 257))
+    return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
 
 
 # ---------------------------------------------------------------------- what is rehearsed
@@ -95,8 +95,8 @@ def test_a_window_remembers_what_it_does_on_average() -> None:
         return usual_past(on_meta("gpt", GPTConfig(**settings), 257), window)
 
     assert past() == 64
-    assert past(mix="local", reach=32) == 32
-    assert past(mix="dense") == past(mix="linear") == past(positions="learned") == 0
+    assert past(attention="local", attention_window=32) == 32
+    assert past(attention="dense") == past(attention="linear") == past(positions="learned") == 0
     starts_N = np.random.default_rng(0).random(200_000) < RESTARTS
     since_N = np.arange(200_000) - np.maximum.accumulate(np.where(starts_N, np.arange(200_000), 0))
     for context in (256, 1024, 4096):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from examples import attentive, examples, gpt, ngram, recurrent
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import choices, prepare, search, write
 from octavo.decode.greedy import without_begin
@@ -31,15 +31,15 @@ PROMPT = [3, 1, 4, 1, 5]
 @pytest.mark.parametrize("method", [Greedy(), Sample(0.7, top_k=3)], ids=["greedy", "sample"])
 def test_what_is_written_with_notes_is_what_is_written_without(name: str, method: Any) -> None:
     model = MODELS[name]
-    noted = list(write(model, PROMPT, 9, method, seeded(4)))
-    plain = [int(x_1) for x_1 in stream(model, [PROMPT], 9, method, seeded(4))]
+    noted = list(write(model, PROMPT, 9, method, seeded_generator(4)))
+    plain = [int(x_1) for x_1 in stream(model, [PROMPT], 9, method, seeded_generator(4))]
     assert [one.token for one in noted] == plain
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_text_costs_when_written_what_it_costs_when_read(name: str) -> None:
     model = MODELS[name]
-    noted = list(write(model, PROMPT, 9, Sample(2.0), seeded(1)))
+    noted = list(write(model, PROMPT, 9, Sample(2.0), seeded_generator(1)))
     told = read(model, [*PROMPT, *(one.token for one in noted)])
     assert [one.bits for one in noted] == pytest.approx(told.bits_N[len(PROMPT) :].tolist(), rel=1e-4)
     p_V = torch.tensor([one.alternatives[0][1] for one in noted])
@@ -126,7 +126,8 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
 
 
 @pytest.mark.parametrize("model", [
-    gpt(), gpt(mix="linear"), gpt(mix="dense"), gpt(mix="local"), gpt(positions="learned"), attentive(),
+    gpt(), gpt(attention="linear"), gpt(attention="dense"), gpt(attention="local"), gpt(positions="learned"),
+    attentive(),
 ], ids=["full", "linear", "dense", "local", "learned", "attentive"])  # fmt: skip
 @pytest.mark.parametrize("layers", ["last", "all"])
 def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:

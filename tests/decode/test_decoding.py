@@ -17,7 +17,7 @@ from tiny_models import Dropped, Markov, Recurrent, every_sequence, random_marko
 PROMPTS = [[0, 1, 2], [], [2], [1, 1, 0], [0]]
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
@@ -52,8 +52,8 @@ def test_rows_and_unequal_prompts_decode_as_they_do_alone(seed: int) -> None:
 
 
 def test_a_prompt_longer_than_a_piece_is_absorbed_whole() -> None:
-    model, prompt = Recurrent(6), torch.randint(0, 5, (150,), generator=seeded())
-    best = model(model.after_begin(prompt[None]))[0, -1, :5].argmax()
+    model, prompt = Recurrent(6), torch.randint(0, 5, (150,), generator=seeded_generator())
+    best = model(model.prepend_begin(prompt[None]))[0, -1, :5].argmax()
     assert generate(model, [prompt], 1, Greedy())[0].tolist() == [int(best)]
 
 
@@ -61,7 +61,7 @@ def test_begin_is_never_emitted_even_when_it_is_most_probable() -> None:
     model = random_markov(4)
     model.get_buffer("logits_VV")[:, model.begin] = 50.0
     for method in (Greedy(), Sample(), Beam(3), Exact()):
-        (x_T,) = generate(model, [[]], 4, method, seeded())
+        (x_T,) = generate(model, [[]], 4, method, seeded_generator())
         assert len(x_T) == 4
         assert model.begin not in x_T.tolist()
 
@@ -69,14 +69,14 @@ def test_begin_is_never_emitted_even_when_it_is_most_probable() -> None:
 def test_sampled_frequencies_are_the_softmax() -> None:
     model = random_markov(9, scale=1.0)
     N = 20_000
-    x_N = next(stream(model, [[3]] * N, 1, Sample(temperature=0.7), seeded()))
+    x_N = next(stream(model, [[3]] * N, 1, Sample(temperature=0.7), seeded_generator()))
     p_V = (model.get_buffer("logits_VV")[3, :8] / 0.7).softmax(-1)
     assert chisquare(x_N.bincount(minlength=8).numpy(), (N * p_V).numpy()).pvalue > 1e-3
 
 
 def test_filtered_tokens_are_never_drawn_and_the_rest_is_renormalised() -> None:
     model = Markov(logits(0.4, 0.3, 0.2, 0.1, 1e-9).expand(5, -1).clone())
-    x_N = next(stream(model, [[]] * 9_000, 1, Sample(top_k=2), seeded()))
+    x_N = next(stream(model, [[]] * 9_000, 1, Sample(top_k=2), seeded_generator()))
     counts = x_N.bincount(minlength=5)
     assert counts[2:].sum() == 0
     assert abs(int(counts[0]) / 9_000 - 4 / 7) < 4 * math.sqrt(4 / 7 * 3 / 7 / 9_000)
@@ -117,7 +117,9 @@ def test_filters_compose_as_temperature_top_k_top_p_min_p() -> None:
 
 def test_the_same_seed_gives_the_same_text_and_leaves_the_global_generator_alone() -> None:
     model, before = Recurrent(20), torch.get_rng_state()
-    first, again, other = (generate(model, PROMPTS[:1], 40, Sample(), seeded(s))[0].tolist() for s in (1, 1, 2))
+    first, again, other = (
+        generate(model, PROMPTS[:1], 40, Sample(), seeded_generator(s))[0].tolist() for s in (1, 1, 2)
+    )
     assert first == again != other
     assert torch.equal(before, torch.get_rng_state())
 
@@ -209,15 +211,15 @@ def test_streaming_leaves_the_callers_gradients_and_the_models_mode_as_they_were
 def test_nothing_asked_nothing_given() -> None:
     model = Recurrent(4)
     for method in (Greedy(), Sample(), Beam(), Exact()):
-        assert [x.tolist() for x in generate(model, [[1], []], 0, method, seeded())] == [[], []]
-        assert generate(model, [], 3, method, seeded()) == []
+        assert [x.tolist() for x in generate(model, [[1], []], 0, method, seeded_generator())] == [[], []]
+        assert generate(model, [], 3, method, seeded_generator()) == []
 
 
 def test_a_row_without_a_possible_token_is_refused() -> None:
     model = Markov(torch.full((3, 3), -torch.inf, dtype=torch.float64))
     for method in (Greedy(), Sample(), Beam(), Exact()):
         with pytest.raises(UserError, match="smooth the model"):
-            generate(model, [[]], 2, method, seeded())
+            generate(model, [[]], 2, method, seeded_generator())
 
 
 def test_wrong_values_are_refused_with_the_rule() -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 import octavo
 from octavo import UserError
 from octavo.cli import main
-from octavo.core import GATHERED, LanguageModel
+from octavo.core import MIN_CATCH_UP_TOKENS, LanguageModel
 from octavo.decode import Beam, Greedy, Sample, Speculative, Tally, generate, lucks, speculate, stream
 from octavo.decode.drafting import SeenNext, distribution, draft_of
 from octavo.decode.greedy import without_begin
@@ -40,13 +40,13 @@ METHODS = [
 PROMPTS = [[0, 1, 2], [], [2], [1, 1, 0], [0]]
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def seeded_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
 def random_p(vocab: int, seed: int, zeros: int = 0) -> Tensor:
-    logits_1V = 3 * torch.randn(1, vocab, generator=seeded(seed), dtype=torch.float64)
-    logits_1V[0, torch.randperm(vocab, generator=seeded(seed))[:zeros]] = -torch.inf
+    logits_1V = 3 * torch.randn(1, vocab, generator=seeded_generator(seed), dtype=torch.float64)
+    logits_1V[0, torch.randperm(vocab, generator=seeded_generator(seed))[:zeros]] = -torch.inf
     return logits_1V.softmax(-1)
 
 
@@ -62,7 +62,9 @@ def transformer(vocab: int, seed: int = 5, positions: str = "rotary", scale: flo
     config = GPTConfig(width=8, layers=1, heads=2, context=6, positions=positions, init="gpt2")  # type: ignore[arg-type]
     model = GPT(config, vocab).double().requires_grad_(False)
     for parameter in model.parameters():
-        parameter.copy_(scale * torch.randn(parameter.shape, generator=seeded(seed)) * parameter.shape[-1] ** -0.5)
+        parameter.copy_(
+            scale * torch.randn(parameter.shape, generator=seeded_generator(seed)) * parameter.shape[-1] ** -0.5
+        )
     return model
 
 
@@ -185,7 +187,7 @@ def test_a_draft_without_any_opinion_still_leaves_the_distribution_as_it_is() ->
 
 
 def seen_ngram(order: int = 3, seed: int = 3, length: int = 40, vocab: int = 4, **settings: Any) -> NGram:
-    x_N = torch.randint(vocab - 1, (length,), generator=seeded(seed), dtype=torch.int32)
+    x_N = torch.randint(vocab - 1, (length,), generator=seeded_generator(seed), dtype=torch.int32)
     x_N[0] = vocab - 1
     return NGram.fit(x_N, NGramConfig(order=order, **settings), vocab)
 
@@ -210,13 +212,13 @@ def test_every_course_with_drafts_of_seen_tokens_only_gives_the_plain_distributi
 def test_seen_tokens_are_guessed_with_the_ngrams_own_probabilities(order: int, settings: dict[str, Any]) -> None:
     """Of the distribution over the vocabulary, what is left is that of the longest context's own continuations."""
     draft = seen_ngram(order, length=60, vocab=6, **settings if order > 2 else {})
-    x_T = torch.randint(5, (30,), generator=seeded(8)).tolist()
+    x_T = torch.randint(5, (30,), generator=seeded_generator(8)).tolist()
     guesser, state = SeenNext(draft, [], Sample(), begin=0), draft.start(1)
     for token in [draft.begin, *x_T]:
         p_1V, state = draft.predict(state, torch.tensor([token]))
         if token != draft.begin:
             guesser.hear(0, token)
-        (guess,) = guesser.guess(1, Dice(seeded())) or [None]
+        (guess,) = guesser.guess(1, Dice(seeded_generator())) or [None]
         followed = [words for k in range(1, order) if (words := continuations(draft, int(state[0, k])))]
         seen = [w for w in followed[-1] if w != 0 and p_1V[0, w] > 0] if followed else []
         if not seen:
@@ -237,7 +239,7 @@ def continuations(model: NGram, node: int) -> list[int]:
 
 def test_an_ngram_that_knows_no_context_drafts_nothing() -> None:
     model, draft = Recurrent(4), seen_ngram(order=1)
-    rounds = list(speculate(model, [1], 5, Speculative(draft, 3), Dice(seeded())))
+    rounds = list(speculate(model, [1], 5, Speculative(draft, 3), Dice(seeded_generator())))
     assert [(len(one.tokens), one.drafted, one.calls) for one in rounds] == [(1, 0, 1)] * 5
 
 
@@ -248,7 +250,7 @@ def test_lines_begin_anew_for_an_ngram_of_sentences() -> None:
     guesser, state = SeenNext(draft, [0, 1, 2], Greedy(), begin=3), draft.start(1)
     for token in (3, 0, 1, 2):
         p_1V, state = draft.predict(state, torch.tensor([token]))
-    assert guesser.guess(1, Dice(seeded()))[0].token == int(p_1V.argmax()) == 0
+    assert guesser.guess(1, Dice(seeded_generator()))[0].token == int(p_1V.argmax()) == 0
 
 
 def test_the_drafts_own_begin_need_not_be_the_models() -> None:
@@ -257,7 +259,7 @@ def test_the_drafts_own_begin_need_not_be_the_models() -> None:
     model.begin = 1
     assert draft.begin == 4
     for sample in (Sample(), Greedy()):
-        (x_T,) = generate(model, [[2]], 60, Speculative(draft, 3, sample), seeded())
+        (x_T,) = generate(model, [[2]], 60, Speculative(draft, 3, sample), seeded_generator())
         assert len(x_T) == 60
         assert 1 not in x_T.tolist()
     expected = generate(model, [[2]], 60, Greedy())[0].tolist()
@@ -270,7 +272,7 @@ def test_the_drafts_own_begin_need_not_be_the_models() -> None:
 @pytest.mark.parametrize("sample", [METHODS[0], METHODS[3], METHODS[5]], ids=str)
 def test_counted_continuations_of_three_tokens_have_the_plain_distribution(sample: Sample) -> None:
     model, draft, N = random_markov(5, 3, scale=1.0), random_markov(5, 8, scale=1.0), 800
-    rows = generate(model, [[2]] * N, 3, Speculative(draft, 3, sample), seeded(0))
+    rows = generate(model, [[2]] * N, 3, Speculative(draft, 3, sample), seeded_generator(0))
     counts = Counter(tuple(x_T.tolist()) for x_T in rows)
     expected = plain(model, [2], 3, sample)
     assert counts.keys() <= expected.keys()
@@ -284,7 +286,7 @@ def test_counted_continuations_of_three_tokens_have_the_plain_distribution(sampl
 
 def test_a_wrong_rule_would_be_noticed() -> None:
     model, draft, N = random_markov(5, 3, scale=1.0), random_markov(5, 8, scale=1.0), 800
-    rows = generate(draft, [[2]] * N, 1, Sample(), seeded(0))  # every draft accepted
+    rows = generate(draft, [[2]] * N, 1, Sample(), seeded_generator(0))  # every draft accepted
     p_V = model.get_buffer("logits_VV")[2, :4].softmax(-1)
     assert chisquare(torch.cat(rows).bincount(minlength=4).numpy(), (N * p_V).numpy()).pvalue < P
 
@@ -302,10 +304,10 @@ def test_greedy_with_a_draft_is_plain_greedy(kind: Any, tokens: int) -> None:
 
 
 def test_a_prompt_longer_than_the_models_window_is_absorbed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x_T = Recurrent(6), torch.randint(5, (50,), generator=seeded())
+    model, x_T = Recurrent(6), torch.randint(5, (50,), generator=seeded_generator())
     expected = generate(model, [x_T], 5, Greedy())[0].tolist()
     for window in (1, 7, 49, 50, 51):
-        monkeypatch.setattr(Recurrent, "window", window)
+        monkeypatch.setattr(Recurrent, "max_scored_tokens", window)
         assert generate(model, [x_T], 5, Speculative(model, 2, Greedy()))[0].tolist() == expected
 
 
@@ -323,9 +325,9 @@ def test_a_gru_and_its_neighbour_write_plain_greedys_text(seed: int) -> None:
     models = []
     for one in (seed, seed + 50):
         model = GRU(RecurrentConfig(width=12, layers=2), 9).double()
-        model.initialise(seeded(one))
+        model.initialise(seeded_generator(one))
         models.append(model)
-    x_T = torch.randint(8, (150,), generator=seeded(seed))
+    x_T = torch.randint(8, (150,), generator=seeded_generator(seed))
     expected = generate(models[0], [x_T], 60, Greedy())[0].tolist()
     assert generate(models[0], [x_T], 60, Speculative(models[1], 3, Greedy()))[0].tolist() == expected
 
@@ -333,7 +335,7 @@ def test_a_gru_and_its_neighbour_write_plain_greedys_text(seed: int) -> None:
 def test_a_model_drafting_for_itself_is_always_accepted() -> None:
     model = Recurrent(8, seed=2)
     for sample in METHODS:
-        tally = Tally.of(speculate(model, [1], 50, Speculative(model, 4, sample), Dice(seeded())))
+        tally = Tally.of(speculate(model, [1], 50, Speculative(model, 4, sample), Dice(seeded_generator())))
         assert (tally.tokens, tally.accepted, tally.drafted, tally.calls) == (50, 40, 40, 10)
         assert (tally.accepted_share, tally.tokens_per_call) == (1.0, 5.0)
 
@@ -342,7 +344,7 @@ def test_a_draft_that_is_never_right_costs_calls_but_no_tokens() -> None:
     right, wrong = (Markov(50 * torch.eye(5, dtype=torch.float64).roll(shift, 1)) for shift in (1, 2))
     model = AtOnce(5)
     model.step = right.step  # type: ignore[method-assign, assignment]
-    rounds = list(speculate(model, [0], 3, Speculative(wrong, 4), Dice(seeded())))
+    rounds = list(speculate(model, [0], 3, Speculative(wrong, 4), Dice(seeded_generator())))
     assert [one.tokens for one in rounds] == [[1], [2], [3]]
     assert [one.accepted for one in rounds] == [0, 0, 0]
     assert [one.drafted for one in rounds] == [2, 1, 0]  # never more than could be written
@@ -354,22 +356,22 @@ def test_confirmed_tokens_are_absorbed_again_in_the_same_call_until_they_are_man
     seen: list[int] = []
     absorb = model.absorb
     model.absorb = lambda state, x_BT: (seen.append(x_BT.shape[1]), absorb(state, x_BT))[1]  # type: ignore[method-assign]
-    rounds = list(speculate(model, [1], 80, Speculative(draft, 3), Dice(seeded())))
+    rounds = list(speculate(model, [1], 80, Speculative(draft, 3), Dice(seeded_generator())))
     assert Tally.of(rounds).calls == len(seen) - 1  # one was the prompt's
     assert [len(one.tokens) for one in rounds] == [one.accepted + 1 for one in rounds]
     assert any(one.calls == 2 for one in rounds)
-    assert max(seen) <= GATHERED + 3
+    assert max(seen) <= MIN_CATCH_UP_TOKENS + 3
 
 
 def test_the_same_seed_gives_the_same_text_and_leaves_the_global_generator_alone() -> None:
     model, draft, before = Recurrent(20), random_markov(20), torch.get_rng_state()
-    texts = [generate(model, PROMPTS, 20, Speculative(draft), seeded(s)) for s in (1, 1, 2)]
+    texts = [generate(model, PROMPTS, 20, Speculative(draft), seeded_generator(s)) for s in (1, 1, 2)]
     first, again, other = ([x.tolist() for x in text] for text in texts)
     assert first == again != other
     assert torch.equal(before, torch.get_rng_state())
     alone = [
         [x for one in speculate(model, prompt, 20, Speculative(draft), luck) for x in one.tokens]
-        for prompt, luck in zip(PROMPTS, lucks(Speculative(draft), seeded(1), 5), strict=True)
+        for prompt, luck in zip(PROMPTS, lucks(Speculative(draft), seeded_generator(1), 5), strict=True)
     ]
     assert alone == first  # whatever the other rows do
 
@@ -381,14 +383,14 @@ def test_rows_end_with_their_stop_token_also_in_the_middle_of_a_draft() -> None:
         assert [x.tolist() for x in generate(cycle, [[0], [1]], 9, method, stop=[3])] == [[1, 2, 3], [2, 3]]
         columns = [x.tolist() for x in stream(cycle, [[0], [1]], 9, method, stop=[3])]
         assert columns == [[1, 2], [2, 3], [3, cycle.begin]]
-        assert Tally.of(speculate(cycle, [0], 9, method, Dice(seeded()), [3])).tokens == 3
+        assert Tally.of(speculate(cycle, [0], 9, method, Dice(seeded_generator()), [3])).tokens == 3
 
 
 def test_begin_is_never_emitted_even_when_both_models_want_it() -> None:
     model = random_markov(4)
     model.get_buffer("logits_VV")[:, model.begin] = 50.0
     for sample in METHODS:
-        (x_T,) = generate(model, [[]], 30, Speculative(model, 3, sample), seeded())
+        (x_T,) = generate(model, [[]], 30, Speculative(model, 3, sample), seeded_generator())
         assert len(x_T) == 30
         assert model.begin not in x_T.tolist()
 
@@ -399,22 +401,22 @@ def test_dropout_is_off_in_both_models_and_the_modes_are_given_back() -> None:
     assert texts[0][0].tolist() == texts[1][0].tolist() == texts[2][0].tolist()
     assert [x.tolist() for x in texts[0]] == [x.tolist() for x in generate(model, [[1], [2]], 20, Greedy())]
     assert all(part.training for one in (model, draft) for part in one.modules())
-    columns = stream(model, [[1]], 3, Speculative(draft, 3), seeded())
+    columns = stream(model, [[1]], 3, Speculative(draft, 3), seeded_generator())
     next(columns)
     assert torch.is_grad_enabled()
 
 
 def test_nothing_asked_nothing_given() -> None:
     model = Recurrent(4)
-    assert [x.tolist() for x in generate(model, [[1], []], 0, Speculative(model), seeded())] == [[], []]
-    assert generate(model, [], 3, Speculative(model), seeded()) == []
-    assert len(generate(model, [[]], 1, Speculative(model), seeded())[0]) == 1
+    assert [x.tolist() for x in generate(model, [[1], []], 0, Speculative(model), seeded_generator())] == [[], []]
+    assert generate(model, [], 3, Speculative(model), seeded_generator()) == []
+    assert len(generate(model, [[]], 1, Speculative(model), seeded_generator())[0]) == 1
 
 
 def test_a_model_without_a_possible_token_is_refused() -> None:
     model = Markov(torch.full((3, 3), -torch.inf, dtype=torch.float64))
     with pytest.raises(UserError, match="smooth the model"):
-        generate(model, [[]], 2, Speculative(random_markov(3)), seeded())
+        generate(model, [[]], 2, Speculative(random_markov(3)), seeded_generator())
 
 
 def test_wrong_values_are_refused_with_the_rule() -> None:
@@ -424,8 +426,14 @@ def test_wrong_values_are_refused_with_the_rule() -> None:
         (lambda: Speculative(model, 17), "a draft needs 1 to 16 tokens: tokens=17"),
         (lambda: Speculative("kn5"), "draft must be a language model: it is a str"),  # type: ignore[arg-type]
         (lambda: Speculative(model, 4, Beam()), "only sampling and greedy"),  # type: ignore[arg-type]
-        (lambda: generate(model, [[]], 3, Speculative(Recurrent(5)), seeded()), "model has 4 tokens, the draft 5"),
-        (lambda: generate(model, [[9]], 3, Speculative(model), seeded()), "prompt tokens must lie between 0 and 3"),
+        (
+            lambda: generate(model, [[]], 3, Speculative(Recurrent(5)), seeded_generator()),
+            "model has 4 tokens, the draft 5",
+        ),
+        (
+            lambda: generate(model, [[9]], 3, Speculative(model), seeded_generator()),
+            "prompt tokens must lie between 0 and 3",
+        ),
     ):
         with pytest.raises(UserError, match=rule):
             wrong()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import octavo
 from octavo.cli import main
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign, write_huggingface
 from octavo.models import GPT
@@ -28,10 +28,11 @@ from octavo.text import Block, Bpe, Byte, Char, Tokenizer, Word
 TEXT = "A rose, a rosé — «is» a <s> rose ▁ <0x41>\r\n\tis\u00a0it\u200b? \x00 12,345 the end\n".encode() * 4
 GPT2: dict[str, Any] = {
     "width": 24, "layers": 2, "heads": 4, "context": 32, "positions": "learned", "norm": "layer", "bias": True,
-    "feed": "gelu", "qk_norm": False, "init": "gpt2",
+    "feed_forward": "gelu", "qk_norm": False, "init": "gpt2",
 }  # fmt: skip
 LLAMA: dict[str, Any] = {
-    "width": 24, "layers": 2, "heads": 4, "kv_heads": 2, "context": 32, "feed": "gated", "feed_width": 40,
+    "width": 24, "layers": 2, "heads": 4, "kv_heads": 2, "context": 32, "feed_forward": "gated",
+    "feed_forward_width": 40,
     "qk_norm": False, "rotary_base": 500.0, "norm_eps": 1e-3,
 }  # fmt: skip
 CLOSE = 1e-4
@@ -53,7 +54,7 @@ def tokenizers(text: bytes) -> dict[str, Tokenizer]:
 
 def random_model(settings: dict[str, Any], vocab: int = 257) -> GPT:
     """A transformer in which every weight matters: biases and norms are not at their harmless beginnings."""
-    model, generator = GPT(GPTConfig(**settings), vocab), seeded(1)
+    model, generator = GPT(GPTConfig(**settings), vocab), seeded_generator(1)
     model.initialise(generator)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
@@ -61,7 +62,7 @@ def random_model(settings: dict[str, Any], vocab: int = 257) -> GPT:
 
 
 def some_ids(vocab: int, length: int = 30) -> Tensor:
-    return torch.randint(0, vocab, (2, length), generator=seeded(2))
+    return torch.randint(0, vocab, (2, length), generator=seeded_generator(2))
 
 
 def edit(folder: Path, **settings: Any) -> None:
@@ -243,7 +244,9 @@ def test_vocab_and_merges_serve_as_a_tokenizer(tmp_path: Path) -> None:
 # Ours out
 
 
-@pytest.mark.parametrize("settings", [GPT2, GPT2 | {"feed": "relu2", "tied": False}, LLAMA, LLAMA | {"tied": False}])
+@pytest.mark.parametrize(
+    "settings", [GPT2, GPT2 | {"feed_forward": "relu2", "tied": False}, LLAMA, LLAMA | {"tied": False}]
+)
 def test_transformers_gives_an_exported_model_its_logits(
     transformers: ModuleType, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -305,7 +308,7 @@ def test_a_word_tokenizer_stays_behind_and_comes_back_by_its_run(
     ("settings", "said"),
     [
         (LLAMA | {"qk_norm": True}, "qk_norm is True; the nearest is llama: train with --no-qk-norm$"),
-        (LLAMA | {"mix": "local"}, "mix is local; the nearest is llama: train with --mix full$"),
+        (LLAMA | {"attention": "local"}, "attention is local; the nearest is llama: train with --attention full$"),
         (GPT2 | {"kv_heads": 2}, "kv_heads is 2; the nearest is gpt2: train with --kv-heads 0$"),
         (GPT2 | {"bias": False}, "bias is False; the nearest is gpt2: train with --bias$"),
     ],
@@ -364,7 +367,7 @@ def test_an_export_replaces_only_an_export(gpt2: Path, tmp_path: Path) -> None:
         ("gpt2", {"n_head": 0}, "heads"),
         ("gpt2", {"n_head": -4}, "heads"),
         ("gpt2", {"n_head": 5}, "heads must divide width"),
-        ("gpt2", {"n_inner": -5}, "feed_width"),
+        ("gpt2", {"n_inner": -5}, "feed_forward_width"),
         ("gpt2", {"n_embd": "24"}, "n_embd must be a whole number"),
         ("gpt2", {"layer_norm_epsilon": -1}, "norm_eps"),
         ("gpt2", {"vocab_size": 300}, "vocab_size=300, the file has 257"),

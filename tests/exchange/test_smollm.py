@@ -14,7 +14,7 @@ from torch import Tensor
 import octavo
 from gguf_files import STRING, TOKENIZER, TOKENS, described, gguf, pair
 from octavo.cli import main
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.exchange.gguf import NAMES
@@ -24,8 +24,9 @@ from octavo.tasks.run import Run, load
 
 U32, F32 = 4, 6
 CONFIG = GPTConfig(
-    width=32, layers=2, heads=4, kv_heads=2, context=24, stride=12, rotary_base=50.0, qk_norm=False, feed="gated",
-    feed_width=40, norm_eps=1e-3, tied=False, begin=0,
+    width=32, layers=2, heads=4, kv_heads=2, context=24, stride=12, rotary_base=50.0, qk_norm=False,
+    feed_forward="gated",
+    feed_forward_width=40, norm_eps=1e-3, tied=False, begin=0,
 )  # fmt: skip
 VOCAB = len(TOKENS) + 3  # some models' vocabularies are padded
 SETTINGS: dict[str, tuple[int, Any]] = {
@@ -38,7 +39,7 @@ TEXT = "the rose, 12 naïve\r\n\tthe  end …<|endoftext|>\n" * 3
 
 
 def random_model(config: GPTConfig = CONFIG) -> GPT:
-    model, generator = GPT(config, VOCAB), seeded(1)
+    model, generator = GPT(config, VOCAB), seeded_generator(1)
     for parameter in model.parameters():
         parameter.data = 0.4 * torch.randn(parameter.shape, generator=generator)
     return model
@@ -74,7 +75,7 @@ def small(tmp_path: Path) -> Path:
 
 def test_a_gguf_file_gives_the_models_logits(small: Path) -> None:
     model, run = random_model(), octavo.load(small)
-    x_BT = torch.randint(0, VOCAB, (2, 20), generator=seeded(2))
+    x_BT = torch.randint(0, VOCAB, (2, 20), generator=seeded_generator(2))
     logits_BTV = run(x_BT)
     assert logits_BTV.std() > 0.5
     torch.testing.assert_close(logits_BTV, model(x_BT))
@@ -87,9 +88,9 @@ def test_the_order_of_rows_matters(tmp_path: Path, small: Path) -> None:
     """Were the rows taken as they stand, the logits would be others: the test above would see it."""
     model = random_model()
     for block in model.blocks:
-        block.mix.query_DD.data = neighbours(block.mix.query_DD.data, 4)  # type: ignore[union-attr, arg-type]
-        block.mix.key_ED.data = neighbours(block.mix.key_ED.data, 2)  # type: ignore[union-attr, arg-type]
-    x_BT = torch.randint(0, VOCAB, (2, 20), generator=seeded(2))
+        block.attention.query_DD.data = neighbours(block.attention.query_DD.data, 4)  # type: ignore[union-attr, arg-type]
+        block.attention.key_ED.data = neighbours(block.attention.key_ED.data, 2)  # type: ignore[union-attr, arg-type]
+    x_BT = torch.randint(0, VOCAB, (2, 20), generator=seeded_generator(2))
     assert (octavo.load(small)(x_BT) - model(x_BT)).abs().max() > 0.01
 
 
@@ -97,7 +98,7 @@ def test_a_file_without_output_weights_is_tied(tmp_path: Path) -> None:
     model = random_model(GPTConfig(**{**vars(CONFIG), "tied": True}))
     run = octavo.load(written(tmp_path / "tied.gguf", model))
     assert run.model.config.tied
-    x_BT = torch.randint(0, VOCAB, (1, 9), generator=seeded(2))
+    x_BT = torch.randint(0, VOCAB, (1, 9), generator=seeded_generator(2))
     torch.testing.assert_close(run(x_BT), model(x_BT))
 
 

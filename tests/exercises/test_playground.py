@@ -1,4 +1,4 @@
-"""Interactive exercises say the same as the exercises they belong to, fast, and refuse what makes no sense."""
+"""Interactive exercises agree with the exercises they belong to, are fast, and refuse invalid inputs."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ import torch
 
 from octavo.errors import UserError
 from octavo.exercises.framework import playground
-from octavo.exercises.framework.inputs import Option, Parameter, Play, Table
+from octavo.exercises.framework.inputs import InteractiveExercise, Option, Parameter, Table
 from octavo.exercises.framework.playground import PLAYGROUND
-from octavo.exercises.framework.registry import chosen
+from octavo.exercises.framework.registry import select_exercises
 from octavo.exercises.topics import greedy, long_gradients, noisy_keys, softmax
 from octavo.ops.attention import FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 
-FASTEST = 0.020  # seconds that one answer may take
+MAX_SECONDS = 0.020  # for one result
 
 
-def ends(play: Play) -> list[dict[str, Any]]:
-    """The settings as they come, and with each control at either end."""
-    found: list[dict[str, Any]] = [{}]
+def extreme_inputs(play: InteractiveExercise) -> list[dict[str, Any]]:
+    """The default inputs, and each input at either end of its range."""
+    inputs: list[dict[str, Any]] = [{}]
     for one in play.parameters:
         if isinstance(one, Parameter):
-            found += [{one.name: one.low}, {one.name: one.high}]
+            inputs += [{one.name: one.low}, {one.name: one.high}]
         if isinstance(one, Option):
-            found += [{one.name: name} for name in one.options]
+            inputs += [{one.name: name} for name in one.options]
         if isinstance(one, Table):
-            found += [{one.name: [[1, 0, 0], [0, 0, 0], [0, 0, 2.5]]}]
-    return found
+            inputs += [{one.name: [[1, 0, 0], [0, 0, 0], [0, 0, 2.5]]}]
+    return inputs
 
 
 @pytest.mark.parametrize("name", PLAYGROUND)
-def test_an_answer_is_json_of_one_form_and_comes_at_once(name: str) -> None:
+def test_a_result_is_json_in_the_common_format_within_milliseconds(name: str) -> None:
     play = PLAYGROUND[name]
-    assert [one.id for one in chosen([play.exercise_id])] == [play.exercise_id]
-    assert json.loads(json.dumps(play.told(), allow_nan=False))["title"] == play.title
-    for values in ends(play):
-        told = play.function(**values)
-        assert json.loads(json.dumps(told, allow_nan=False)) == told
-        assert {"series", "axes", "log", "told"} <= set(told)
-        assert told["told"].endswith(".")
-        assert len(told["axes"]) == len(told["log"]) == 2
-        assert all(len(point) == 2 for one in told["series"] for point in one["points"])
-        assert all(y > 0 for one in told["series"] for _, y in one["points"] if told["log"][1])
-        assert any(one["points"] for one in told["series"])
-        if "rows" in told:
-            assert len({len(row) for row in told["rows"]}) == 1
-    took = []
+    assert [one.id for one in select_exercises([play.exercise_id])] == [play.exercise_id]
+    assert json.loads(json.dumps(play.describe(), allow_nan=False))["title"] == play.title
+    for values in extreme_inputs(play):
+        result = play.function(**values)
+        assert json.loads(json.dumps(result, allow_nan=False)) == result
+        assert {"series", "axes", "log", "summary"} <= set(result)
+        assert result["summary"].endswith(".")
+        assert len(result["axes"]) == len(result["log"]) == 2
+        assert all(len(point) == 2 for one in result["series"] for point in one["points"])
+        assert all(y > 0 for one in result["series"] for _, y in one["points"] if result["log"][1])
+        assert any(one["points"] for one in result["series"])
+        if "rows" in result:
+            assert len({len(row) for row in result["rows"]}) == 1
+    seconds = []
     for _ in range(5):
-        began = time.perf_counter()
+        start = time.perf_counter()
         play.function()
-        took.append(time.perf_counter() - began)
-    assert min(took) < FASTEST
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < MAX_SECONDS
 
 
-def test_the_variance_under_noise_is_the_exercises() -> None:
+def test_the_variance_under_noise_is_that_of_the_exercise() -> None:
     lengths = np.array([b for b, _ in noisy_keys.VARIANCES])
     for (b, s), exact in zip(noisy_keys.VARIANCES, noisy_keys.exact_variances().value, strict=True):
         one, _, _ = playground.head_variances(np.array([b]), s, 10)
@@ -71,33 +71,33 @@ def test_the_variance_under_noise_is_the_exercises() -> None:
     assert one == pytest.approx([noisy_keys.single_variance(b) for b in lengths], rel=1e-6)
 
 
-def test_two_heads_under_noise_are_the_exercises() -> None:
+def test_the_variance_of_two_heads_is_that_of_the_exercise() -> None:
     part = {one.id: one for one in noisy_keys.TWO_HEADS.parts}
-    _, every, kept = playground.head_variances(np.array([1e5]), noisy_keys.SPREAD, 10)
-    assert every[0] == pytest.approx(part["variance"].answer.right, rel=1e-4)
-    assert kept[0] < 1e-5
+    _, two_heads, not_flipped = playground.head_variances(np.array([1e5]), noisy_keys.SPREAD, 10)
+    assert two_heads[0] == pytest.approx(part["variance"].answer.right, rel=1e-4)
+    assert not_flipped[0] < 1e-5
     for b in (1.0, 10.0):
         low, high = noisy_keys.variance_interval(noisy_keys.two_head_weight(noisy_keys.lengths(), b))
         assert low <= playground.head_variances(np.array([b]), noisy_keys.SPREAD, 10)[1][0] <= high
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 8.0, 95.0])
-def test_saturation_is_what_the_exact_derivatives_say(scale: float) -> None:
-    z = scale * playground.spread_scores(7)
-    [largest], [size] = playground.saturated(z[None])
+def test_saturation_agrees_with_the_exact_jacobian(scale: float) -> None:
+    z = scale * playground.normal_scores(7)
+    [largest], [norm] = playground.softmax_saturation(z[None])
     exact = math.sqrt(math.fsum(one**2 for row in softmax.jacobian(z.tolist()) for one in row))
-    assert size == pytest.approx(exact, rel=1e-12)
+    assert norm == pytest.approx(exact, rel=1e-12)
     assert largest == pytest.approx(torch.from_numpy(z).softmax(-1).max().item(), rel=1e-12)
     assert z.std() == pytest.approx(scale)
 
 
 @pytest.mark.parametrize(("singular", "steps"), [(0.9, 100), (1.1, 100), (1.1, 7), (1.0, 300)])
 def test_a_gradient_grows_as_in_the_exercise(singular: float, steps: int) -> None:
-    told = PLAYGROUND["gradient-growth"].function(singular=singular, steps=steps)
-    [points] = [one["points"] for one in told["series"] if one["name"] == f"{steps} steps"]
+    result = PLAYGROUND["gradient-growth"].function(singular=singular, steps=steps)
+    [points] = [one["points"] for one in result["series"] if one["name"] == f"{steps} steps"]
     [at] = [y for x, y in points if math.isclose(x, singular)]
     assert at == pytest.approx(long_gradients.linear_flow(singular, steps), rel=1e-9)
-    assert f"{at:.4g}" in told["told"]
+    assert f"{at:.4g}" in result["summary"]
 
 
 def patterns(side: int, window: int) -> dict[str, tuple[Pattern, int]]:
@@ -110,18 +110,18 @@ def patterns(side: int, window: int) -> dict[str, tuple[Pattern, int]]:
 
 
 @pytest.mark.parametrize(("side", "window"), [(16, 4), (16, 1), (5, 3), (7, 7), (3, 32), (9, 16)])
-def test_patterns_cost_what_octavo_counts_pair_by_pair(side: int, window: int) -> None:
-    told = PLAYGROUND["pattern-cost"].function(side=side, window=window)
+def test_pattern_costs_are_the_pairs_that_octavo_counts_one_by_one(side: int, window: int) -> None:
+    result = PLAYGROUND["pattern-cost"].function(side=side, window=window)
     counted = {name: f"{pattern.pairs(size, size):,}" for name, (pattern, size) in patterns(side, window).items()}
-    assert {row[0]: row[2] for row in told["rows"][1:]} == counted
+    assert {row[0]: row[2] for row in result["rows"][1:]} == counted
 
 
 @pytest.mark.parametrize("texts", [greedy.FOOLED, greedy.SERVED])
-def test_greedy_and_best_are_what_octavos_decoders_write(texts: dict[str, int]) -> None:
-    told = PLAYGROUND["greedy"].function(table=[[texts.get(f"{i}{j}", 0) for j in (0, 1)] for i in (0, 1)])
-    assert tuple("".join(map(str, told[name]["path"])) for name in ("greedy", "best")) == greedy.chosen(texts)
-    assert told["failed"] == (texts is greedy.FOOLED)
-    assert told["best"]["probability"] == pytest.approx(max(texts.values()) / 9)
+def test_greedy_and_best_are_the_texts_of_octavos_decoders(texts: dict[str, int]) -> None:
+    result = PLAYGROUND["greedy"].function(table=[[texts.get(f"{i}{j}", 0) for j in (0, 1)] for i in (0, 1)])
+    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.chosen(texts)
+    assert result["failed"] == (texts is greedy.FOOLED)
+    assert result["best"]["probability"] == pytest.approx(max(texts.values()) / 9)
 
 
 def test_greedy_fails_on_random_tables_as_often_as_the_exercise_says() -> None:
@@ -130,13 +130,13 @@ def test_greedy_fails_on_random_tables_as_often_as_the_exercise_says() -> None:
     assert abs(failed - 1 / 12) < 4 * math.sqrt(1 / 12 * 11 / 12 / len(tables))
 
 
-def test_a_tie_is_no_failure_of_greedy() -> None:
-    told = PLAYGROUND["greedy"].function(table=[[1, 2], [2, 2]])
-    assert (told["failed"], told["best"]["path"]) == (False, [1, 0])
+def test_a_tie_is_not_a_failure_of_greedy() -> None:
+    result = PLAYGROUND["greedy"].function(table=[[1, 2], [2, 2]])
+    assert (result["failed"], result["best"]["path"]) == (False, [1, 0])
     assert PLAYGROUND["greedy"].function(table=[[2, 0], [0, 2]])["failed"] is False
 
 
-def test_the_documented_call_says_what_the_document_says() -> None:
+def test_the_documented_call_gives_the_documented_result() -> None:
     text = (Path(__file__).parents[2] / "docs" / "exercises.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
     test = doctest.DocTestParser().get_doctest(code, {}, "docs/exercises.md", None, 0)
@@ -147,7 +147,7 @@ def test_the_documented_call_says_what_the_document_says() -> None:
     ("name", "values", "why"),
     [("key-noise", {"noise": 0}, "from 0.05 to 2"), ("key-noise", {"keys": 2.5}, "whole number"),
      ("key-noise", {"length": "10"}, "must be a number"), ("key-noise", {"length": math.nan}, "must be a number"),
-     ("key-noise", {"width": 1}, "no 'width' to set"), ("saturation", {"count": True}, "must be a number"),
+     ("key-noise", {"width": 1}, "no input 'width'"), ("saturation", {"count": True}, "must be a number"),
      ("gradient-growth", {"steps": 10**9}, "from 1 to 300"), ("pattern-cost", {"pattern": "sparse"}, "one of full"),
      ("pattern-cost", {"pattern": ["full"]}, "one of full"), ("greedy", {"table": [[1, 2]]}, "2 to 3 rows"),
      ("greedy", {"table": [[1, 2], [3]]}, "equally many"), ("greedy", {"table": "1 2 3 4"}, "2 to 3 rows"),
@@ -155,6 +155,6 @@ def test_the_documented_call_says_what_the_document_says() -> None:
      ("greedy", {"table": [[1, -1], [0, 2]]}, "not negative"), ("greedy", {"table": [[1, "2"], [0, 2]]}, "write 0"),
      ("greedy", {"table": [[1e308, 1e308], [1e308, 1e308]]}, "add up"), ("greedy", {"table": 7}, "2 to 3 rows")],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_in_words(name: str, values: dict[str, Any], why: str) -> None:
+def test_invalid_inputs_are_refused_with_a_reason(name: str, values: dict[str, Any], why: str) -> None:
     with pytest.raises(UserError, match=why):
         PLAYGROUND[name].function(**values)

@@ -505,9 +505,14 @@ def test_a_total_is_shared_by_the_neural_models() -> None:
 
 
 def test_a_short_budget_is_spent_on_few_checks_and_small_steps() -> None:
-    assert CompareConfig(quick=True).loop(RUNGS["gru"]) == {"budget": "26s", "checks": 4, "batch": 32, "width": 192}
-    assert CompareConfig(quick=True).loop(RUNGS["rnn"]) == {"budget": "26s", "checks": 4, "batch": 32}
-    assert CompareConfig(budget="20s").loop(RUNGS["gpt"]) == {"budget": "20s", "checks": 4}
+    assert CompareConfig(quick=True).loop(RUNGS["gru"]) == {
+        "budget": "26s",
+        "evaluations": 4,
+        "batch_size": 32,
+        "width": 192,
+    }
+    assert CompareConfig(quick=True).loop(RUNGS["rnn"]) == {"budget": "26s", "evaluations": 4, "batch_size": 32}
+    assert CompareConfig(budget="20s").loop(RUNGS["gpt"]) == {"budget": "20s", "evaluations": 4}
     assert CompareConfig().loop(RUNGS["gru"]) == {"budget": "60s"}
     assert CompareConfig(budget="5steps").loop(RUNGS["gru"]) == {"budget": "5steps"}
     assert CompareConfig(quick=True).loop(RUNGS["kn7"]) == {}

@@ -53,7 +53,7 @@ FLAGS = [
 MODELS: tuple[tuple[str, Family, str, dict[str, Any]], ...] = (
     ("bag", "counts", "bag", {}),
     ("kn3", "counts", "ngram", {"order": 3}),
-    ("gru", "recurrent", "gru", {"width": 8, "layers": 1, "budget": "3steps", "batch": 4, "window": 32}),
+    ("gru", "recurrent", "gru", {"width": 8, "layers": 1, "budget": "3steps", "batch_size": 4, "sequence_length": 32}),
 )
 
 

@@ -310,7 +310,9 @@ def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
 def test_a_rung_that_was_stopped_is_trained_anew(
     texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ladder = (Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch": 4, "save_every": 0.0}, True),)
+    ladder = (
+        Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}, True),
+    )
     monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
     step = Loop.step

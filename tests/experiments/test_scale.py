@@ -42,10 +42,23 @@ from octavo.training.validation_chunks import hold_out
 
 LENGTHS = 1e6 / 2.0 ** np.arange(5)
 WORDS = "the king and a queen sat by fire while rain fell on every roof of old Québec town".split()
-SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 16, "checks": 1}
+SMALL: dict[str, Any] = {"width": 16, "layers": 1, "heads": 2, "context": 16, "evaluations": 1}
 THREE = Plan((0.25, 0.5, 1.0))
 SERIES = Plan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 0.5, 1.0))
-FLAGS = ["--width", "16", "--layers", "1", "--heads", "2", "--context", "16", "--checks", "1", "--budget", "4steps"]
+FLAGS = [
+    "--width",
+    "16",
+    "--layers",
+    "1",
+    "--heads",
+    "2",
+    "--context",
+    "16",
+    "--evaluations",
+    "1",
+    "--budget",
+    "4steps",
+]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -107,8 +107,8 @@ def test_a_mixture_s_weighted_votes_sum_to_its_probability() -> None:
     bag = Bag.fit(torch.tensor([BEGIN, *LEARNT]), BagConfig(), VOCAB)
     mix = Mix(MixConfig(), [ngram(order=3), bag])
     held = torch.tensor([[BEGIN, *text(80, 5)]])
-    logp_I1N, _ = mix.charge_parts(mix.start(1), held)
-    mix.learn(logp_I1N[:, 0], mix.class_along(mix.start(1), held)[0])
+    logp_I1N, _ = mix.part_log_probs(mix.start(1), held)
+    mix.learn(logp_I1N[:, 0], mix.token_context_classes(mix.start(1), held)[0])
     long = READ * 4  # more than one piece
     turns = []
     found = votes(mix, long, turn=lambda: turns.append(1) or _nothing())  # type: ignore[func-returns-value]

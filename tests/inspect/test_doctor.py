@@ -47,10 +47,10 @@ from octavo.tasks.count_training import held_out
 from octavo.tasks.run import METRICS, load, save
 from octavo.text import Byte
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from tiny_models import Markov, Recurrent, random_markov
 
-USUAL = OptimConfig(matrix_rate=0.05)
+USUAL = OptimizerConfig(muon_learning_rate=0.05)
 HEALTHY = Training(USUAL, steps_per_epoch=10, why="the budget is spent", usual=USUAL)
 WORDS = "the owl and pussycat went to sea in a beautiful pea green boat they took some honey".split()
 
@@ -164,7 +164,7 @@ def test_a_gap_between_training_and_held_out_text_is_noted_unless_smoothing_make
     bits = math.log(2)
     found = overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), HEALTHY)
     assert (found.verdict, found.figures["gap"]) == ("note", pytest.approx(0.5))
-    smoothed = replace(HEALTHY, optim=OptimConfig(label_smoothing=0.1))
+    smoothed = replace(HEALTHY, optim=OptimizerConfig(label_smoothing=0.1))
     assert overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), smoothed).verdict == "ok"
     unread = replace(HEALTHY, steps_per_epoch=1000)
     assert overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), unread).verdict == "ok"
@@ -182,10 +182,10 @@ def test_a_loss_that_falls_and_levels_off_is_well() -> None:
 
 
 def test_a_loss_that_does_not_move_is_a_dead_rate_and_the_usual_one_is_what_to_try() -> None:
-    tiny = replace(HEALTHY, optim=OptimConfig(rate=1e-6, matrix_rate=1e-6))
+    tiny = replace(HEALTHY, optim=OptimizerConfig(learning_rate=1e-6, muon_learning_rate=1e-6))
     found = learning_rate(curve([5.55] * 100), tiny, 257)
     assert found.verdict == "warning"
-    assert found.advice == ("a higher rate: --rate 0.004 --matrix-rate 0.05",)
+    assert found.advice == ("a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05",)
 
 
 def test_a_text_that_has_nothing_to_learn_is_not_a_dead_rate() -> None:
@@ -202,7 +202,7 @@ def test_a_loss_that_stands_still_above_the_floors_is_stuck() -> None:
 def test_a_loss_that_rises_again_has_too_high_a_rate() -> None:
     found = learning_rate(curve(falling(5.5, 2, 80) + [3.0] * 20), HEALTHY, 257)
     assert found.verdict == "warning"
-    assert found.advice[0] == "a lower rate: --rate 0.001 --matrix-rate 0.0125"
+    assert found.advice[0] == "a lower learning rate: --learning-rate 0.001 --muon-learning-rate 0.0125"
 
 
 def test_a_loss_that_still_falls_asks_for_a_longer_budget_unless_held_out_text_has_turned() -> None:
@@ -230,8 +230,8 @@ def test_a_few_steps_are_no_curve() -> None:
 
 
 def test_other_rates_go_back_to_the_usual_ones_where_they_are_unusual() -> None:
-    high = Training(OptimConfig(optimizer="adamw", rate=1.0))
-    assert high.other_rate() == ("a lower rate: --rate 0.004",)
+    high = Training(OptimizerConfig(optimizer="adamw", learning_rate=1.0))
+    assert high.other_rate() == ("a lower learning rate: --learning-rate 0.004",)
     assert len(HEALTHY.other_rate()) == 2
     assert Training(loop=LoopConfig(budget="500steps")).longer() == "train longer: --budget 1000steps"
     assert Training(loop=LoopConfig(budget="3min")).longer() == "train longer: --budget 360s"
@@ -268,7 +268,7 @@ def test_a_clip_that_is_the_rule_may_be_raised() -> None:
 
 
 def test_nothing_is_clipped_where_no_clip_was_set() -> None:
-    unclipped = replace(HEALTHY, optim=OptimConfig(clip=0))
+    unclipped = replace(HEALTHY, optim=OptimizerConfig(clip=0))
     assert gradient_lengths(curve([1.0] * 100, [2.0] * 100), unclipped).verdict == "ok"
 
 
@@ -518,7 +518,7 @@ EVERYTHING = (
     *SMOOTHER,
     *GATES,
     "smaller weights: --init orthogonal",
-    "a lower rate: --rate 0.001",
+    "a lower learning rate: --learning-rate 0.001",
 )
 
 
@@ -528,7 +528,7 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
     if name != "mix":
         model = MODELS[name](CONFIGS[name](), 257, *((None,) if name == "ngram" else ()))
     training = None if name in (*COUNTED, "mix") else HEALTHY
-    configs = (CONFIGS[name],) if training is None else (CONFIGS[name], LoopConfig, OptimConfig)
+    configs = (CONFIGS[name],) if training is None else (CONFIGS[name], LoopConfig, OptimizerConfig)
     values = {field.name.replace("_", "-"): field.default for config in configs for field in fields(config)}
     kept = fitting(EVERYTHING, model, settings(model, training))
     flags = [pair for one in kept for pair in FLAG.findall(one)]
@@ -542,12 +542,14 @@ def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(nam
 
 def test_a_transformer_is_advised_in_its_own_settings() -> None:
     full = GPT(GPTConfig(width=8, layers=1, heads=2), 9)
-    local, offered = GPT(replace(full.config, mix="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
-    kept = {model.config.mix: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
+    local, offered = GPT(replace(full.config, attention="local"), 9), (*EVERYTHING, *LOOKS, *SMALLER)
+    kept = {model.config.attention: fitting(offered, model, settings(model, HEALTHY)) for model in (full, local)}
     assert "smaller initial weights: --init gpt2" in kept["full"]
     assert "output weights that are not the embeddings: --no-tied" in kept["full"]
-    assert not [one for one in kept["full"] if "orthogonal" in one or "greater --width" in one or "--reach" in one]
-    assert {"a longer --reach", "attention to every token: --mix full"} <= set(kept["local"])
+    assert not [
+        one for one in kept["full"] if "orthogonal" in one or "greater --width" in one or "--attention-window" in one
+    ]
+    assert {"a longer --attention-window", "attention to every token: --attention full"} <= set(kept["local"])
 
 
 def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
@@ -555,7 +557,10 @@ def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
     run = octavo.train("gpt", tmp_path / "text.txt", width=8, layers=1, heads=2, budget="2steps", out=tmp_path / "gpt")
     training = Training.of(run)
     assert training is not None
-    assert training.lower_rate() == f"a lower rate: --rate 0.001 --matrix-rate {run.model.matrix_rate / 4:g}"
+    assert (
+        training.lower_rate()
+        == f"a lower learning rate: --learning-rate 0.001 --muon-learning-rate {run.model.muon_learning_rate / 4:g}"
+    )
     assert len(training.other_rate()) == 2
     assert by_name(examine(run))["gradients in time"].verdict != "not applicable"
 
@@ -564,7 +569,7 @@ def test_what_a_transformer_cannot_see_is_not_missed() -> None:
     short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
     assert sight_of(short) == 2
     assert sight_of(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
-    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, mix="linear"), 9)) is None
+    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
 
 
 def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:
@@ -583,10 +588,12 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("doctor")
     text = folder / "text.txt"
     text.write_text(some_text(), encoding="utf-8")
-    small = {"width": 32, "layers": 1, "batch": 16, "budget": "150steps"}
+    small = {"width": 32, "layers": 1, "batch_size": 16, "budget": "150steps"}
     octavo.train("rnn", text, **small, out=folder / "rnn")
-    octavo.train("gru", text, **small | {"budget": "30steps"}, rate=1e-6, matrix_rate=1e-6, out=folder / "dead")
-    octavo.train("gru", text, **small | {"budget": "20steps", "width": 8, "rate": 0.003}, out=folder / "short")
+    octavo.train(
+        "gru", text, **small | {"budget": "30steps"}, learning_rate=1e-6, muon_learning_rate=1e-6, out=folder / "dead"
+    )
+    octavo.train("gru", text, **small | {"budget": "20steps", "width": 8, "learning_rate": 0.003}, out=folder / "short")
     octavo.train("bigram", text, dim=8, hidden=8, steps=200, out=folder / "bigram")
     octavo.train("ngram", text, order=3, out=folder / "kn3")
     return folder
@@ -702,7 +709,7 @@ def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys
     doctor(str(here / "dead"))
     out = capsys.readouterr().out
     assert out.startswith(f"{here / 'dead'}: 3 warnings")
-    assert "try a higher rate: --rate 0.004 --matrix-rate 0.05" in out
+    assert "try a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05" in out
     assert "bag of bytes" in out
     doctor(str(here / "kn3"), quick=True)
     out = capsys.readouterr().out

@@ -19,7 +19,7 @@ from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.cli.inspect_text import MAPPED
-from octavo.core import seeded, trace
+from octavo.core import seeded_generator, trace
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
 from octavo.inspect.activations import pieces
@@ -43,20 +43,21 @@ from octavo.text.token_display import BEGIN
 CONTEXT, REACH = 12, 4
 X_T: list[int] = text(31)[1:].tolist()  # more than twice the context
 KINDS: dict[str, dict[str, Any]] = {
-    **{mix: {"mix": mix} for mix in ("full", "local", "strided", "block", "global", "linear", "dense", "random")},
+    **{attention: {"attention": attention} for attention in ("full", "local", "strided", "block", "global", "linear",
+        "dense", "random")},
     "shared keys": {"kv_heads": 1}, "alibi": {"positions": "alibi"}, "learned": {"positions": "learned"},
-    "sinusoidal, bias": {"positions": "sinusoidal", "bias": True, "norm": "layer", "feed": "gelu"},
+    "sinusoidal, bias": {"positions": "sinusoidal", "bias": True, "norm": "layer", "feed_forward": "gelu"},
     "none, strided context": {"positions": "none", "stride": 5}, "linear, random features": {
-        "mix": "linear", "features": "random"}, "linear, shared keys": {"mix": "linear", "kv_heads": 1},
+        "attention": "linear", "features": "random"}, "linear, shared keys": {"attention": "linear", "kv_heads": 1},
 }  # fmt: skip
 MOVING = [name for name, config in KINDS.items() if GPTConfig(**config).absolute]
 
 
 def gpt(vocab: int = 13, **config: Any) -> GPT:
     """A small transformer all of whose weights do something."""
-    small = {"width": 8, "layers": 2, "heads": 2, "context": CONTEXT, "reach": REACH}
+    small = {"width": 8, "layers": 2, "heads": 2, "context": CONTEXT, "attention_window": REACH}
     model = GPT(GPTConfig(**small | config), vocab)
-    generator = seeded(2)
+    generator = seeded_generator(2)
     model.initialise(generator)
     for weight in model.parameters():
         weight.data.copy_(0.5 * torch.randn(weight.shape, generator=generator))
@@ -111,14 +112,14 @@ def test_a_map_times_the_values_is_what_the_layer_added(name: str) -> None:
     (piece,) = pieces(model, x_T)
     for layer, a_HTT in enumerate(attention_over(model, x_T[1:]).layers):
         block: Any = model.blocks[layer]
-        z_TD, mix = block.norm1(piece.streams[layer]), block.mix
-        if hasattr(mix, "value_ED"):
-            v_TGK = F.linear(z_TD, mix.value_ED, mix.value_bias).unflatten(-1, (model.config.groups, -1))
-            bias = mix.out_bias
+        z_TD, attention = block.norm1(piece.streams[layer]), block.attention
+        if hasattr(attention, "value_ED"):
+            v_TGK = F.linear(z_TD, attention.value_ED, attention.value_bias).unflatten(-1, (model.config.groups, -1))
+            bias = attention.out_bias
         else:
-            v_TGK, bias = F.linear(z_TD, mix.value_DD).unflatten(-1, (2, -1)), None
+            v_TGK, bias = F.linear(z_TD, attention.value_DD).unflatten(-1, (2, -1)), None
         v_HTK = v_TGK.transpose(0, 1).repeat_interleave(2 // v_TGK.shape[1], 0)
-        y_TD = F.linear((a_HTT @ v_HTK).transpose(0, 1).flatten(1), mix.out_DD, bias)
+        y_TD = F.linear((a_HTT @ v_HTK).transpose(0, 1).flatten(1), attention.out_DD, bias)
         middle_TD = piece.shown["middle"][layer][0]
         torch.testing.assert_close(piece.streams[layer] + y_TD, middle_TD, rtol=1e-10, atol=1e-12)
 
@@ -142,7 +143,7 @@ def test_beyond_a_context_of_relative_places_the_oldest_token_is_forgotten() -> 
     maps = attention_over(gpt(), X_T)
     assert maps.visible_T.tolist() == [min(t + 1, CONTEXT) for t in range(len(X_T) + 1)]
     assert not torch.cat(maps.layers).tril(-CONTEXT).any()
-    assert attention_over(gpt(mix="linear"), X_T).visible_T.tolist() == list(range(1, len(X_T) + 2))
+    assert attention_over(gpt(attention="linear"), X_T).visible_T.tolist() == list(range(1, len(X_T) + 2))
 
 
 def test_attention_of_a_recurrent_network_is_the_map_of_one_head() -> None:
@@ -282,7 +283,7 @@ def by_token(model: GPT, x_T: list[int], T: int) -> Tensor:
 def test_the_gradient_is_that_of_each_tokens_embedding(name: str) -> None:
     """Where no token comes twice and the output weights are others, a row of the embeddings is one token's."""
     model = gpt(40, tied=False, **KINDS[name])
-    x_T, back = torch.randperm(39, generator=seeded(4)).tolist()[:30], 14
+    x_T, back = torch.randperm(39, generator=seeded_generator(4)).tolist()[:30], 14
     flow = gradient_flow(model, x_T, back, ends=6)
     ends = [back, 17, 20, 23, 26, 29]
     assert flow.ends == len(ends)
@@ -319,7 +320,7 @@ def test_the_gradient_at_each_depth_is_that_of_the_blocks_above(name: str) -> No
 
 
 def test_a_local_model_of_two_layers_reaches_twice_as_far_as_one() -> None:
-    flow = gradient_flow(gpt(mix="local"), X_T, 10)
+    flow = gradient_flow(gpt(attention="local"), X_T, 10)
     assert all(norm > 0 for norm in flow.norms[: 2 * (REACH - 1) + 1])
     assert not any(flow.norms[2 * (REACH - 1) + 1 :])
     assert not any(flow.parts["after layer 1"][REACH:])
@@ -350,7 +351,7 @@ def test_a_map_has_a_stretch_for_each_shade_and_nothing_where_nothing_is_seen() 
 
 def test_many_long_maps_stay_small() -> None:
     T, H = 1001, 16
-    a_HTT = torch.rand(H, T, T, generator=seeded(1)).tril()
+    a_HTT = torch.rand(H, T, T, generator=seeded_generator(1)).tril()
     maps = Maps((a_HTT / a_HTT.sum(-1, keepdim=True),) * 2, torch.arange(1, T + 1))
     figure = maps_figure(maps, "maps")
     assert len(figure) < 32 * 12_000
@@ -374,10 +375,10 @@ SAID = "To be, or not to be: naïve\n"
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    for name, config in (("gpt", {}), ("linear", {"mix": "linear"}), ("learned", {"positions": "learned"})):
+    for name, config in (("gpt", {}), ("linear", {"attention": "linear"}), ("learned", {"positions": "learned"})):
         save(Run(gpt(Byte.vocab, **config).float(), Byte(), {}), folder / name)
     network = GRU(RecurrentConfig(width=8), Byte.vocab)
-    network.initialise(seeded(1))
+    network.initialise(seeded_generator(1))
     save(Run(network, Byte(), {}), folder / "gru")
     return folder
 

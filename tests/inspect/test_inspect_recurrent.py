@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.gates import Gate, gates_over
 from octavo.inspect.gradient_flow import default_back, gradient_flow, has_gradient, in_words, rate, relative
@@ -26,7 +26,7 @@ from octavo.inspect.summary import BEGIN, LONGEST, look
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.pages.figures.axis import Axis, number
 from octavo.pages.figures.lines import DASHES, SHAPES, Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips, triangle
@@ -197,7 +197,7 @@ def test_the_norms_are_those_of_finite_differences(name: str) -> None:
     state = state_at(model, back - t)
     read = [model.begin, *X_T][back - t : back + 2]
     tensors = flat(state)
-    places = [(0, d) for d in range(tensors[0].numel())] if isinstance(model, Attentive) else [
+    places = [(0, d) for d in range(tensors[0].numel())] if isinstance(model, RNNAttention) else [
         (i, d) for i, tensor in enumerate(tensors) for d in range(tensor.numel())
     ]  # fmt: skip
     total = 0.0
@@ -206,7 +206,7 @@ def test_the_norms_are_those_of_finite_differences(name: str) -> None:
         for sign in (1, -1):
             moved = [tensor.clone() for tensor in tensors]
             moved[i].view(-1)[d] += sign * small
-            if isinstance(model, Attentive):
+            if isinstance(model, RNNAttention):
                 moved[1][0, -1, d] += sign * small
             sides.append(float(loss_from(model, rebuilt(state, moved), read)))
         total += ((sides[0] - sides[1]) / (2 * small)) ** 2
@@ -281,9 +281,9 @@ def test_a_tanh_lets_at_most_that_through_and_nearly_that_when_it_is_near_zero(s
 @pytest.mark.parametrize("scale", [0.9, 1.1])
 def test_an_rnn_with_scaled_orthogonal_weights_vanishes_or_explodes(scale: float) -> None:
     model = RNN(RecurrentConfig(width=24, layers=1, tied=False), VOCAB)
-    model.initialise(seeded(3))
+    model.initialise(seeded_generator(3))
     model.double()
-    nn.init.orthogonal_(model._layers()[0].weight_hh, generator=seeded(4))
+    nn.init.orthogonal_(model._layers()[0].weight_hh, generator=seeded_generator(4))
     with torch.no_grad():
         model._layers()[0].weight_hh.mul_(scale)
         model.embedding_VD.mul_(1e-6)  # inputs so small that tanh is the identity
@@ -294,7 +294,7 @@ def test_an_rnn_with_scaled_orthogonal_weights_vanishes_or_explodes(scale: float
 def test_a_forget_gate_that_is_open_carries_the_cell_on_and_a_shut_one_does_not() -> None:
     def with_forget(bias: float) -> float:
         model = LSTM(RecurrentConfig(width=8, layers=1, forget_bias=bias), VOCAB)
-        model.initialise(seeded(1))
+        model.initialise(seeded_generator(1))
         with torch.no_grad():
             model._layers()[0].weight_hh.mul_(0.01)
         return rate(gradient_flow(model, X_T, 12).parts["c"][1:])
@@ -307,8 +307,8 @@ def test_attention_reaches_where_recurrence_does_not() -> None:
     """With weak recurrence an earlier state arrives only as long as it is remembered."""
 
     def flow(memory: int) -> tuple[float, ...]:
-        model = Attentive(AttentiveConfig(width=8, memory=memory), VOCAB)
-        model.initialise(seeded(1))
+        model = RNNAttention(RNNAttentionConfig(width=8, memory=memory), VOCAB)
+        model.initialise(seeded_generator(1))
         with torch.no_grad():
             model.recurrent.weight_hh.mul_(0.01)
         return relative(gradient_flow(model, X_T, 12).norms)
@@ -316,7 +316,7 @@ def test_attention_reaches_where_recurrence_does_not() -> None:
     assert flow(0)[12] > 1e-2
     assert flow(1)[12] > 1e-2  # the newest state remembers the one before: h = s + h
     plain = RNN(RecurrentConfig(width=8, layers=1), VOCAB)
-    plain.initialise(seeded(1))
+    plain.initialise(seeded_generator(1))
     with torch.no_grad():
         plain._layers()[0].weight_hh.mul_(0.01)
     assert relative(gradient_flow(plain, X_T, 12).norms)[12] < 1e-20
@@ -453,10 +453,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     made: dict[str, Any] = {
         "rnn": RNN(RecurrentConfig(width=8, layers=1), 257), "gru": GRU(RecurrentConfig(width=8), 257),
-        "lstm": LSTM(RecurrentConfig(width=8), 257), "rnn-attention": Attentive(AttentiveConfig(width=8), 257),
+        "lstm": LSTM(RecurrentConfig(width=8), 257), "rnn-attention": RNNAttention(RNNAttentionConfig(width=8), 257),
     }  # fmt: skip
     for name, model in made.items():
-        model.initialise(seeded(1))
+        model.initialise(seeded_generator(1))
         save(Run(model, Byte(), {}), folder / name)
     save(Run(Bag.fit(torch.tensor([256, *b"a text"]), BagConfig(), 257), Byte(), {}), folder / "bag")
     return folder
@@ -529,7 +529,7 @@ def test_the_page_is_whole_and_closed_and_shows_every_run(octavo: Callable[..., 
 
 def test_a_page_of_hostile_text_is_safe(runs: Path) -> None:
     run = Run(GRU(RecurrentConfig(width=4, layers=1), 257), Byte(), {})
-    run.model.initialise(seeded(1))
+    run.model.initialise(seeded_generator(1))
     page = Page(lens_page([look(run, HOSTILE)], HOSTILE, HOSTILE))
     assert not {"script", "img"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text

@@ -55,6 +55,6 @@ def test_a_k_that_makes_no_distribution_is_refused(k: float) -> None:
 def test_saved_probabilities_that_do_not_sum_to_one_are_refused() -> None:
     model = Bag.fit(TEXT, BagConfig(), VOCAB)
     with pytest.raises(UserError, match="must sum to one"):
-        Bag(BagConfig(), VOCAB).take_tensors({"logp_V": model.logp_V + 1e-3})
+        Bag(BagConfig(), VOCAB).load_tensors({"logp_V": model.logp_V + 1e-3})
     with pytest.raises(UserError, match="must sum to one"):
-        Bag(BagConfig(), VOCAB).take_tensors({"logp_V": model.logp_V * math.nan})
+        Bag(BagConfig(), VOCAB).load_tensors({"logp_V": model.logp_V * math.nan})

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from examples import VOCAB, text
 from laws import LAWS
-from octavo.core import LanguageModel, scan, seeded, trace
+from octavo.core import LanguageModel, scan, seeded_generator, trace
 from octavo.errors import UserError
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, forward_pass, loss_and_gradient, pair_logp
 from octavo.text import Word, text_in_memory
@@ -26,7 +26,7 @@ PAIRS = Pairs(torch.tensor([0, 0, 1, 3]), torch.tensor([2, 5, 0, 4]), torch.tens
 
 
 def weights(contexts: int = 4, dim: int = 3, hidden: int = 5, outputs: int = 6) -> Weights:
-    g = seeded(3)
+    g = seeded_generator(3)
     shapes = ((contexts, dim), (dim, hidden), (hidden,), (hidden, outputs), (outputs,))
     return Weights(*(torch.randn(shape, generator=g, dtype=torch.float64) for shape in shapes))
 
@@ -38,15 +38,15 @@ def plain_loss(w: Weights, pairs: Pairs) -> Tensor:
 
 def drawn(**config: Any) -> Bigram:
     model = Bigram(BigramConfig(**{"dim": 4, "hidden": 5} | config), VOCAB)
-    model.initialise(seeded(1))
+    model.initialise(seeded_generator(1))
     with torch.no_grad():
-        model.W2_HY.copy_(torch.randn(model.W2_HY.shape, generator=seeded(2)))
+        model.W2_HY.copy_(torch.randn(model.W2_HY.shape, generator=seeded_generator(2)))
     return model.double().requires_grad_(False)
 
 
 def perplexity(model: LanguageModel[Any], x_N: Tensor) -> float:
     with torch.no_grad():
-        return math.exp(-float(model.charge(None, x_N[None].long())[0].mean()))
+        return math.exp(-float(model.token_log_probs(None, x_N[None].long())[0].mean()))
 
 
 def test_the_hand_gradient_is_that_of_autograd() -> None:
@@ -106,33 +106,33 @@ def test_pair_probabilities_are_the_softmaxes_however_the_contexts_are_chunked(m
 @pytest.mark.parametrize("length", [1, 2, 63])
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 def test_a_trained_bigram_obeys_the_laws(law: Callable[[LanguageModel[Any], int], None], length: int) -> None:
-    model = fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded(1))
+    model = fit_bigram(text(), BigramConfig(dim=4, hidden=6, steps=100), VOCAB, seeded_generator(1))
     law(model.double().requires_grad_(False), length)
 
 
 @pytest.mark.parametrize("length", [1, 2, 63])
 def test_absorbing_and_charging_agree_with_steps(length: int) -> None:
-    model, x_BT = drawn(), torch.randint(0, VOCAB, (3, length), generator=seeded(length))
+    model, x_BT = drawn(), torch.randint(0, VOCAB, (3, length), generator=seeded_generator(length))
     by_step, _ = scan(model, None, x_BT)
     torch.testing.assert_close(model.absorb(None, x_BT)[0], by_step, rtol=1e-12, atol=1e-12)
     expected = by_step[:, :-1].log_softmax(-1).gather(-1, x_BT[:, 1:, None]).squeeze(-1)
-    torch.testing.assert_close(model.charge(None, x_BT)[0], expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(model.token_log_probs(None, x_BT)[0], expected, rtol=1e-12, atol=1e-12)
 
 
 def test_begin_is_never_predicted_and_the_rest_sums_to_one() -> None:
     p_BV, _ = drawn().predict(None, torch.arange(VOCAB))
     assert p_BV[:, BEGIN].tolist() == [0.0] * VOCAB
     torch.testing.assert_close(p_BV.sum(1), torch.ones(VOCAB).double(), rtol=0, atol=1e-14)
-    charged, _ = drawn().charge(None, torch.tensor([[3, BEGIN, 2]]))
+    charged, _ = drawn().token_log_probs(None, torch.tensor([[3, BEGIN, 2]]))
     assert charged[0, 0] == -math.inf
     assert charged[0, 1].isfinite()
 
 
 def test_a_trace_shows_the_hidden_layer_at_every_token_and_changes_no_figure() -> None:
     model, x_BT = drawn(), torch.tensor([[BEGIN, 1, 2, 1]])
-    plain, _ = model.charge(None, x_BT)
+    plain, _ = model.token_log_probs(None, x_BT)
     with trace() as found:
-        traced, _ = model.charge(None, x_BT)
+        traced, _ = model.token_log_probs(None, x_BT)
     assert found["hidden"][0].shape == (1, 3, 5)
     torch.testing.assert_close(traced, plain, rtol=1e-12, atol=1e-12)
 
@@ -172,7 +172,7 @@ def test_a_step_over_some_contexts_has_on_average_the_whole_tables_gradient() ->
     model = drawn().float()
     everything = torch.arange(VOCAB)
     _, whole = loss_and_gradient(model.weights(), counts.of(everything, torch.ones(VOCAB) / counts.total))
-    q_V, g = chances(counts.n_V, 5), seeded(0)
+    q_V, g = chances(counts.n_V, 5), seeded_generator(0)
     mean = torch.zeros_like(whole.W2_HY)
     for _ in range(4000):
         context_C = (torch.rand(VOCAB, generator=g) < q_V).nonzero()[:, 0]
@@ -185,13 +185,13 @@ def test_training_nears_the_entropy_of_the_counts() -> None:
     x_N = text(6000)
     counts = PairCounts(x_N, VOCAB)
     floor = math.exp(-float((counts.n_P * (counts.n_P / counts.n_V[counts.context_P]).log()).sum()) / counts.total)
-    model = fit_bigram(x_N, BigramConfig(dim=8, hidden=12, patience=0), VOCAB, seeded(0))
+    model = fit_bigram(x_N, BigramConfig(dim=8, hidden=12, patience=0), VOCAB, seeded_generator(0))
     assert floor <= perplexity(model, x_N) < floor * 1.02
 
 
 def test_training_starts_from_the_bag_of_words() -> None:
     x_N = text()
-    model = fit_bigram(x_N, BigramConfig(steps=0), VOCAB, seeded(0))
+    model = fit_bigram(x_N, BigramConfig(steps=0), VOCAB, seeded_generator(0))
     counts = torch.bincount(x_N[1:], minlength=VOCAB)[:BEGIN].double() + 1
     with torch.no_grad():
         p_BV, _ = model.predict(None, torch.tensor([0, 7]))
@@ -199,15 +199,15 @@ def test_training_starts_from_the_bag_of_words() -> None:
 
 
 def test_the_same_seed_trains_the_same_model() -> None:
-    one, same, other = (fit_bigram(text(), BigramConfig(steps=60), VOCAB, seeded(seed)) for seed in (1, 1, 2))
+    one, same, other = (fit_bigram(text(), BigramConfig(steps=60), VOCAB, seeded_generator(seed)) for seed in (1, 1, 2))
     assert torch.equal(one.W2_HY, same.W2_HY)
     assert not torch.equal(one.W2_HY, other.W2_HY)
 
 
 def test_training_stops_where_held_out_text_gets_no_better_and_then_uses_all_of_the_text() -> None:
-    random = torch.randint(0, BEGIN, (400,), generator=seeded(5))  # there is nothing to learn but the bag
+    random = torch.randint(0, BEGIN, (400,), generator=seeded_generator(5))  # there is nothing to learn but the bag
     told: list[dict[str, float]] = []
-    model = fit_bigram(random, BigramConfig(patience=2, steps=3000), VOCAB, seeded(0), report=told.append)
+    model = fit_bigram(random, BigramConfig(patience=2, steps=3000), VOCAB, seeded_generator(0), report=told.append)
     looks = [row for row in told if "held_out" in row]
     best = min(looks, key=lambda row: row["held_out"])["step"]
     assert looks[-1]["step"] == best + 100 < 3000
@@ -216,10 +216,15 @@ def test_training_stops_where_held_out_text_gets_no_better_and_then_uses_all_of_
 
 
 def test_known_vectors_are_kept_and_the_others_drawn_like_them() -> None:
-    vectors_VD = torch.randn(500, 6, generator=seeded(1)) * torch.tensor([5.0, 1, 1, 1, 1, 0.1]) + 3
+    vectors_VD = torch.randn(500, 6, generator=seeded_generator(1)) * torch.tensor([5.0, 1, 1, 1, 1, 0.1]) + 3
     known_V = torch.arange(500) < 250
     model = fit_bigram(
-        text(vocab=500), BigramConfig(dim=6, steps=0), 500, seeded(0), vectors_VD.where(known_V[:, None], 0), known_V
+        text(vocab=500),
+        BigramConfig(dim=6, steps=0),
+        500,
+        seeded_generator(0),
+        vectors_VD.where(known_V[:, None], 0),
+        known_V,
     )
     torch.testing.assert_close(model.x_VD[:250].detach(), vectors_VD[:250], rtol=1e-5, atol=1e-5)
     drawn_VD, known_VD = model.x_VD[250:].detach(), vectors_VD[:250]
@@ -242,18 +247,20 @@ def test_measuring_the_vectors_otherwise_changes_no_answer() -> None:
 
 def test_vectors_of_another_size_and_vectors_of_nobody_are_refused() -> None:
     with pytest.raises(UserError, match=r"dim must be that of the vectors: dim=50, they have 7; try --dim 7"):
-        fit_bigram(text(), BigramConfig(), VOCAB, seeded(0), torch.zeros(VOCAB, 7))
+        fit_bigram(text(), BigramConfig(), VOCAB, seeded_generator(0), torch.zeros(VOCAB, 7))
     with pytest.raises(UserError, match=r"0 tokens have a vector; use a word tokenizer"):
-        fit_bigram(text(), BigramConfig(dim=7), VOCAB, seeded(0), torch.zeros(VOCAB, 7), torch.zeros(VOCAB).bool())
+        fit_bigram(
+            text(), BigramConfig(dim=7), VOCAB, seeded_generator(0), torch.zeros(VOCAB, 7), torch.zeros(VOCAB).bool()
+        )
 
 
 def test_a_text_without_pairs_is_refused() -> None:
     with pytest.raises(UserError, match="a bigram learns from pairs of tokens: the text has 1 tokens"):
-        fit_bigram(torch.tensor([BEGIN]), BigramConfig(), VOCAB, seeded(0))
+        fit_bigram(torch.tensor([BEGIN]), BigramConfig(), VOCAB, seeded_generator(0))
 
 
 def test_a_few_tokens_with_nothing_to_hold_out_are_trained_on_all_the_same() -> None:
-    model = fit_bigram(torch.tensor([BEGIN, 1, 2]), BigramConfig(steps=100), VOCAB, seeded(0))
+    model = fit_bigram(torch.tensor([BEGIN, 1, 2]), BigramConfig(steps=100), VOCAB, seeded_generator(0))
     with torch.no_grad():
         assert model.predict(None, torch.tensor([1]))[0].argmax() == 2
 
@@ -273,10 +280,10 @@ def test_training_from_a_file_of_vectors_says_how_many_words_it_has(tmp_path: An
     x_N = torch.from_numpy(tokenizer.encode(data))
     (tmp_path / "v.txt").write_text("the 1 0 0\ncat 0 1 0\ndog 0 1 1\n")
     config = BigramConfig(vectors=str(tmp_path / "v.txt"), dim=3, steps=50)
-    model, notes = train_bigram(x_N, config, tokenizer, seeded(0))
+    model, notes = train_bigram(x_N, config, tokenizer, seeded_generator(0))
     assert "have a vector" in notes[-1]
     assert model.vocab == tokenizer.vocab
-    plain, none = train_bigram(x_N, BigramConfig(steps=50), tokenizer, seeded(0))
+    plain, none = train_bigram(x_N, BigramConfig(steps=50), tokenizer, seeded_generator(0))
     assert none == []
     assert plain.x_VD.shape == (tokenizer.vocab, 50)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from octavo.core import BACK, LanguageModel, Session, tensors_of, trace
+from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session, tensors_of, trace
 from octavo.decode import Greedy, stream
 from octavo.errors import UserError
 from octavo.models.decoding import CachedSession, session_for
@@ -22,7 +22,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 
 VOCAB = 11
-SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 10, "reach": 4}
+SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 10, "attention_window": 4}
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 PARTS = list(product(("rms", "layer"), ("gelu", "gelu-exact", "relu2", "gated"), (True, False), (True, False)))
 GROUPED = (0, 2, 1)
@@ -63,16 +63,16 @@ def check_cached(dtype: torch.dtype, batch: int, **settings: Any) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "alibi", "none"])
-@pytest.mark.parametrize("mix", ["full", "local", "strided", "block", "global"])
+@pytest.mark.parametrize("attention", ["full", "local", "strided", "block", "global"])
 def test_kept_keys_say_what_the_plain_step_says_for_every_mix_and_position(
-    mix: str, positions: str, batch: int
+    attention: str, positions: str, batch: int
 ) -> None:
-    check_cached(torch.float64, batch, mix=mix, positions=positions)
+    check_cached(torch.float64, batch, attention=attention, positions=positions)
 
 
 @pytest.mark.parametrize("which", range(len(PARTS)))
 def test_kept_keys_say_what_the_plain_step_says_for_every_part(which: int) -> None:
-    settings: dict[str, Any] = dict(zip(("norm", "feed", "bias", "qk_norm"), PARTS[which], strict=True))
+    settings: dict[str, Any] = dict(zip(("norm", "feed_forward", "bias", "qk_norm"), PARTS[which], strict=True))
     check_cached(torch.float64, 3, **settings, kv_heads=GROUPED[which % 3])
     check_cached(torch.float32, 1, **settings, kv_heads=GROUPED[(which + 1) % 3])
 
@@ -81,18 +81,18 @@ def test_kept_keys_say_what_the_plain_step_says_for_every_part(which: int) -> No
     "settings",
     [
         {"stride": 3},
-        {"stride": 3, "mix": "local"},
+        {"stride": 3, "attention": "local"},
         {"tied": False},
-        {"mix": "strided", "positions": "alibi", "stride": 2},
+        {"attention": "strided", "positions": "alibi", "stride": 2},
     ],
 )
 def test_kept_keys_survive_contexts_that_are_read_again(settings: dict[str, Any]) -> None:
     check_cached(torch.float64, 3, **settings)
 
 
-@pytest.mark.parametrize("mix", ["full", "local", "strided"])
-def test_keys_are_moved_to_the_front_many_times_and_nothing_changes(mix: str) -> None:
-    model = random_model(mix=mix)
+@pytest.mark.parametrize("attention", ["full", "local", "strided"])
+def test_keys_are_moved_to_the_front_many_times_and_nothing_changes(attention: str) -> None:
+    model = random_model(attention=attention)
     state = prompted(model, 1)
     fast = CachedSession(model, state)
     assert worst_gap(Session(model, state), fast, tokens(1, 4 * fast.cache.slots)) < 1e-10
@@ -123,7 +123,7 @@ def check_fork(one: Any, gap: float) -> None:
         torch.testing.assert_close(other_1V, other_plain.step(theirs[None]), rtol=0, atol=gap)
 
 
-@pytest.mark.parametrize("settings", [{}, {"positions": "learned"}, {"mix": "local"}])
+@pytest.mark.parametrize("settings", [{}, {"positions": "learned"}, {"attention": "local"}])
 @pytest.mark.parametrize("steps", [2, 30, 200])
 def test_the_state_can_be_taken_out_at_any_time(settings: dict[str, Any], steps: int) -> None:
     model = random_model(**settings)
@@ -137,7 +137,7 @@ def test_the_state_can_be_taken_out_at_any_time(settings: dict[str, Any], steps:
         assert worst_gap(Session(model, state), fast, tokens(3, 5)) < 1e-10
 
 
-@pytest.mark.parametrize("settings", [{}, {"positions": "learned"}, {"mix": "local"}])
+@pytest.mark.parametrize("settings", [{}, {"positions": "learned"}, {"attention": "local"}])
 def test_tokens_that_are_taken_back_leave_no_trace(settings: dict[str, Any]) -> None:
     model = random_model(**settings)
     check_rewind(CachedSession(model, prompted(model, 1)), range(1, 70), gap=1e-10)
@@ -174,7 +174,7 @@ def check_absorb_and_rewind(one: Session[Any], other: Session[Any], batch: int, 
     for n in range(rounds):
         x_BT = tokens(batch, draw.randint(1, 7), seed=n).to(one.model.embedding_VD.device)
         torch.testing.assert_close(one.absorb(x_BT), other.absorb(x_BT), rtol=0, atol=gap, check_dtype=False)
-        held = min(BACK, held + x_BT.shape[1])
+        held = min(MAX_REWIND_TOKENS, held + x_BT.shape[1])
         count = draw.randint(0, held)
         one.rewind(count)
         other.rewind(count)
@@ -182,13 +182,13 @@ def check_absorb_and_rewind(one: Session[Any], other: Session[Any], batch: int, 
         if draw.random() < 0.3:
             x_B = tokens(batch, 1, seed=-n)[:, 0].to(x_BT.device)
             torch.testing.assert_close(one.step(x_B), other.step(x_B), rtol=0, atol=gap, check_dtype=False)
-            held = min(BACK, held + 1)
+            held = min(MAX_REWIND_TOKENS, held + 1)
 
 
 @pytest.mark.parametrize("positions", ["rotary", "learned", "sinusoidal", "alibi", "none"])
-@pytest.mark.parametrize("mix", ["full", "local", "strided", "block", "global"])
-def test_several_tokens_at_once_and_taken_back_say_what_the_plain_session_says(mix: str, positions: str) -> None:
-    model = random_model(mix=mix, positions=positions, kv_heads=2)
+@pytest.mark.parametrize("attention", ["full", "local", "strided", "block", "global"])
+def test_several_tokens_at_once_and_taken_back_say_what_the_plain_session_says(attention: str, positions: str) -> None:
+    model = random_model(attention=attention, positions=positions, kv_heads=2)
     state = prompted(model, 2)
     fast = CachedSession(model, state)
     check_absorb_and_rewind(Session(model, state), fast, 2, 25, gap=1e-10)
@@ -199,9 +199,9 @@ def test_several_tokens_at_once_and_taken_back_say_what_the_plain_session_says(m
     "settings",
     [
         {"stride": 3},
-        {"stride": 9, "mix": "local", "positions": "learned", "context": 12},
-        {"feed": "gated", "norm": "layer", "bias": True, "kv_heads": 1},
-        {"qk_norm": False, "tied": False, "feed": "gelu"},
+        {"stride": 9, "attention": "local", "positions": "learned", "context": 12},
+        {"feed_forward": "gated", "norm": "layer", "bias": True, "kv_heads": 1},
+        {"qk_norm": False, "tied": False, "feed_forward": "gelu"},
     ],
 )
 def test_several_tokens_at_once_agree_for_other_parts_and_around_full_contexts(settings: dict[str, Any]) -> None:
@@ -210,9 +210,9 @@ def test_several_tokens_at_once_agree_for_other_parts_and_around_full_contexts(s
     check_absorb_and_rewind(Session(model, state), CachedSession(model, state), 3, 60, gap=1e-10)
 
 
-@pytest.mark.parametrize("mix", ["full", "strided", "block"])
-def test_a_long_text_is_absorbed_in_one_call(mix: str) -> None:
-    model = random_model(mix=mix, context=20)
+@pytest.mark.parametrize("attention", ["full", "strided", "block"])
+def test_a_long_text_is_absorbed_in_one_call(attention: str) -> None:
+    model = random_model(attention=attention, context=20)
     state, x_BT = prompted(model, 2), tokens(2, 400)
     fast = CachedSession(model, state)
     with torch.no_grad():
@@ -222,10 +222,10 @@ def test_a_long_text_is_absorbed_in_one_call(mix: str) -> None:
     assert worst_gap(Session(model, model.absorb(state, x_BT)[1]), fast, tokens(2, 5)) < 1e-10
 
 
-@pytest.mark.parametrize("mix", ["full", "linear", "dense"])
-def test_the_plain_session_takes_back_as_if_nothing_had_come(mix: str) -> None:
+@pytest.mark.parametrize("attention", ["full", "linear", "dense"])
+def test_the_plain_session_takes_back_as_if_nothing_had_come(attention: str) -> None:
     """Against the model's own answer to the tokens that were kept, from the beginning."""
-    model, draw = random_model(mix=mix), random.Random(1)
+    model, draw = random_model(attention=attention), random.Random(1)
     state = prompted(model, 2)
     session, kept_BT = Session(model, state), tokens(2, 0)
     with torch.no_grad():
@@ -235,7 +235,7 @@ def test_the_plain_session_takes_back_as_if_nothing_had_come(mix: str) -> None:
             kept_BT = torch.cat([kept_BT, x_BT[:, : logits_BTV.shape[1]]], 1)
             expected_BTV = model.absorb(state, kept_BT)[0][:, -logits_BTV.shape[1] :]
             torch.testing.assert_close(logits_BTV, expected_BTV, rtol=0, atol=1e-10)
-            count = draw.randint(0, min(BACK, kept_BT.shape[1]))
+            count = draw.randint(0, min(MAX_REWIND_TOKENS, kept_BT.shape[1]))
             session.rewind(count)
             kept_BT = kept_BT[:, : kept_BT.shape[1] - count]
         ours, theirs = (tensors_of(one) for one in (session.fork().state, model.absorb(state, kept_BT)[1]))
@@ -268,9 +268,9 @@ def test_what_was_not_absorbed_here_cannot_be_taken_back(session: type) -> None:
         one.rewind(3)
 
 
-@pytest.mark.parametrize("feed", ["gated", "relu2"])
-def test_packed_matrices_say_the_same(feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = random_model(torch.float32, feed=feed, bias=feed == "relu2", width=64)
+@pytest.mark.parametrize("feed_forward", ["gated", "relu2"])
+def test_packed_matrices_say_the_same(feed_forward: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = random_model(torch.float32, feed_forward=feed_forward, bias=feed_forward == "relu2", width=64)
     state = prompted(model, 2)
     plain = CachedSession(model, state)
     monkeypatch.setattr(products, "PACKED", 0)
@@ -281,9 +281,9 @@ def test_packed_matrices_say_the_same(feed: str, monkeypatch: pytest.MonkeyPatch
     assert worst_gap(plain, packed, tokens(2, 20)) < 1e-4
 
 
-@pytest.mark.parametrize(("mix", "kind"), [("full", CachedSession), ("linear", Session), ("dense", Session)])
-def test_a_model_gives_the_session_that_serves_it(mix: str, kind: type) -> None:
-    model = random_model(mix=mix)
+@pytest.mark.parametrize(("attention", "kind"), [("full", CachedSession), ("linear", Session), ("dense", Session)])
+def test_a_model_gives_the_session_that_serves_it(attention: str, kind: type) -> None:
+    model = random_model(attention=attention)
     assert type(model.session(prompted(model, 1))) is kind
     assert type(session_for(model, prompted(model, 2))) is kind
 
@@ -296,7 +296,7 @@ def test_whoever_looks_inside_gets_the_models_own_steps() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("settings", [{}, {"mix": "strided", "positions": "alibi"}, {"positions": "learned"}])
+@pytest.mark.parametrize("settings", [{}, {"attention": "strided", "positions": "alibi"}, {"positions": "learned"}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_keys_are_kept_on_a_gpu_too(settings: dict[str, Any], dtype: torch.dtype) -> None:
     model = random_model(dtype, **settings).to("cuda")
@@ -317,11 +317,11 @@ def test_what_is_written_does_not_depend_on_the_session(monkeypatch: pytest.Monk
 
 SERVED: list[dict[str, Any]] = [
     {},
-    {"positions": "learned", "norm": "layer", "bias": True, "feed": "gelu", "qk_norm": False},
-    {"mix": "local", "kv_heads": 2, "feed": "gated", "tied": False},
-    {"positions": "none", "feed": "gelu-exact", "kv_heads": 1, "norm": "layer"},
+    {"positions": "learned", "norm": "layer", "bias": True, "feed_forward": "gelu", "qk_norm": False},
+    {"attention": "local", "kv_heads": 2, "feed_forward": "gated", "tied": False},
+    {"positions": "none", "feed_forward": "gelu-exact", "kv_heads": 1, "norm": "layer"},
     {"positions": "sinusoidal", "width": 24, "qk_norm": False, "bias": True},
-    {"stride": 3, "mix": "local"},
+    {"stride": 3, "attention": "local"},
 ]
 
 
@@ -333,14 +333,14 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
     if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or triton and TRITON_INTERPRET=1: the kernels cannot run here")
     monkeypatch.setattr(cache, "ROOM", 2)
-    monkeypatch.setattr(cache, "BACK", 1)
+    monkeypatch.setattr(cache, "MAX_REWIND_TOKENS", 1)
     return "cpu"
 
 
 def graph_session(device: str, overlap: bool | None = None, **settings: Any) -> Any:
     from octavo.models.decoding.cuda_graph_session import PROGRAMS, GraphSession
 
-    small = {} if device == "cuda" else {"layers": 1, "context": 4, "reach": 3}
+    small = {} if device == "cuda" else {"layers": 1, "context": 4, "attention_window": 3}
     model = random_model(torch.float32, **{**small, **settings}).to(device)
     return GraphSession(model, prompted(model, 1), overlap, PROGRAMS if device == "cuda" else 1)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from examples import VOCAB, gpt
 from laws import tokens
-from octavo.core import seeded, trace
+from octavo.core import seeded_generator, trace
 from octavo.errors import UserError
 from octavo.models import MODELS, PRESETS, preset
 from octavo.models.gpt import GPT
@@ -37,7 +37,7 @@ class Seen:
 
 def test_one_token_more_is_one_query_against_all_keys_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = gpt(), Seen(monkeypatch)
-    x_BT = model.after_begin(tokens(model, 1, 7))
+    x_BT = model.prepend_begin(tokens(model, 1, 7))
     state = model.start(1)
     for n, x_B in enumerate(x_BT.unbind(1)):
         seen.pairs.clear()
@@ -46,8 +46,8 @@ def test_one_token_more_is_one_query_against_all_keys_so_far(monkeypatch: pytest
 
 
 def test_a_local_layer_keeps_no_more_keys_than_it_can_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, seen = gpt(mix="local", reach=4), Seen(monkeypatch)
-    _, state = model.absorb(model.start(1), model.after_begin(tokens(model, 1, 30)))
+    model, seen = gpt(attention="local", attention_window=4), Seen(monkeypatch)
+    _, state = model.absorb(model.start(1), model.prepend_begin(tokens(model, 1, 30)))
     assert {k.shape[2] for k, _ in state[2]} == {4}
     seen.pairs.clear()
     model.step(state, torch.tensor([0]))
@@ -55,7 +55,7 @@ def test_a_local_layer_keeps_no_more_keys_than_it_can_see(monkeypatch: pytest.Mo
 
 
 def test_linear_attention_has_a_state_of_one_size() -> None:
-    model = gpt(mix="linear")
+    model = gpt(attention="linear")
     sizes = [
         [tuple(t.shape) for layer in model.absorb(model.start(2), tokens(model, 2, n))[1][2] for t in layer]
         for n in (1, 50)
@@ -65,7 +65,7 @@ def test_linear_attention_has_a_state_of_one_size() -> None:
 
 def test_a_token_more_leaves_earlier_outputs_untouched() -> None:
     model = gpt()
-    x_BT = model.after_begin(tokens(model, 2, 9))
+    x_BT = model.prepend_begin(tokens(model, 2, 9))
     before, state = model.absorb(model.start(2), x_BT)
     kept, cached = before.clone(), [t.clone() for layer in state[2] for t in layer]
     model.step(state, x_BT[:, 0])
@@ -100,28 +100,31 @@ def test_a_block_equals_pytorchs_encoder_layer(norm_bias: bool) -> None:
     theirs = nn.TransformerEncoderLayer(
         8, 2, 32, dropout=0.0, activation="gelu", norm_first=True, batch_first=True, dtype=torch.float64, bias=norm_bias
     )
-    config = {"norm": "layer", "bias": norm_bias, "feed": "gelu-exact", "qk_norm": False, "positions": "none"}
+    config = {"norm": "layer", "bias": norm_bias, "feed_forward": "gelu-exact", "qk_norm": False, "positions": "none"}
     model = gpt(layers=1, **config).requires_grad_(True)
     (block,) = model.blocks
     weights = dict(theirs.named_parameters())
     ours = {
-        "norm1.weight_D": "norm1.weight", "norm2.weight_D": "norm2.weight", "feed.up_FD": "linear1.weight",
-        "feed.down_DF": "linear2.weight", "mix.out_DD": "self_attn.out_proj.weight",
-        **({"norm1.bias_D": "norm1.bias", "norm2.bias_D": "norm2.bias", "feed.up_bias_F": "linear1.bias",
-            "feed.down_bias_D": "linear2.bias", "mix.out_bias": "self_attn.out_proj.bias"} if norm_bias else {}),
+        "norm1.weight_D": "norm1.weight", "norm2.weight_D": "norm2.weight", "feed_forward.up_FD": "linear1.weight",
+        "feed_forward.down_DF": "linear2.weight", "attention.out_DD": "self_attn.out_proj.weight",
+        **({"norm1.bias_D": "norm1.bias", "norm2.bias_D": "norm2.bias", "feed_forward.up_bias_F": "linear1.bias",
+            "feed_forward.down_bias_D": "linear2.bias",
+            "attention.out_bias": "self_attn.out_proj.bias"} if norm_bias else {}),
     }  # fmt: skip
     for mine, name in ours.items():
         block.get_parameter(mine).data.copy_(weights[name].data)
     parts = ("query", "key", "value")
     for part, values in zip(parts, weights["self_attn.in_proj_weight"].chunk(3), strict=True):
-        block.get_parameter(f"mix.{part}_DD" if part == "query" else f"mix.{part}_ED").data.copy_(values.data)
+        block.get_parameter(f"attention.{part}_DD" if part == "query" else f"attention.{part}_ED").data.copy_(
+            values.data
+        )
     if norm_bias:
         for part, values in zip(parts, weights["self_attn.in_proj_bias"].chunk(3), strict=True):
-            block.get_parameter(f"mix.{part}_bias").data.copy_(values.data)
-    x_BTD = torch.randn(2, 7, 8, dtype=torch.float64, generator=seeded(5)).requires_grad_()
+            block.get_parameter(f"attention.{part}_bias").data.copy_(values.data)
+    x_BTD = torch.randn(2, 7, 8, dtype=torch.float64, generator=seeded_generator(5)).requires_grad_()
     mask = nn.Transformer.generate_square_subsequent_mask(7, dtype=torch.float64)
     expected = theirs(x_BTD, src_mask=mask, is_causal=True)
-    found, _ = block.absorb(x_BTD, block.mix.start(2), mixes.Place(None))
+    found, _ = block.absorb(x_BTD, block.attention.start(2), mixes.Place(None))
     torch.testing.assert_close(found, expected, **EXACT)
     (their_dx,) = torch.autograd.grad(expected.square().sum(), x_BTD, retain_graph=True)
     (our_dx,) = torch.autograd.grad(found.square().sum(), x_BTD, retain_graph=True)
@@ -134,7 +137,7 @@ def test_a_block_equals_pytorchs_encoder_layer(norm_bias: bool) -> None:
 
 def test_nothing_is_added_at_first_when_the_outputs_start_at_zero() -> None:
     model = GPT(GPTConfig(width=8, layers=2, heads=2), VOCAB)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     x_BT = tokens(model, 1, 5)
     with trace() as shown:
         model(x_BT)
@@ -145,7 +148,7 @@ def test_nothing_is_added_at_first_when_the_outputs_start_at_zero() -> None:
 
 def test_presets_are_settings_of_one_model() -> None:
     assert {preset(name)[0] for name in PRESETS} == {"gpt"}
-    assert [preset(name)[1].mix for name in ("gpt", "local", "linear", "synthesizer")] == [
+    assert [preset(name)[1].attention for name in ("gpt", "local", "linear", "synthesizer")] == [
         "full", "local", "linear", "dense",
     ]  # fmt: skip
     assert not set(PRESETS) & set(MODELS)
@@ -158,10 +161,10 @@ def test_presets_are_settings_of_one_model() -> None:
         ({"heads": 4, "kv_heads": 3}, "kv_heads must divide heads: heads=4, kv_heads=3"),
         ({"width": 12, "heads": 4}, "rotary positions turn pairs"),
         ({"stride": 64}, "stride must be below context: stride=64, context=64"),
-        ({"mix": "linear", "positions": "alibi"}, "alibi belongs to scores"),
+        ({"attention": "linear", "positions": "alibi"}, "alibi belongs to scores"),
         ({"layers": 0}, "layers must be at least 1"),
-        ({"feed": "swish"}, "feed must be one of gelu, gelu-exact, relu2, gated: feed='swish'"),
-        ({"feed_width": -1}, "feed_width must not be negative"),
+        ({"feed_forward": "swish"}, "feed_forward must be one of gelu, gelu-exact, relu2, gated: feed_forward='swish'"),
+        ({"feed_forward_width": -1}, "feed_forward_width must not be negative"),
         ({"norm_eps": 0.0}, "norm_eps above 0"),
         ({"positions": "sinusoidal", "width": 7, "heads": 1}, "sinusoidal positions are pairs"),
     ],
@@ -178,7 +181,7 @@ def test_a_begin_that_is_no_token_is_refused() -> None:
 
 
 def test_linear_attention_in_low_precision_keeps_its_sums_in_single() -> None:
-    model = gpt(mix="linear", positions="none", layers=1).bfloat16()
+    model = gpt(attention="linear", positions="none", layers=1).bfloat16()
     state = model.start(1)
     for _ in range(300):
         _, state = model.step(state, torch.tensor([0]))
@@ -188,13 +191,13 @@ def test_linear_attention_in_low_precision_keeps_its_sums_in_single() -> None:
 
 
 def test_random_features_are_saved_but_not_learnt() -> None:
-    model = GPT(GPTConfig(width=8, layers=1, heads=2, mix="linear", features="random"), VOCAB)
-    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["blocks.0.mix.features_MK"]
-    assert not any(p is model.blocks[0].mix.features_MK for group in parameter_groups(model) for p in group)
+    model = GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear", features="random"), VOCAB)
+    assert [name for name, p in model.named_parameters() if not p.requires_grad] == ["blocks.0.attention.features_MK"]
+    assert not any(p is model.blocks[0].attention.features_MK for group in parameter_groups(model) for p in group)
 
 
 def test_flops_count_the_products_of_a_full_context() -> None:
-    model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16, feed="relu2"), VOCAB)
+    model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16, feed_forward="relu2"), VOCAB)
     weights = 2 * (4 * 8 * 8 + 2 * 8 * 32) + VOCAB * 8
     looking = 2 * (2 * 8 * 16)  # each layer: scores and sums, 16 keys of width 8
     assert model.flops_per_token() == 2 * (weights + looking)

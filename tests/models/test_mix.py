@@ -46,7 +46,7 @@ def parts() -> list[LanguageModel[Any]]:
 def observed(mix: Mix, seed: int = 9, length: int = 300) -> tuple[torch.Tensor, torch.Tensor]:
     """What the parts charge for held-out tokens, and the context class of each."""
     x_1T = chain(length, seed)[None]
-    return mix.charge_parts(mix.start(1), x_1T)[0][:, 0], mix.class_along(mix.start(1), x_1T)[0]
+    return mix.part_log_probs(mix.start(1), x_1T)[0][:, 0], mix.token_context_classes(mix.start(1), x_1T)[0]
 
 
 def log_likelihood(mix: Mix, logp_IN: torch.Tensor, class_N: torch.Tensor) -> float:
@@ -104,7 +104,7 @@ def test_a_part_that_makes_a_token_impossible_does_not_spoil_the_others() -> Non
 
 def test_saved_weights_that_do_not_sum_to_one_are_refused() -> None:
     with pytest.raises(UserError, match="weights must sum to one"):
-        Mix(MixConfig(), parts()).take_tensors({"logw_GI": torch.zeros(4, 3, dtype=torch.float64)})
+        Mix(MixConfig(), parts()).load_tensors({"logw_GI": torch.zeros(4, 3, dtype=torch.float64)})
 
 
 def test_parts_and_rounds_that_make_no_mixture_are_refused() -> None:

@@ -215,9 +215,9 @@ def test_damaged_tables_are_refused() -> None:
         damaged = {key: tensor.clone() for key, tensor in tensors.items()}
         damaged[name][place] = value
         with pytest.raises(UserError, match="damaged"):
-            NGram(model.config, VOCAB).take_tensors(damaged)
+            NGram(model.config, VOCAB).load_tensors(damaged)
     with pytest.raises(UserError, match="another model"):
-        NGram(model.config, VOCAB).take_tensors({"word_M": tensors["word_M"]})
+        NGram(model.config, VOCAB).load_tensors({"word_M": tensors["word_M"]})
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from octavo.core import seeded, trace
+from octavo.core import seeded_generator, trace
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.ops.backprop_through_time import BY_HAND, tanh_
@@ -26,7 +26,9 @@ EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
 
 def leaf(*shape: int, seed: int, device: str = "cpu") -> Tensor:
-    return (torch.randn(*shape, dtype=torch.float64, generator=seeded(seed)) * 0.5).to(device).requires_grad_()
+    return (
+        (torch.randn(*shape, dtype=torch.float64, generator=seeded_generator(seed)) * 0.5).to(device).requires_grad_()
+    )
 
 
 def case(cell: Cell, length: int, device: str = "cpu", width: int = D) -> tuple[Tensor, tuple[Tensor, ...], Weights]:
@@ -141,14 +143,14 @@ def test_tanh_by_a_sigmoid_is_tanh() -> None:
 
 def model(cell: Cell, **config: Any) -> Recurrent:
     made = MODELS[cell](RecurrentConfig(**{"width": 8, "layers": 2} | config), VOCAB)
-    made.initialise(seeded(3))
+    made.initialise(seeded_generator(3))
     return made
 
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_model_without_gradients_answers_as_with_them(cell: Cell) -> None:
     one = model(cell).double()
-    x_BT = torch.randint(0, VOCAB, (2, 17), generator=seeded(1))
+    x_BT = torch.randint(0, VOCAB, (2, 17), generator=seeded_generator(1))
     with torch.no_grad():
         quick = one(x_BT)
     torch.testing.assert_close(quick, one(x_BT), **EXACT)
@@ -188,7 +190,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(cell: Cell
     first, again, other = (MODELS[cell](RecurrentConfig(width=8), VOCAB) for _ in range(3))
     for one, seed in ((first, 1), (again, 1), (other, 2)):
         torch.manual_seed(torch.seed() % 1000)  # the global generator must not matter
-        one.initialise(seeded(seed))
+        one.initialise(seeded_generator(seed))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
     assert not torch.equal(first.embedding_VD, other.embedding_VD)
 

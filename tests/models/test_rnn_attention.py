@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 import torch
 
-from octavo.core import scan, seeded, trace
+from octavo.core import scan, seeded_generator, trace
 from octavo.errors import UserError
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 
 VOCAB = 9
 
 
-def model(**config: Any) -> Attentive:
-    made = Attentive(AttentiveConfig(**{"width": 4} | config), VOCAB)
-    made.initialise(seeded(5))
+def model(**config: Any) -> RNNAttention:
+    made = RNNAttention(RNNAttentionConfig(**{"width": 4} | config), VOCAB)
+    made.initialise(seeded_generator(5))
     return made.double()
 
 
 @torch.no_grad()
-def by_hand(one: Attentive, x: list[int]) -> torch.Tensor:
+def by_hand(one: RNNAttention, x: list[int]) -> torch.Tensor:
     """h_TD of three tokens by the equations, number by number."""
     w, D, score = one.recurrent.weights, one.config.width, one.config.score
 
@@ -70,7 +70,7 @@ def test_the_first_state_looks_at_nothing() -> None:
 def test_weights_are_shown_and_sum_to_one(score: str) -> None:
     one = model(score=score, memory=3)
     with trace() as seen:
-        one(torch.randint(0, VOCAB, (2, 7), generator=seeded(1)))
+        one(torch.randint(0, VOCAB, (2, 7), generator=seeded_generator(1)))
     assert [w.shape[1] for w in seen["attention"]] == [0, 1, 2, 3, 3, 3, 3]
     for w_BM in seen["attention"][1:]:
         torch.testing.assert_close(w_BM.sum(1), torch.ones(2, dtype=torch.float64))
@@ -88,7 +88,7 @@ def test_what_left_the_memory_is_not_looked_at() -> None:
     assert not torch.allclose(all_of_it[:, 3], memory[:, -1])  # the fourth state is the first to miss one
 
 
-def scan_memory(one: Attentive, x: list[int]) -> torch.Tensor:
+def scan_memory(one: RNNAttention, x: list[int]) -> torch.Tensor:
     """Every state, gathered step by step."""
     state, found = one.start(1), []
     for token in x:
@@ -100,7 +100,7 @@ def scan_memory(one: Attentive, x: list[int]) -> torch.Tensor:
 @pytest.mark.parametrize("cell", ["rnn", "gru"])
 @torch.no_grad()
 def test_states_grow_step_by_step_unless_they_are_scaled(cell: str) -> None:
-    x_BT = torch.randint(0, VOCAB, (1, 60), generator=seeded(1))
+    x_BT = torch.randint(0, VOCAB, (1, 60), generator=seeded_generator(1))
     length = {}
     for norm in (False, True):
         one = model(cell=cell, score="dot", norm=norm, memory=0)
@@ -114,7 +114,7 @@ def test_states_grow_step_by_step_unless_they_are_scaled(cell: str) -> None:
 @pytest.mark.parametrize("score", ["dot", "scaled", "additive"])
 def test_every_weight_gets_the_gradient_of_the_steps(cell: str, score: str) -> None:
     one = model(cell=cell, score=score, memory=3, tied=False)
-    x_BT = torch.randint(0, VOCAB, (2, 7), generator=seeded(1))
+    x_BT = torch.randint(0, VOCAB, (2, 7), generator=seeded_generator(1))
     at_once = torch.autograd.grad(one(x_BT).square().sum(), list(one.parameters()))
     by_step = torch.autograd.grad(scan(one, one.start(2), x_BT)[0].square().sum(), list(one.parameters()))
     for ours, expected in zip(at_once, by_step, strict=True):
@@ -135,4 +135,4 @@ def test_every_weight_gets_the_gradient_of_the_steps(cell: str, score: str) -> N
 )
 def test_wrong_configs_are_refused(config: dict[str, Any], rule: str) -> None:
     with pytest.raises(UserError, match=rule):
-        AttentiveConfig(**config)
+        RNNAttentionConfig(**config)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
-from octavo.core import seeded, select, trace
+from octavo.core import seeded_generator, select, trace
 from octavo.cost.parts import Part
 from octavo.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost, seq2seq_parts
 from octavo.cost.seq2seq_recurrent import recurrent_seq2seq_cost
@@ -27,12 +27,12 @@ from octavo.tasks.translation_training import objective_of
 V, END = 23, 22
 TINY: dict[str, Any] = {"width": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 AS_TORCH: dict[str, Any] = {
-    "positions": "none", "norm": "layer", "bias": True, "feed": "gelu-exact", "qk_norm": False, "tied": "none",
+    "positions": "none", "norm": "layer", "bias": True, "feed_forward": "gelu-exact", "qk_norm": False, "tied": "none",
 }  # fmt: skip
 KINDS: dict[str, Callable[[], EncoderDecoder]] = {
     "transformer": lambda: Seq2Seq(Seq2SeqConfig(**TINY), V, V, 2),
     "transformer, learned positions": lambda: Seq2Seq(
-        Seq2SeqConfig(**TINY, positions="learned", norm="layer", bias=True, feed="gelu", tied="none"), V, V, 2
+        Seq2SeqConfig(**TINY, positions="learned", norm="layer", bias=True, feed_forward="gelu", tied="none"), V, V, 2
     ),
     "transformer, sinusoidal, more readers": lambda: Seq2Seq(
         Seq2SeqConfig(**TINY | {"layers": 3}, decoder_layers=1, positions="sinusoidal", tied="target"), V + 4, V, 2
@@ -51,9 +51,9 @@ SOURCES = [[3, 4, 5, END], [1, END], [7, 8, 9, 7, 8, 9, END]]
 def built(kind: str) -> EncoderDecoder:
     """With weights that are all something, so that every part has a say."""
     model = KINDS[kind]()
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     for n, parameter in enumerate(model.parameters()):
-        parameter.data += 0.2 * torch.randn(parameter.shape, generator=seeded(n))
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=seeded_generator(n))
     return model.double().eval()
 
 
@@ -69,22 +69,22 @@ def as_torch(config: Seq2SeqConfig) -> tuple[Seq2Seq, nn.Transformer]:
     """Both with the same weights."""
     D, ours = config.width, Seq2Seq(config, V, V)
     theirs = nn.Transformer(
-        D, config.heads, config.layers, config.writers, 4 * D, 0.0, "gelu", batch_first=True, norm_first=True,
+        D, config.heads, config.layers, config.decoder_depth, 4 * D, 0.0, "gelu", batch_first=True, norm_first=True,
         dtype=torch.float64,
     )  # fmt: skip
-    ours.initialise(seeded(0))
+    ours.initialise(seeded_generator(0))
     ours.double()
     for n, parameter in enumerate(theirs.parameters()):
-        parameter.data.copy_(0.3 * torch.randn(parameter.shape, generator=seeded(n), dtype=torch.float64))
+        parameter.data.copy_(0.3 * torch.randn(parameter.shape, generator=seeded_generator(n), dtype=torch.float64))
     with torch.no_grad():
-        for mine, other in zip(ours.readers, theirs.encoder.layers, strict=True):
-            _copy_attention(mine.mix, other.self_attn)
+        for mine, other in zip(ours.encoder_blocks, theirs.encoder.layers, strict=True):
+            _copy_attention(mine.attention, other.self_attn)
             _copy_rest(mine, other, (("norm1", "norm1"), ("norm2", "norm2")))
-        for mine, other in zip(ours.writers, theirs.decoder.layers, strict=True):
-            _copy_attention(mine.mix, other.self_attn)
-            _copy_attention(mine.look, other.multihead_attn)
+        for mine, other in zip(ours.decoder_blocks, theirs.decoder.layers, strict=True):
+            _copy_attention(mine.attention, other.self_attn)
+            _copy_attention(mine.cross_attention, other.multihead_attn)
             _copy_rest(mine, other, (("norm1", "norm1"), ("norm2", "norm2"), ("norm3", "norm3")))
-        _copy_norm(ours.read_norm, theirs.encoder.norm)
+        _copy_norm(ours.encoder_norm, theirs.encoder.norm)
         _copy_norm(ours.norm, theirs.decoder.norm)
     return ours, theirs
 
@@ -106,17 +106,17 @@ def _copy_norm(mine: Any, other: Any) -> None:
 def _copy_rest(mine: Any, other: Any, norms: Any) -> None:
     for own, name in norms:
         _copy_norm(getattr(mine, own), getattr(other, name))
-    mine.feed.up_FD.copy_(other.linear1.weight)
-    mine.feed.up_bias_F.copy_(other.linear1.bias)
-    mine.feed.down_DF.copy_(other.linear2.weight)
-    mine.feed.down_bias_D.copy_(other.linear2.bias)
+    mine.feed_forward.up_FD.copy_(other.linear1.weight)
+    mine.feed_forward.up_bias_F.copy_(other.linear1.bias)
+    mine.feed_forward.down_DF.copy_(other.linear2.weight)
+    mine.feed_forward.down_bias_D.copy_(other.linear2.bias)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_the_transformer_is_pytorchs_in_value_and_gradient() -> None:
     config = Seq2SeqConfig(**TINY, **AS_TORCH, decoder_layers=3)
     ours, theirs = as_torch(config)
-    source_BS, before_BT = (torch.randint(0, END, (3, n), generator=seeded(n)) for n in (7, 5))
+    source_BS, before_BT = (torch.randint(0, END, (3, n), generator=seeded_generator(n)) for n in (7, 5))
     lengths_B = torch.tensor([7, 4, 1])
     assert ours.source_VD is not None
     embedded = [ours.source_VD[source_BS].detach(), ours.target_VD[before_BT].detach()]
@@ -127,15 +127,16 @@ def test_the_transformer_is_pytorchs_in_value_and_gradient() -> None:
                       memory_key_padding_mask=fill_BS, tgt_is_causal=True)  # fmt: skip
     found = ours.hidden(source_BS, lengths_B, before_BT)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
-    weight = torch.randn(expected.shape, generator=seeded(9), dtype=torch.float64)
+    weight = torch.randn(expected.shape, generator=seeded_generator(9), dtype=torch.float64)
     (expected * weight).sum().backward()
     (found * weight).sum().backward()
     pairs = [
-        (ours.readers[0].mix.value_ED.grad, theirs.encoder.layers[0].self_attn.in_proj_weight.grad[32:]),
-        (ours.writers[0].look.key_ED.grad, theirs.decoder.layers[0].multihead_attn.in_proj_weight.grad[16:32]),
-        (ours.writers[2].mix.query_DD.grad, theirs.decoder.layers[2].self_attn.in_proj_weight.grad[:16]),
-        (ours.readers[1].feed.up_FD.grad, theirs.encoder.layers[1].linear1.weight.grad),
-        (ours.read_norm.weight_D.grad, theirs.encoder.norm.weight.grad),
+        (ours.encoder_blocks[0].attention.value_ED.grad, theirs.encoder.layers[0].self_attn.in_proj_weight.grad[32:]),
+        (ours.decoder_blocks[0].cross_attention.key_ED.grad,
+            theirs.decoder.layers[0].multihead_attn.in_proj_weight.grad[16:32]),
+        (ours.decoder_blocks[2].attention.query_DD.grad, theirs.decoder.layers[2].self_attn.in_proj_weight.grad[:16]),
+        (ours.encoder_blocks[1].feed_forward.up_FD.grad, theirs.encoder.layers[1].linear1.weight.grad),
+        (ours.encoder_norm.weight_D.grad, theirs.encoder.norm.weight.grad),
     ]  # fmt: skip
     for mine, other in pairs:
         torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-8)
@@ -147,14 +148,14 @@ def test_the_transformer_is_pytorchs_in_value_and_gradient() -> None:
 def test_the_recurrent_encoder_is_pytorchs_on_packed_sequences(cell: str) -> None:
     config = RecurrentSeq2SeqConfig(cell=cell, score="dot", width=8, layers=2, dropout=0.0)  # type: ignore[arg-type]
     ours = RecurrentSeq2Seq(config, V, V)
-    ours.initialise(seeded(0))
+    ours.initialise(seeded_generator(0))
     ours.double()
     theirs = {"gru": nn.GRU, "lstm": nn.LSTM}[cell](8, 8, 2, bidirectional=True, dtype=torch.float64)
     for n in range(2):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             for stack, end in ((ours.forwards, ""), (ours.backwards, "_reverse")):
                 getattr(theirs, f"{name}_l{n}{end}").data.copy_(getattr(stack[n], name).data)
-    x_BS, lengths_B = torch.randint(0, END, (3, 6), generator=seeded(1)), torch.tensor([6, 4, 1])
+    x_BS, lengths_B = torch.randint(0, END, (3, 6), generator=seeded_generator(1)), torch.tensor([6, 4, 1])
     packed = nn.utils.rnn.pack_padded_sequence(ours.embed_source(x_BS), lengths_B, batch_first=True)
     expected_BSE, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
     h_BSE = ours.encode(x_BS, lengths_B).parts[0]
@@ -178,17 +179,17 @@ def test_given_a_source_the_laws_hold(model: EncoderDecoder, law: Callable[..., 
 
 
 def test_several_sources_side_by_side_answer_as_each_alone(model: EncoderDecoder) -> None:
-    x_BT = torch.randint(0, END, (3, 5), generator=seeded(4))
+    x_BT = torch.randint(0, END, (3, 5), generator=seeded_generator(4))
     together = model.given(SOURCES, 1)
-    found = together(together.after_begin(x_BT))
+    found = together(together.prepend_begin(x_BT))
     for row, source in enumerate(SOURCES):
         alone = model.given(source, 1)
-        expected = alone(alone.after_begin(x_BT[row : row + 1]))[0]
+        expected = alone(alone.prepend_begin(x_BT[row : row + 1]))[0]
         torch.testing.assert_close(found[row], expected, rtol=1e-9, atol=1e-9)
     state = together.start(3)
-    turned_round = select(together.absorb(state, together.after_begin(x_BT))[1], torch.tensor([2, 2, 0, 1]))
+    turned_round = select(together.absorb(state, together.prepend_begin(x_BT))[1], torch.tensor([2, 2, 0, 1]))
     last_B = torch.tensor([1, 1, 1, 1])
-    expected = together.step(together.absorb(state, together.after_begin(x_BT))[1], last_B[:3])[0]
+    expected = together.step(together.absorb(state, together.prepend_begin(x_BT))[1], last_B[:3])[0]
     torch.testing.assert_close(
         together.step(turned_round, last_B)[0], expected[torch.tensor([2, 2, 0, 1])], rtol=1e-9, atol=1e-9
     )
@@ -259,7 +260,7 @@ def test_a_beam_over_several_sources_finds_what_it_finds_for_each_alone(model: E
 
 
 def test_a_language_is_never_written(model: EncoderDecoder) -> None:
-    found = generate(model.given(SOURCES[0], 1), [()] * 20, 30, Sample(temperature=5.0), seeded(1))
+    found = generate(model.given(SOURCES[0], 1), [()] * 20, 30, Sample(temperature=5.0), seeded_generator(1))
     assert max(int(x.max()) for x in found) < V
     assert len({tuple(x.tolist()) for x in found}) > 1
 
@@ -295,24 +296,24 @@ def test_each_part_costs_what_its_formula_says(B: int, N: int, M: int) -> None:
     memory = model.encode(source_BS)
     x_BND, x_BMD = (torch.randn(B, n, D, dtype=torch.float64) for n in (N, M))
     place = model._place(torch.arange(M), torch.float64)
-    readers: list[Any] = list(model.readers)
-    writers: list[Any] = list(model.writers)
+    readers: list[Any] = list(model.encoder_blocks)
+    writers: list[Any] = list(model.decoder_blocks)
 
     def told(*names: str) -> int:
         return sum(parts[name].forward for name in names)
 
     reading = counted(lambda: model.encode(source_BS))
     assert reading == told(*SOURCE_SIDE)
-    feeds = counted(lambda: [block.feed(x_BND) for block in readers])
-    keys = counted(lambda: [block.look.keys_values(x_BND) for block in writers])
+    feeds = counted(lambda: [block.feed_forward(x_BND) for block in readers])
+    keys = counted(lambda: [block.cross_attention.keys_values(x_BND) for block in writers])
     assert (feeds, keys) == (told("encoder feed-forward"), told("cross-attention, source"))
     assert reading - feeds - keys == told("encoder self-attention") == 2 * (8 * B * N * D**2 + 4 * B * N**2 * D)
-    looks = [block.look for block in writers]
+    looks = [block.cross_attention for block in writers]
     cross = counted(
         lambda: [look(x_BMD, *seen, memory.pattern) for look, seen in zip(looks, memory.parts, strict=True)]
     )
     assert cross == told("cross-attention") == 2 * (4 * B * M * D**2 + 4 * B * M * N * D)
-    own = counted(lambda: [block.mix.absorb(x_BMD, block.mix.start(B), place) for block in writers])
+    own = counted(lambda: [block.attention.absorb(x_BMD, block.attention.start(B), place) for block in writers])
     assert own == told("decoder self-attention") == 2 * (8 * B * M * D**2 + 4 * B * M**2 * D)
     writing = counted(lambda: model.logits(model.read(memory, model.start(memory), before_BT)[0]))
     assert writing == cross + own + told("decoder feed-forward", "output")
@@ -324,7 +325,7 @@ def test_a_second_language_costs_no_encoder() -> None:
     model, N, M = built("transformer"), 9, 4
     assert isinstance(model, Seq2Seq)
     calls: list[int] = []
-    for n, block in enumerate(model.readers):
+    for n, block in enumerate(model.encoder_blocks):
         block.register_forward_hook(lambda *_, n=n: calls.append(n))
     before = torch.randint(0, END, (1, M))
 
@@ -351,7 +352,7 @@ def test_a_second_language_costs_no_encoder() -> None:
     [
         Seq2SeqConfig(**TINY),
         Seq2SeqConfig(**TINY, **AS_TORCH, decoder_layers=1),
-        Seq2SeqConfig(**TINY | {"heads": 4}, positions="learned", tied="target", feed_width=24),
+        Seq2SeqConfig(**TINY | {"heads": 4}, positions="learned", tied="target", feed_forward_width=24),
     ],
 )
 def test_the_formulas_count_every_parameter(config: Seq2SeqConfig) -> None:
@@ -370,7 +371,7 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
     config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target", dropout=0.0)  # type: ignore[arg-type]
     sizes, shape = Sizes(V + 3, V, 1), PairShape(3, 5, 4)
     model = RecurrentSeq2Seq(config, *sizes)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     cost = recurrent_seq2seq_cost(config, sizes, shape)
     source_BS, before_BT = torch.randint(0, END, (3, 5)), torch.randint(0, END, (3, 4))
     assert counted(lambda: model(source_BS, None, before_BT)) == cost.total("forward")
@@ -409,8 +410,8 @@ def test_a_mistake_is_told_with_its_values(make: Callable[[], Any], told: str) -
 
 def test_bfloat16_gives_a_loss_near_that_of_single_precision() -> None:
     source_BS, before_BT = (
-        torch.randint(0, END, (4, 6), generator=seeded(1)),
-        torch.randint(0, END, (4, 5), generator=seeded(2)),
+        torch.randint(0, END, (4, 6), generator=seeded_generator(1)),
+        torch.randint(0, END, (4, 5), generator=seeded_generator(2)),
     )
     batch = PairBatch(source_BS, torch.tensor([6, 5, 3, 2]), before_BT, before_BT)
     for kind in ("transformer", "gru, additive", "lstm, dot"):

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from octavo.core import seeded, trace
+from octavo.core import seeded_generator, trace
 from octavo.errors import UserError
 from octavo.ops.attention import (
     CAUSAL,
@@ -32,11 +32,11 @@ from octavo.ops.attention import (
     Pattern,
     Strided,
     attend,
+    attention_weights,
     flex,
+    reference,
     scores,
-    weights,
 )
-from octavo.ops.attention import reference as naive
 from octavo.ops.attention.dispatch import choose, simplest
 from octavo.ops.attention.multi_head import Heads, concatenated, from_torch, layer_matrix, maps, summed
 
@@ -54,7 +54,7 @@ BLIND = [Neighbourhood(2, 2), PADDED, CAUSAL & PADDED, Local(3) & Global(1)]
 
 
 def leaf(*shape: int, seed: int, device: str = "cpu", dtype: torch.dtype = torch.float64) -> Tensor:
-    drawn = torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
+    drawn = torch.randn(*shape, dtype=torch.float64, generator=seeded_generator(seed))
     return drawn.to(device, dtype).requires_grad_()
 
 
@@ -85,7 +85,7 @@ def test_three_tokens_by_hand() -> None:
     """Keys that score 0, log 2 and log 3 against the query get 1/6, 2/6 and 3/6 of it."""
     q, k = torch.tensor([[[[2.0]]]]), torch.tensor([0.0, math.log(2) / 2, math.log(3) / 2]).view(1, 1, 3, 1)
     v = torch.tensor([6.0, 60.0, 600.0]).view(1, 1, 3, 1)
-    torch.testing.assert_close(weights(q, k), torch.tensor([[[[1 / 6, 2 / 6, 3 / 6]]]]))
+    torch.testing.assert_close(attention_weights(q, k), torch.tensor([[[[1 / 6, 2 / 6, 3 / 6]]]]))
     for path in ("plain", "sdpa"):
         torch.testing.assert_close(attend(q, k, v, path=path), torch.tensor([[[[1.0 + 20.0 + 300.0]]]]))
     hidden = attend(q, k, v, Block(2))  # the query stands at the third position, which is in a block of its own
@@ -160,7 +160,7 @@ def test_a_bias_of_minus_infinity_forbids(path: Path) -> None:
     y_BHTV, *gradients = value_and_gradients(path, inputs, CAUSAL & Local(3), bias_HTS)
     assert bool((y_BHTV[:, :, 3] == 0).all())
     assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients)
-    a_BHTS = weights(*inputs[:2], CAUSAL & Local(3), bias_HTS)
+    a_BHTS = attention_weights(*inputs[:2], CAUSAL & Local(3), bias_HTS)
     assert a_BHTS[:, :, 5].count_nonzero(-1).eq(2).all()
     torch.testing.assert_close(y_BHTV, a_BHTS @ inputs[2], **EXACT)
 
@@ -220,13 +220,13 @@ def test_inside_trace_the_weights_that_a_kernel_hides_are_shown(path: Path) -> N
     with trace() as found:
         y_BHTV = attend(*inputs, CAUSAL, bias_HTS=bias_HTS, scale=0.3, path=path)
     [a_BHTS] = found["attention"]
-    torch.testing.assert_close(a_BHTS, weights(*inputs[:2], CAUSAL, bias_HTS, 0.3), **EXACT)
+    torch.testing.assert_close(a_BHTS, attention_weights(*inputs[:2], CAUSAL, bias_HTS, 0.3), **EXACT)
     torch.testing.assert_close(a_BHTS.sum(-1), torch.ones(B, H, 5, dtype=a_BHTS.dtype), **EXACT)
-    torch.testing.assert_close(y_BHTV, a_BHTS @ naive.for_each_head(inputs[2], H), **EXACT)
+    torch.testing.assert_close(y_BHTV, a_BHTS @ reference.for_each_head(inputs[2], H), **EXACT)
 
 
 def test_outside_trace_no_weights_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(naive, "weights", lambda *_: pytest.fail("weights were computed"))
+    monkeypatch.setattr(reference, "attention_weights", lambda *_: pytest.fail("weights were computed"))
     attend(*case(5, 7)[0], CAUSAL)
 
 
@@ -380,7 +380,7 @@ def masks(kind: str) -> tuple[Pattern, Tensor | None, dict[str, Tensor]]:
     if kind == "boolean":
         return Global(1) | Local(2), None, {"attn_mask": ~(Global(1) | Local(2)).mask(N, N)}
     if kind == "float":
-        bias_TS = torch.randn(N, N, dtype=torch.float64, generator=seeded(4)).masked_fill(future, -torch.inf)
+        bias_TS = torch.randn(N, N, dtype=torch.float64, generator=seeded_generator(4)).masked_fill(future, -torch.inf)
         return FULL, bias_TS[None], {"attn_mask": bias_TS}
     return FULL, None, {}
 

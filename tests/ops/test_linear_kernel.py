@@ -45,12 +45,14 @@ def case(T: int, K: int, V: int, dtype: torch.dtype, device: str, B: int = 1, H:
 
 def attend(given: list[Tensor], path: str, chunk: int | None) -> tuple[Tensor, ...]:
     q, k, v, *state = given
-    if path == "kernel" and v.dtype == torch.float16:  # the interpreter's stand-in; `linear.attend` would refuse it
+    if (
+        path == "kernel" and v.dtype == torch.float16
+    ):  # the interpreter's stand-in; `linear.attend_linear` would refuse it
         from octavo.ops.linear import triton_attention as kernel
 
-        y, after = kernel.attend(q, k, v, tuple(state) if state else linear.start(q, v), chunk)  # type: ignore[arg-type]
+        y, after = kernel.attend_triton(q, k, v, tuple(state) if state else linear.start(q, v), chunk)  # type: ignore[arg-type]
     else:
-        y, after = linear.attend(q, k, v, tuple(state) if state else None, path=path, chunk=chunk)  # type: ignore[arg-type]
+        y, after = linear.attend_linear(q, k, v, tuple(state) if state else None, path=path, chunk=chunk)  # type: ignore[arg-type]
     return y, *after
 
 
@@ -181,7 +183,7 @@ def test_a_chunk_that_the_kernel_cannot_take_is_refused(device: str) -> None:
 
 def test_the_kernel_can_be_compiled_into_a_model(device: str) -> None:
     def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return linear.attend(*linear.features("relu", q, k), v * 2, path="kernel")[0].square().sum()
+        return linear.attend_linear(*linear.features("relu", q, k), v * 2, path="kernel")[0].square().sum()
 
     given = case(70, 16, 16, torch.float32, device)[:3]
     results = []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.ops.attention import CAUSAL, attend
 from octavo.ops.positions import (
@@ -29,7 +29,7 @@ EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=DOUBLE, generator=seeded(seed))
+    return torch.randn(*shape, dtype=DOUBLE, generator=seeded_generator(seed))
 
 
 def test_the_first_sinusoids_are_those_of_the_formula() -> None:

@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from octavo.core import trace
 from octavo.errors import UserError
 from octavo.ops import channel_attention as channel
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import reference
 from octavo.ops.attention.patterns import CAUSAL
-from octavo.ops.attention.synthesizer import dense_logits, factorised_logits, synthesize, weights
+from octavo.ops.attention.synthesizer import dense_logits, factorised_logits, synthesize, synthesizer_weights
 
 B, H, T, K, V = 2, 3, 9, 4, 5
 
@@ -49,14 +49,14 @@ def test_the_fast_path_equals_the_plain_equation_in_value_and_gradient(kind: str
 def test_a_dense_synthesizer_by_hand() -> None:
     h, places = torch.tensor([[[[-1.0, 2.0], [1.0, 0.0]]]]), torch.tensor([[[5.0, 1.0], [3.0, -1.0]]])
     assert dense_logits(h, places)[0, 0].tolist() == [[2, -2], [5, 3]]  # relu(h) is (0, 2) and (1, 0)
-    a = weights(dense_logits(h, places))[0, 0]
+    a = synthesizer_weights(dense_logits(h, places))[0, 0]
     torch.testing.assert_close(a, torch.tensor([[1, 0], [torch.tensor(2.0).sigmoid(), torch.tensor(-2.0).sigmoid()]]))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_sum_to_one_over_the_past(kind: str) -> None:
     for S in (T, T + 4):
-        a = weights(logits_of(kind, S))
+        a = synthesizer_weights(logits_of(kind, S))
         torch.testing.assert_close(a.sum(-1), torch.ones_like(a[..., 0]))
         future = torch.arange(S) > torch.arange(S - T, S)[:, None]
         assert bool((a[..., future] == 0).all())
@@ -77,7 +77,12 @@ def test_a_dense_row_depends_on_its_own_token_alone_and_a_random_one_on_none() -
     h, places, v = drawn(B, H, T, K, seed=1), drawn(H, T, K, seed=2), drawn(B, H, T, V, seed=6)
     changed = h.clone()
     changed[:, :, 4] += 1
-    rows = (weights(dense_logits(h, places)) != weights(dense_logits(changed, places))).any(-1).any(0).any(0)
+    rows = (
+        (synthesizer_weights(dense_logits(h, places)) != synthesizer_weights(dense_logits(changed, places)))
+        .any(-1)
+        .any(0)
+        .any(0)
+    )
     assert rows.tolist() == [t == 4 for t in range(T)]
     with trace() as seen:
         synthesize(logits_of("random"), v)
@@ -98,7 +103,7 @@ def test_with_the_logits_of_queries_and_keys_it_is_softmax_attention() -> None:
     q, k, v = drawn(B, H, T, K, seed=1), drawn(B, H, T, K, seed=2), drawn(B, H, T, V, seed=3)
     ours = synthesize(q @ k.mT / K**0.5, v)
     torch.testing.assert_close(ours, F.scaled_dot_product_attention(q, k, v, is_causal=True), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(ours, naive.attend(q, k, v, CAUSAL), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(ours, reference.attend_reference(q, k, v, CAUSAL), rtol=1e-12, atol=1e-12)
 
 
 def test_a_factorised_map_has_its_rank() -> None:
@@ -117,7 +122,7 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match=r"logits must be .B, H, T, S."):
         synthesize(logits_of("random")[..., :-1], v)
     with pytest.raises(UserError, match="T=9 queries, S=8 keys"):
-        weights(logits_of("random")[..., :-1])
+        synthesizer_weights(logits_of("random")[..., :-1])
 
 
 N, C, G = 7, 4, 3
@@ -129,31 +134,33 @@ def channels() -> list[Tensor]:
 
 def test_channel_attention_is_spatial_attention_on_the_transposed_input() -> None:
     q, k, v = channels()
-    ours = channel.attend(q, k, v)
-    torch.testing.assert_close(ours, naive.attend(q.mT, k.mT, v.mT).mT, rtol=1e-12, atol=1e-12)
+    ours = channel.attend_channels(q, k, v)
+    torch.testing.assert_close(ours, reference.attend_reference(q.mT, k.mT, v.mT).mT, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(ours, F.scaled_dot_product_attention(q.mT, k.mT, v.mT).mT, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(channel.weights(q, k), naive.weights(q.mT, k.mT), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        channel.channel_weights(q, k), reference.attention_weights(q.mT, k.mT), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_channel_attention_by_hand() -> None:
     q, k, v = channels()
-    y, e = channel.attend(q, k, v), torch.zeros(C, dtype=torch.float64)
+    y, e = channel.attend_channels(q, k, v), torch.zeros(C, dtype=torch.float64)
     for d in range(C):
         e[d] = sum(q[1, 2, n, 0] * k[1, 2, n, d] for n in range(N)) / N**0.5
     a = e.exp() / e.exp().sum()
     torch.testing.assert_close(y[1, 2, :, 0], (v[1, 2] * a).sum(-1))
-    torch.testing.assert_close(channel.weights(q, k).sum(-1), torch.ones(B, G, C, dtype=torch.float64))
+    torch.testing.assert_close(channel.channel_weights(q, k).sum(-1), torch.ones(B, G, C, dtype=torch.float64))
 
 
 def test_the_order_of_the_positions_is_nothing_to_channels_and_groups_do_not_mix() -> None:
     q, k, v = channels()
     order = torch.tensor([3, 1, 6, 0, 2, 5, 4])
-    shuffled = channel.attend(q[:, :, order], k[:, :, order], v[:, :, order])
-    torch.testing.assert_close(shuffled, channel.attend(q, k, v)[:, :, order])
+    shuffled = channel.attend_channels(q[:, :, order], k[:, :, order], v[:, :, order])
+    torch.testing.assert_close(shuffled, channel.attend_channels(q, k, v)[:, :, order])
     other = [x.clone() for x in (q, k, v)]
     for x in other:
         x[:, 0] = 1.5
-    assert torch.equal(channel.attend(*other)[:, 1:], channel.attend(q, k, v)[:, 1:])
+    assert torch.equal(channel.attend_channels(*other)[:, 1:], channel.attend_channels(q, k, v)[:, 1:])
 
 
 def test_groups_are_cut_and_joined_without_loss() -> None:
@@ -164,16 +171,16 @@ def test_groups_are_cut_and_joined_without_loss() -> None:
         channel.in_groups(x, 5)
     q, k, v = channels()
     with pytest.raises(UserError, match=r"must all have shape \(B, G, N, C\)"):
-        channel.attend(q, k[:, :, 1:], v)
+        channel.attend_channels(q, k[:, :, 1:], v)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_the_costs_are_those_that_pytorch_counts(groups: int) -> None:
     x = [channel.in_groups(drawn(1, 32, 12, seed=seed), groups) for seed in (1, 2, 3)]
     with FlopCounterMode(display=False) as over_channels:
-        channel.attend(*x)
+        channel.attend_channels(*x)
     with FlopCounterMode(display=False) as over_positions:
-        naive.attend(*x)
+        reference.attend_reference(*x)
     assert over_channels.get_total_flops() == channel.channel_operations(32, 12, groups)
     assert over_positions.get_total_flops() == channel.spatial_operations(32, 12)
     # N D² / G against N² D: equal at N = D / G, and cheaper beyond.

@@ -63,8 +63,8 @@ def page_of(run: Run) -> str:
     ("settings", "title"),
     [
         ({}, "transformer of bytes, 1 layer of 8"),
-        ({"mix": "local", "layers": 2}, "transformer with local attention, of bytes, 2 layers of 8"),
-        ({"mix": "dense"}, "dense synthesizer of bytes, 1 layer of 8"),
+        ({"attention": "local", "layers": 2}, "transformer with local attention, of bytes, 2 layers of 8"),
+        ({"attention": "dense"}, "dense synthesizer of bytes, 1 layer of 8"),
     ],
 )
 def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], title: str) -> None:
@@ -72,7 +72,7 @@ def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], t
     assert title_of(Run(model, Byte())) == title
     told = dict(parts_of(model))
     assert told["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
-    assert ("reach 32" in told["looks by"]) == (settings.get("mix") == "local")
+    assert ("reach 32" in told["looks by"]) == (settings.get("attention") == "local")
 
 
 def small(**config: Any) -> NGram:

@@ -133,7 +133,7 @@ def test_the_state_is_carried_over_windows_by_a_model_that_never_forgets(monkeyp
     text = bytes(range(65, 90)) * 5
     x_1T = torch.tensor([list(text)])
     by_hand = -model.score(x_1T).sum().item() / math.log(2)
-    monkeypatch.setattr(Recurrent, "window", 4)
+    monkeypatch.setattr(Recurrent, "max_scored_tokens", 4)
     assert score(model, Byte(), text).bits == pytest.approx(by_hand, rel=1e-10)
 
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from octavo.cli import main
 from octavo.datasets.questions import mark_of, prompt_of
-from octavo.studio.routes.answer import KEPT
+from octavo.studio.routes.answer import FACTS_FOLDER
 from octavo.tasks.facts_file import open_file_of_facts
 from octavo.tasks.facts_run import Oracle, load_oracle
 from studio_place import client, make_runs, opened, served
@@ -113,7 +113,7 @@ def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, orac
     told = ask(client(runs), threshold=1.0).json()
     assert (told["answer"], told["source"], told["stored"]) == (None, "nobody", False)
     assert told["guess"] == oracle.answer([ASKED])[0].text
-    assert not (runs / KEPT).exists()
+    assert not (runs / FACTS_FOLDER).exists()
 
 
 def test_what_the_user_says_is_kept_below_the_runs_folder_and_answers_the_next_time(own: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_the_user_says_is_kept_below_the_runs_folder_and_answers_the_next_t
     assert (first["answer"], first["source"], first["stored"]) == ("New York", "user", True)
     again = ask(asks, threshold=1.0, question="ada ash").json()
     assert (again["answer"], again["source"]) == ("New York", "facts")
-    assert open_file_of_facts(own / KEPT / "facts.db").pairs() == [("Ada Ash", "New York")]
+    assert open_file_of_facts(own / FACTS_FOLDER / "facts.db").pairs() == [("Ada Ash", "New York")]
     assert not list((own / "facts").glob("*.db"))  # the run's own folder is left alone
     sure = ask(asks, threshold=0.0, told="Rome").json()
     assert (sure["source"], sure["stored"]) == ("model", False)  # it was not asked for
@@ -131,7 +131,7 @@ def test_what_the_user_says_is_kept_below_the_runs_folder_and_answers_the_next_t
 def test_a_link_out_of_the_folder_is_not_followed(own: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (own / KEPT).symlink_to(outside)
+    (own / FACTS_FOLDER).symlink_to(outside)
     answer = ask(client(own), threshold=1.0, told="Rome")
     assert answer.status_code == 400
     assert "leads out" in answer.json()["error"]
@@ -142,7 +142,7 @@ def test_a_studio_of_one_run_keeps_nothing(own: Path) -> None:
     asks = client(own / "facts")
     assert ask(asks, threshold=1.0).json()["can_keep"] is False
     assert ask(asks, threshold=1.0, told="Rome").status_code == 400
-    assert not (own / "facts" / KEPT).exists()
+    assert not (own / "facts" / FACTS_FOLDER).exists()
 
 
 @pytest.mark.parametrize(

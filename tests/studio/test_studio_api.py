@@ -10,7 +10,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
-from octavo.studio import Shelf, Studio, make_app
+from octavo.studio import ModelCache, Studio, make_app
 from studio_place import make_runs, served
 
 REQUESTS = 15  # made up for each address and way of asking
@@ -18,7 +18,7 @@ REQUESTS = 15  # made up for each address and way of asking
 
 def operations() -> list[Any]:
     """Every address of the API with each way of asking."""
-    told = make_app(Studio(Shelf(Path(__file__).parents[1], device="cpu"))).openapi()
+    told = make_app(Studio(ModelCache(Path(__file__).parents[1], device="cpu"))).openapi()
     return [found.ok() for found in schemathesis.openapi.from_dict(told).get_all_operations()]
 
 

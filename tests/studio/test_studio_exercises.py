@@ -16,14 +16,14 @@ from starlette.testclient import TestClient
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Function
 from octavo.exercises.framework.booklet import article
-from octavo.exercises.framework.check_process import Apart
+from octavo.exercises.framework.check_process import CheckProcess
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.framework.grading import grade_text
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.playground import PLAYGROUND
-from octavo.exercises.framework.registry import chosen, exercises
+from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.studio.server.app import WEB
-from octavo.studio.server.markup import tree
+from octavo.studio.server.html_tree import html_tree
 from studio_place import client, opened, served
 
 ONE, CLAIM = "softmax-range", "first-zero"
@@ -37,13 +37,13 @@ def asks(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
 
 @pytest.fixture(scope="module")
 def every() -> list[Exercise]:
-    return chosen(())
+    return select_exercises(())
 
 
 def test_every_exercise_is_listed_by_topic(asks: TestClient) -> None:
     told = asks.get("/api/exercises").json()
     assert [(one["topic"], one["id"], one["claims"]) for one in told] == [
-        (topic, one.id, len(one.parts)) for topic, some in exercises().items() for one in some
+        (topic, one.id, len(one.parts)) for topic, some in exercises_by_topic().items() for one in some
     ]
     assert {one["id"]: one["play"] for one in told if one["play"]} == {
         play.exercise_id: name for name, play in PLAYGROUND.items()
@@ -52,8 +52,8 @@ def test_every_exercise_is_listed_by_topic(asks: TestClient) -> None:
 
 def test_an_exercise_is_the_booklets_without_its_figure(asks: TestClient) -> None:
     told = asks.get(f"/api/exercises/{ONE}").json()
-    [one] = chosen([ONE])
-    assert told["body"] == tree(article(one, None, ""))
+    [one] = select_exercises([ONE])
+    assert told["body"] == html_tree(article(one, None, ""))
     assert [part["id"] for part in told["parts"]] == [part.id for part in one.parts]
 
 
@@ -64,8 +64,8 @@ def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
     for one in every:
         html = article(one, None, "")
         whole = "".join(ElementTree.fromstring(f"<all>{html}</all>").itertext())
-        assert "".join(map(text_of, tree(html))).split() == whole.split()
-    assert tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
+        assert "".join(map(text_of, html_tree(html))).split() == whole.split()
+    assert html_tree('<p class="a">1 &lt; <b>2</b>, </p>') == [["p", {"class": "a"}, "1 < ", ["b", {}, "2"], ", "]]
 
 
 def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exercise]) -> None:
@@ -81,7 +81,7 @@ def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exerc
 
 def test_a_claims_evidence_is_computed(asks: TestClient) -> None:
     told = asks.post(f"/api/exercises/{ONE}/check", json={"part": CLAIM}).json()
-    evidence = chosen([ONE])[0].part(CLAIM).check()
+    evidence = select_exercises([ONE])[0].part(CLAIM).check()
     assert told["holds"]
     assert (told["found"], told["tolerance"], told["expected"]) == (
         evidence.found,
@@ -93,13 +93,13 @@ def test_a_claims_evidence_is_computed(asks: TestClient) -> None:
 def test_a_figure_is_computed_apart(asks: TestClient) -> None:
     [figure] = [node for node in asks.get(f"/api/exercises/{FIGURE}/figure").json()["figure"] if node != "\n"]
     assert figure[0] == "figure"
-    [one] = chosen([FIGURE])
+    [one] = select_exercises([FIGURE])
     assert one.figure is not None
-    assert [figure] == tree(one.figure())
+    assert [figure] == html_tree(one.figure())
 
 
 def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
-    apart = Apart()
+    apart = CheckProcess()
     asked = threading.Event()
 
     def leave() -> None:
@@ -108,7 +108,7 @@ def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
             raise UserError("gone")
 
     with pytest.raises(UserError, match="gone"):
-        apart.check("pretraining-or-not", chosen(["pretraining-or-not"])[0].parts[0].id, leave)
+        apart.check("pretraining-or-not", select_exercises(["pretraining-or-not"])[0].parts[0].id, leave)
     assert asked.is_set()
     assert apart._process is None
     assert apart.check(ONE, CLAIM, lambda: None)["holds"]
@@ -127,10 +127,10 @@ def test_a_failing_check_is_told_and_not_an_error(monkeypatch: pytest.MonkeyPatc
     def fails(*_: Any) -> Any:
         raise ZeroDivisionError("by hand")
 
-    monkeypatch.setattr(type(chosen([ONE])[0].parts[0]), "check", fails)
-    told = apart.answer({"do": "check", "exercise": ONE, "part": CLAIM})
+    monkeypatch.setattr(type(select_exercises([ONE])[0].parts[0]), "check", fails)
+    told = apart.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
     assert (told["holds"], told["problem"]) == (False, f"{CLAIM}: ZeroDivisionError: by hand")
-    assert checking.check_one(chosen([ONE])[0]).problem
+    assert checking.check_exercise(select_exercises([ONE])[0]).problem
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_what_is_turned_is_what_the_playground_computes(asks: TestClient, name: 
     values = {one["name"]: one["value"] for one in told["parameters"]}
     assert told["title"] == PLAYGROUND[name].title
     seen, wanted = asks.post(f"/api/playground/{name}", json={"values": values}).json(), PLAYGROUND[name].function()
-    assert seen["told"] == wanted["told"]
+    assert seen["summary"] == wanted["summary"]
     assert [[tuple(point) for point in one["points"]] for one in seen["series"]] == [
         [tuple(point) for point in one["points"]] for one in wanted["series"]
     ]
@@ -211,7 +211,8 @@ def test_a_python_file_is_neither_run_nor_graded(asks: TestClient, every: list[E
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("[a", "it is no TOML"), ("a = " + "[" * 100 + "]" * 100, "nested"), ("a = 1\na = 2", "no TOML")]
+    ("text", "why"),
+    [("[a", "it is not valid TOML"), ("a = " + "[" * 100 + "]" * 100, "nested"), ("a = 1\na = 2", "not valid TOML")],
 )
 def test_what_is_no_file_of_answers_is_told(asks: TestClient, text: str, why: str) -> None:
     told = asks.post("/api/grade", json={"answers": text}).json()
@@ -233,7 +234,7 @@ def test_grading_ends_where_nobody_waits_for_it(every: list[Exercise]) -> None:
             raise UserError("gone")
 
     with pytest.raises(UserError, match="gone"):
-        grade_text(f"[{ONE}]\nsums-to-one = true\n", every, wanted=wanted)
+        grade_text(f"[{ONE}]\nsums-to-one = true\n", every, raise_if_cancelled=wanted)
 
 
 # ---------------------------------------------------------------------- in a browser
@@ -255,11 +256,11 @@ def go(page: Any, view: str) -> None:
 def test_an_answer_unfolds_with_its_figure_and_its_claims_are_checked(page: Any) -> None:
     go(page, f"exercises?id={FIGURE}")
     page.wait_for_selector("article math")
-    assert page.locator(".topics a[aria-current]").inner_text() == chosen([FIGURE])[0].title
+    assert page.locator(".topics a[aria-current]").inner_text() == select_exercises([FIGURE])[0].title
     page.get_by_text("Answer", exact=True).last.click()
     page.wait_for_selector(".booklet figure svg text")
     page.get_by_role("button", name=re.compile("Check its")).click()
-    count = len(chosen([FIGURE])[0].parts)
+    count = len(select_exercises([FIGURE])[0].parts)
     page.wait_for_selector(f"text={count} of {count} claims hold.")
     assert page.locator(".stack tbody tr").count() == count
     page.locator(".topics summary", has_text="Attention and softmax").click()
@@ -280,16 +281,16 @@ def test_a_check_can_be_stopped(page: Any) -> None:
 @pytest.mark.browser
 def test_what_is_told_follows_the_slider_and_the_address(page: Any) -> None:
     go(page, "exercises?view=play&name=gradient-growth&singular=1.2&steps=20")
-    wanted = PLAYGROUND["gradient-growth"].function(singular=1.2, steps=20)["told"]
+    wanted = PLAYGROUND["gradient-growth"].function(singular=1.2, steps=20)["summary"]
     page.wait_for_selector(f"text={wanted}")
     slider = page.get_by_label("singular value", exact=True)
     slider.focus()
     slider.press("ArrowRight")
-    page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=20)['told']}")
+    page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=20)['summary']}")
     page.wait_for_function("() => location.hash.includes('singular=1.21')")
     page.get_by_label("steps, as a number").fill("300")
     page.get_by_label("steps, as a number").press("Enter")
-    page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=300)['told']}")
+    page.wait_for_selector(f"text={PLAYGROUND['gradient-growth'].function(singular=1.21, steps=300)['summary']}")
 
 
 @pytest.mark.browser
@@ -300,7 +301,7 @@ def test_a_table_is_edited_and_made_larger(page: Any) -> None:
     page.wait_for_selector("text=greedy finds it.")
     page.get_by_role("button", name="Larger").click()
     table = [[9, 2, 1], [0, 4, 1], [1, 1, 1]]
-    page.wait_for_selector(f"text={PLAYGROUND['greedy'].function(table=table)['told']}")
+    page.wait_for_selector(f"text={PLAYGROUND['greedy'].function(table=table)['summary']}")
     page.wait_for_function("() => decodeURIComponent(location.hash).includes('[[9,2,1],[0,4,1],[1,1,1]]')")
 
 

@@ -17,12 +17,12 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
-from octavo.studio import Shelf
+from octavo.studio import ModelCache
 from octavo.studio.server.app import finite
-from octavo.studio.server.model_cache import Unknown
-from octavo.studio.server.request_guard import BODY, COOKIE, Guard
-from octavo.studio.server.scheduler import Busy, Gone, Ticket, TooLong, Turns, Work
-from octavo.studio.server.serve import _address, _is_loopback, _listen
+from octavo.studio.server.model_cache import NotFound
+from octavo.studio.server.request_guard import COOKIE, MAX_BODY_BYTES, RequestGuard
+from octavo.studio.server.scheduler import Busy, ClientDisconnected, FairLock, RequestTimeout, Scheduler, Ticket
+from octavo.studio.server.serve import is_loopback, open_socket, studio_url
 from studio_place import client, make_runs, served
 
 READ = {"run": "kn", "text": "The cat"}
@@ -86,7 +86,7 @@ def test_with_a_token_nothing_is_shown_without_it(runs: Path) -> None:
     assert strict.get("/api/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_the_printed_address_gives_a_cookie_and_leaves_the_token_out_of_the_address(runs: Path) -> None:
+def test_the_printed_address_gives_a_cookie_and_leaves_the_token_out_of_thestudio_url(runs: Path) -> None:
     strict = client(runs, token=TOKEN)
     first = strict.get(f"/?token={TOKEN}&more=1", follow_redirects=False)
     assert (first.status_code, first.headers["location"]) == (303, "/?more=1")
@@ -104,8 +104,8 @@ def test_a_redirect_never_leads_to_another_host(runs: Path) -> None:
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_length_and_by_what_comes(asks: TestClient) -> None:
-    assert asks.post("/api/read", content=b"x" * (BODY + 1)).status_code == 413
-    chunks = (b"x" * (1 << 16) for _ in range(BODY // (1 << 16) + 1))
+    assert asks.post("/api/read", content=b"x" * (MAX_BODY_BYTES + 1)).status_code == 413
+    chunks = (b"x" * (1 << 16) for _ in range(MAX_BODY_BYTES // (1 << 16) + 1))
     assert asks.post("/api/read", content=chunks).status_code == 413
 
 
@@ -143,25 +143,25 @@ def test_a_web_socket_is_closed() -> None:
     async def nothing(*_: Any) -> Any:
         raise AssertionError("not to be asked")
 
-    asyncio.run(Guard(nothing)({"type": "websocket"}, nothing, send))
+    asyncio.run(RequestGuard(nothing)({"type": "websocket"}, nothing, send))
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
-# ---------------------------------------------------------------------- the shelf
+# ---------------------------------------------------------------------- the models
 
 
 def test_runs_are_found_by_name_and_nothing_else_is(runs: Path) -> None:
-    shelf = Shelf(runs, device="cpu")
-    assert shelf.names() == ["bag", "kn", "moods"]
+    models = ModelCache(runs, device="cpu")
+    assert models.names() == ["bag", "kn", "moods"]
     for name in ("", ".", "..", "../" + runs.name, "kn/..", "kn/", "/etc", str(runs / "kn"), "kn\x00", ".hidden"):
-        with pytest.raises(Unknown, match="there is no run"):
-            shelf.path(name)
+        with pytest.raises(NotFound, match="there is no run"):
+            models.path(name)
 
 
 def test_a_run_may_be_the_folder_itself(runs: Path) -> None:
-    shelf = Shelf(runs / "kn", device="cpu")
-    assert shelf.names() == ["kn"]
-    assert shelf.path("kn") == (runs / "kn").resolve()
+    models = ModelCache(runs / "kn", device="cpu")
+    assert models.names() == ["kn"]
+    assert models.path("kn") == (runs / "kn").resolve()
 
 
 def test_a_link_out_of_the_folder_is_no_run(runs: Path, tmp_path: Path) -> None:
@@ -169,31 +169,31 @@ def test_a_link_out_of_the_folder_is_no_run(runs: Path, tmp_path: Path) -> None:
     os.symlink(runs / "kn", tmp_path / "inside" / "whole")
     (tmp_path / "inside" / "part").mkdir()
     (tmp_path / "inside" / "part" / CONFIG).symlink_to(runs / "kn" / CONFIG)
-    assert Shelf(tmp_path / "inside", device="cpu").names() == []
+    assert ModelCache(tmp_path / "inside", device="cpu").names() == []
 
 
 def test_the_models_used_last_stay_and_one_is_read_once(runs: Path) -> None:
-    shelf, ticket = Shelf(runs, kept=2, device="cpu"), Ticket(Turns())
-    first = shelf.get("kn", ticket)
-    assert shelf.get("kn", ticket) is first
-    shelf.get("bag", ticket)
-    shelf.get("kn", ticket)
-    shelf.get("moods", ticket)
-    assert [one["run"] for one in shelf.states()] == ["kn", "moods"]
-    assert all(one["ready"] and one["share"] == 1 for one in shelf.states())
-    assert shelf.get("kn", ticket) is first
+    models, ticket = ModelCache(runs, max_models=2, device="cpu"), Ticket(FairLock())
+    first = models.get("kn", ticket)
+    assert models.get("kn", ticket) is first
+    models.get("bag", ticket)
+    models.get("kn", ticket)
+    models.get("moods", ticket)
+    assert [one["run"] for one in models.states()] == ["kn", "moods"]
+    assert all(one["ready"] and one["progress"] == 1 for one in models.states())
+    assert models.get("kn", ticket) is first
 
 
 def test_a_run_that_was_trained_again_is_read_again(runs: Path) -> None:
-    shelf, ticket = Shelf(runs, device="cpu"), Ticket(Turns())
-    first = shelf.get("bag", ticket)
+    models, ticket = ModelCache(runs, device="cpu"), Ticket(FairLock())
+    first = models.get("bag", ticket)
     os.utime(runs / "bag" / CONFIG, ns=(1, 1))
-    assert shelf.get("bag", ticket) is not first
+    assert models.get("bag", ticket) is not first
 
 
 def test_a_model_that_is_too_large_is_refused_with_the_remedy(runs: Path) -> None:
     with pytest.raises(UserError, match="larger --memory"):
-        Shelf(runs, kept_bytes=100, device="cpu").get("kn", Ticket(Turns()))
+        ModelCache(runs, max_bytes=100, device="cpu").get("kn", Ticket(FairLock()))
 
 
 def test_a_damaged_run_is_told_of_and_tried_again(runs: Path, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_base_outside_the_folder_is_not_read(runs: Path, tmp_path: Path) -> No
     told = json.loads((runs / "moods" / CONFIG).read_text()) | {"model": "head", "base": {"path": str(runs / "kn")}}
     (tmp_path / "runs" / "head" / CONFIG).write_text(json.dumps(told))
     with pytest.raises(UserError, match="not below the studio's folder"):
-        Shelf(tmp_path / "runs", device="cpu").get("head", Ticket(Turns()))
+        ModelCache(tmp_path / "runs", device="cpu").get("head", Ticket(FairLock()))
 
 
 # ---------------------------------------------------------------------- work
@@ -243,46 +243,46 @@ def endless(ticket: Ticket, began: threading.Event, ended: list[str]) -> None:
 
 def test_work_ends_when_its_reader_leaves() -> None:
     async def scene() -> list[str]:
-        work, reader, began, ended = Work(), Reader(), threading.Event(), list[str]()
-        doing = asyncio.ensure_future(work.run(reader, endless, began, ended))  # type: ignore[arg-type]
+        scheduler, reader, began, ended = Scheduler(), Reader(), threading.Event(), list[str]()
+        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, ended))  # type: ignore[arg-type]
         await asyncio.to_thread(began.wait, 10)
         reader.left.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await doing
         return ended
 
-    assert asyncio.run(scene()) == ["Gone"]
+    assert asyncio.run(scene()) == ["ClientDisconnected"]
 
 
 def test_work_that_takes_too_long_is_stopped() -> None:
     async def scene() -> None:
-        await Work(seconds=0.05).run(Reader(), endless, threading.Event(), [])  # type: ignore[arg-type]
+        await Scheduler(seconds=0.05).run(Reader(), endless, threading.Event(), [])  # type: ignore[arg-type]
 
-    with pytest.raises(TooLong, match=r"longer than 0\.05 seconds"):
+    with pytest.raises(RequestTimeout, match=r"longer than 0\.05 seconds"):
         asyncio.run(scene())
 
 
 def test_too_many_are_sent_away_and_room_comes_back() -> None:
     async def scene() -> int:
-        work, reader, began = Work(waiting=1), Reader(), threading.Event()
-        doing = asyncio.ensure_future(work.run(reader, endless, began, []))  # type: ignore[arg-type]
+        scheduler, reader, began = Scheduler(max_requests=1), Reader(), threading.Event()
+        doing = asyncio.ensure_future(scheduler.run(reader, endless, began, []))  # type: ignore[arg-type]
         await asyncio.to_thread(began.wait, 10)
-        with pytest.raises(Busy, match="1 requests wait"):
-            await work.run(Reader(), lambda ticket: 1)  # type: ignore[arg-type]
+        with pytest.raises(Busy, match="1 requests are waiting"):
+            await scheduler.run(Reader(), lambda ticket: 1)  # type: ignore[arg-type]
         reader.left.set()
-        with pytest.raises(Gone):
+        with pytest.raises(ClientDisconnected):
             await doing
-        return await work.run(Reader(), lambda ticket: 7)  # type: ignore[arg-type]
+        return await scheduler.run(Reader(), lambda ticket: 7)  # type: ignore[arg-type]
 
     assert asyncio.run(scene()) == 7
 
 
 def test_turns_are_taken_in_order_one_at_a_time() -> None:
-    turns, inside, order = Turns(), list[int](), list[int]()
+    lock, inside, order = FairLock(), list[int](), list[int]()
 
     def three(n: int) -> None:
         for _ in range(3):
-            with turns.take(lambda: None):
+            with lock.acquire(lambda: None):
                 inside.append(n)
                 assert inside == [n]
                 order.append(n)
@@ -299,16 +299,16 @@ def test_turns_are_taken_in_order_one_at_a_time() -> None:
 
 
 def test_one_who_gives_up_in_the_line_leaves_it() -> None:
-    turns = Turns()
-    with turns.take(lambda: None):
-        ticket = Ticket(turns)
+    lock = FairLock()
+    with lock.acquire(lambda: None):
+        ticket = Ticket(lock)
         ticket.cancel()
-        with pytest.raises(Gone), ticket.turn():
+        with pytest.raises(ClientDisconnected), ticket.turn():
             pass
-        late = Ticket(turns, seconds=0.01)
-        with pytest.raises(TooLong), late.turn():
+        late = Ticket(lock, seconds=0.01)
+        with pytest.raises(RequestTimeout), late.turn():
             pass
-    with Ticket(turns).turn():
+    with Ticket(lock).turn():
         pass
 
 
@@ -323,7 +323,7 @@ def count_to(ticket: Ticket, last: int, ended: list[bool]) -> Iterator[int]:
 
 def test_a_stream_gives_everything_in_order() -> None:
     async def scene() -> list[int]:
-        return [n async for n in Work().stream(count_to, 500, [])]
+        return [n async for n in Scheduler().stream(count_to, 500, [])]
 
     assert asyncio.run(scene()) == list(range(500))
 
@@ -331,7 +331,7 @@ def test_a_stream_gives_everything_in_order() -> None:
 def test_a_stream_that_nobody_takes_ends() -> None:
     async def scene() -> list[bool]:
         ended: list[bool] = []
-        taking = Work().stream(count_to, 10**9, ended)
+        taking = Scheduler().stream(count_to, 10**9, ended)
         async for n in taking:
             if n == 3:
                 break
@@ -351,7 +351,7 @@ def test_an_error_in_a_stream_reaches_the_reader() -> None:
         raise UserError("that went wrong")
 
     async def scene() -> list[int]:
-        return [n async for n in Work().stream(broken)]
+        return [n async for n in Scheduler().stream(broken)]
 
     with pytest.raises(UserError, match="went wrong"):
         asyncio.run(scene())
@@ -368,20 +368,20 @@ def test_what_is_not_finite_is_null() -> None:
 
 
 def test_a_token_is_asked_for_on_other_addresses_alone() -> None:
-    assert _is_loopback("127.0.0.1")
-    assert _is_loopback("::1")
-    assert _is_loopback("localhost")
-    assert not _is_loopback("0.0.0.0")
-    assert not _is_loopback("example.org")
-    assert _address("127.0.0.1", 8642, "") == "http://127.0.0.1:8642/"
-    assert _address("::1", 1, "t") == "http://[::1]:1/?token=t"
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("::1")
+    assert is_loopback("localhost")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("example.org")
+    assert studio_url("127.0.0.1", 8642, "") == "http://127.0.0.1:8642/"
+    assert studio_url("::1", 1, "t") == "http://[::1]:1/?token=t"
 
 
 def test_a_port_that_is_taken_is_told_of_and_the_usual_one_gives_way() -> None:
-    with _listen("127.0.0.1", None) as one, _listen("127.0.0.1", None) as two:
+    with open_socket("127.0.0.1", None) as one, open_socket("127.0.0.1", None) as two:
         assert one.getsockname()[1] != two.getsockname()[1]
         with pytest.raises(UserError, match="another --port"):
-            _listen("127.0.0.1", one.getsockname()[1])
+            open_socket("127.0.0.1", one.getsockname()[1])
 
 
 def test_without_a_folder_the_command_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

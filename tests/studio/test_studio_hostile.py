@@ -24,15 +24,15 @@ from starlette.testclient import TestClient
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, LARGEST_RECORD, METRICS, REPORT, TENSORS, TOKENIZER
-from octavo.studio import Shelf, Studio, make_app
+from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.routes import read as reading
 from octavo.studio.server import connection as connections
 from octavo.studio.server import request_guard as guards
-from octavo.studio.server.app import DEEPEST, MOST_VALUES, TEXT
+from octavo.studio.server.app import MAX_JSON_DEPTH, MAX_JSON_VALUES, MAX_TEXT_CHARACTERS
 from octavo.studio.server.request_guard import COOKIE
-from octavo.studio.server.scheduler import Work
+from octavo.studio.server.scheduler import Scheduler
 from octavo.studio.server.serve import settings
-from octavo.studio.server.texts import FACTS
+from octavo.studio.server.text_store import FACTS_FOLDER
 from studio_place import client, make_runs
 
 TOKEN = "a-token-of-our-own"
@@ -119,8 +119,8 @@ def test_other_cookies_do_not_shut_the_user_out(made: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", [
-    "[" * 400 + "]" * 400, "[" * (DEEPEST + 1) + "]" * (DEEPEST + 1),
-    json.dumps([0] * (MOST_VALUES + 1)), json.dumps({f"k{n}": 1 for n in range(MOST_VALUES)}),
+    "[" * 400 + "]" * 400, "[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1),
+    json.dumps([0] * (MAX_JSON_VALUES + 1)), json.dumps({f"k{n}": 1 for n in range(MAX_JSON_VALUES)}),
 ])  # fmt: skip
 def test_json_that_is_deep_or_has_many_values_is_refused_at_once(asks: TestClient, extra: str) -> None:
     data = f'{{"run": "kn", "text": "a", "more": {extra}}}'
@@ -165,7 +165,7 @@ def test_an_answer_to_a_long_text_is_bounded(asks: TestClient, monkeypatch: pyte
 
 def test_a_run_cannot_take_the_place_of_the_studios_own_folders(asks: TestClient, made: Path) -> None:
     asks.post("/api/texts?name=some.txt", content="some words " * 20, headers={"content-type": "text/plain"})
-    for name in (FACTS, "texts"):
+    for name in (FACTS_FOLDER, "texts"):
         asked = {"model": "bag", "corpus": "some.txt", "run": name}
         assert asks.post("/api/training", json=asked).status_code == 400
         assert not (made / name / CONFIG).exists()
@@ -266,7 +266,7 @@ def test_a_report_runs_no_script_and_names_stay_names(runs: Path) -> None:
 @contextmanager
 def listening(root: Path) -> Iterator[tuple[int, set[Any]]]:
     """The port of a studio that is served as the command serves it, and its connections."""
-    studio = Studio(Shelf(root, device="cpu"))
+    studio = Studio(ModelCache(root, device="cpu"))
     with socket.create_server(("127.0.0.1", 0), backlog=256) as taken:
         server = uvicorn.Server(settings(make_app(studio)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]}, daemon=True)
@@ -294,8 +294,8 @@ def said(open_socket: socket.socket, seconds: float = 5) -> bytes:
 
 
 def test_who_connects_and_asks_nothing_is_let_go(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
-    monkeypatch.setattr(connections, "MOST", 20)
+    monkeypatch.setattr(connections, "MAX_HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
     with listening(made) as (port, _), ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(30)]
         for n, one in enumerate(idle[:20]):
@@ -309,8 +309,8 @@ def test_who_connects_and_asks_nothing_is_let_go(made: Path, monkeypatch: pytest
 def test_a_body_that_does_not_come_and_too_many_that_do_are_refused(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "BODY_SECONDS", 1)
-    monkeypatch.setattr(guards, "COMING", 1 << 20)
+    monkeypatch.setattr(guards, "MAX_BODY_SECONDS", 1)
+    monkeypatch.setattr(guards, "MAX_PENDING_BYTES", 1 << 20)
     with listening(made) as (port, _), ExitStack() as stack:
         slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(4)]
         for one in slow:
@@ -324,11 +324,11 @@ def test_a_body_that_does_not_come_and_too_many_that_do_are_refused(
 
 
 def test_who_does_not_take_an_answer_is_let_go(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "TAKING_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "MAX_STALL_SECONDS", 0.5)
     with listening(made) as (port, held), socket.socket() as lazy:
         lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         lazy.connect(("127.0.0.1", port))
-        data = json.dumps({"run": "kn", "text": "a" * TEXT, "candidates": 20}).encode()
+        data = json.dumps({"run": "kn", "text": "a" * MAX_TEXT_CHARACTERS, "candidates": 20}).encode()
         lazy.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(data) + data)
         began = time.monotonic()
         while not held or any(one.cycle is None for one in held):
@@ -340,7 +340,7 @@ def test_who_does_not_take_an_answer_is_let_go(made: Path, monkeypatch: pytest.M
 
 def test_a_stream_that_nobody_takes_for_too_long_ends() -> None:
     async def asked() -> list[int]:
-        work = Work(seconds=0.4)
+        work = Scheduler(seconds=0.4)
         found: list[int] = []
 
         def endless(_: Any) -> Iterator[int]:
@@ -356,7 +356,7 @@ def test_a_stream_that_nobody_takes_for_too_long_ends() -> None:
 
         with pytest.raises(UserError, match="longer"):
             await take()
-        assert work._inside == 0
+        assert work.admitted_requests == 0
         work.close()
         return found
 

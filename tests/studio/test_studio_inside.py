@@ -26,9 +26,9 @@ from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow, relative
 from octavo.inspect.logit_lens import depths_over
 from octavo.inspect.summary import tokens_of
-from octavo.studio.server.binary import SIGNED, WEIGHT, unpacked
-from octavo.studio.server.result_cache import Kept
-from octavo.studio.server.scheduler import Ticket, Turns
+from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
+from octavo.studio.server.result_cache import ResultCache
+from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import look
 from octavo.tasks.image_run import load_images
 from octavo.tasks.run import load
@@ -99,11 +99,11 @@ def test_the_votes_of_a_mixture_sum_to_what_it_charges(asking: TestClient, runs:
 def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: Path) -> None:
     answer = asking.post("/api/inside/map", json={"run": "gpt", "text": TEXT, "layer": 2, "head": 1})
     assert answer.headers["content-type"] == "application/octet-stream"
-    kind, maps = unpacked(answer.content)
+    kind, maps = unpack_tables(answer.content)
     wanted = looks_of(load(runs / "gpt"), TEXT)
     assert (kind, maps.shape[0]) == (WEIGHT, 1)
     assert np.abs(maps[0].astype(int) - wanted.maps_LHTS[1, 0]).max() <= 1  # both round, on their own, what they sum
-    _, small = unpacked(asking.post("/api/inside/overview", json={"run": "gpt", "text": TEXT}).content)
+    _, small = unpack_tables(asking.post("/api/inside/overview", json={"run": "gpt", "text": TEXT}).content)
     assert len(small) == 4
     found = told(asking, "attention", run="gpt", text=TEXT)
     assert found["looking"] == list(wanted.looking)
@@ -112,7 +112,7 @@ def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: P
 
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
     found = told(asking, "attention", run="reverse", text="abc")
-    _, maps = unpacked(
+    _, maps = unpack_tables(
         asking.post("/api/inside/map", json={"run": "reverse", "text": "abc", "layer": 1, "head": 2}).content
     )
     assert maps.shape[1:] == (len(found["looking"]), len(found["seen"]))
@@ -128,7 +128,7 @@ def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
     for shown, gate in zip(found["gates"], gates, strict=True):
         assert shown["mean"] == pytest.approx(gate.mean.tolist())
     asked = {"run": "gru", "text": TEXT, "gate": "hidden", "layer": 2}
-    kind, (units,) = unpacked(asking.post("/api/inside/units", json=asked).content)
+    kind, (units,) = unpack_tables(asking.post("/api/inside/units", json=asked).content)
     hidden = next(one for one in gates if (one.name, one.layer) == ("hidden", 2))
     assert kind == SIGNED
     assert np.abs(units / 127.5 - 1 - hidden.value_TD.T.numpy()).max() <= 0.5 / 127.5 + 1e-6
@@ -219,8 +219,8 @@ def test_a_look_is_worked_out_once_and_let_go_of_with_its_model() -> None:
     class Model:
         pass
 
-    kept: Kept[list[int]] = Kept(room=10)
-    model, made, ticket = Model(), [], Ticket(Turns())
+    kept: ResultCache[list[int]] = ResultCache(room=10)
+    model, made, ticket = Model(), [], Ticket(FairLock())
 
     def make(number: int) -> list[int]:
         made.append(number)
@@ -294,7 +294,7 @@ def test_the_matrix_is_read_by_keys_and_by_pointer(page: Any, address: str, aski
     for key in ("End", "ArrowDown", "ArrowDown", "Home", "ArrowRight"):
         page.keyboard.press(key)
     asked = {"run": "gpt", "text": TEXT, "layer": 1, "head": 1}
-    _, (weights,) = unpacked(asking.post("/api/inside/map", json=asked).content)
+    _, (weights,) = unpack_tables(asking.post("/api/inside/map", json=asked).content)
     share = round(100 * (int(weights[2, 1]) / 255) ** 2)
     page.wait_for_selector(".readout:text('looks at')")
     assert page.inner_text(".readout").startswith("“h” (2) looks at “T” (1): ")

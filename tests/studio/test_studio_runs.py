@@ -19,11 +19,11 @@ from starlette.testclient import TestClient
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
-from octavo.studio import Shelf, Studio, make_app
-from octavo.studio.server.request_guard import OF_PAGES
-from octavo.studio.server.texts import FOLDER, Texts, safe_name
+from octavo.studio import ModelCache, Studio, make_app
+from octavo.studio.server.request_guard import REPORT_POLICY
+from octavo.studio.server.text_store import TEXTS_FOLDER, TextStore, safe_name
 from octavo.studio.server.training_forms import explained, form_of, forms
-from octavo.studio.server.training_process import LOCK, LOG, Trainings
+from octavo.studio.server.training_process import LOCK, LOG, TrainingManager
 from octavo.tasks.run import load
 from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
@@ -31,7 +31,7 @@ from octavo.training.metrics_log import read_rows
 from studio_place import TEXT, client, make_runs, opened, served
 
 PLAY = "ROMEO: But soft, what light through yonder window breaks?\n" * 200
-TINY = {"width": 16, "layers": 1, "batch": 4, "window": 16, "checks": 1}
+TINY = {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 16, "evaluations": 1}
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def asking(runs: Path) -> TestClient:
 def place(tmp_path: Path) -> Iterator[Studio]:
     """A studio of an empty folder with one text; whatever it trains ends with the test."""
     (tmp_path / "runs").mkdir()
-    studio = Studio(Shelf(tmp_path / "runs", device="cpu"))
-    studio.trainings.texts.keep("play.txt", PLAY.encode())
+    studio = Studio(ModelCache(tmp_path / "runs", device="cpu"))
+    studio.training.texts.store("play.txt", PLAY.encode())
     yield studio
     studio.close()
 
@@ -190,7 +190,7 @@ def test_two_runs_differ_in_these_settings(runs: Path, asking: TestClient) -> No
 
 def test_a_report_is_served_without_scripts(runs: Path, asking: TestClient) -> None:
     answer = asking.get("/api/report", params={"run": "gru"})
-    assert answer.headers["content-security-policy"] == OF_PAGES
+    assert answer.headers["content-security-policy"] == REPORT_POLICY
     assert answer.text == (runs / "gru" / "report.html").read_text(encoding="utf-8")
     assert asking.get("/api/report", params={"run": "../gru"}).status_code == 404
 
@@ -224,8 +224,8 @@ def test_texts_are_kept_below_the_runs_and_never_written_over(tmp_path: Path) ->
     for text, kept in (("one " * 20, "play.txt"), ("two " * 20, "play-2.txt"), ("one " * 20, "play.txt")):
         answer = asking.post("/api/texts", params={"name": "../play.txt"}, content=text.encode())
         assert answer.json()["name"] == kept
-        assert (tmp_path / FOLDER / kept).read_text() == text
-    assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["play-2.txt", "play.txt"]
+        assert (tmp_path / TEXTS_FOLDER / kept).read_text() == text
+    assert sorted(path.name for path in (tmp_path / TEXTS_FOLDER).iterdir()) == ["play-2.txt", "play.txt"]
     names = [one["name"] for one in asking.get("/api/forms").json()["texts"]]
     assert names[:2] == ["play-2.txt", "play.txt"]
     assert asking.get("/api/runs").json() == []  # texts are no runs
@@ -250,18 +250,18 @@ def test_a_folder_of_texts_that_is_a_link_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text(PLAY)
-    (tmp_path / "runs" / FOLDER).symlink_to(tmp_path / "other")
-    texts = Texts(tmp_path / "runs")
+    (tmp_path / "runs" / TEXTS_FOLDER).symlink_to(tmp_path / "other")
+    texts = TextStore(tmp_path / "runs")
     assert "letter.txt" not in [text.name for text in texts.all()]
     with pytest.raises(UserError, match="taken by something else"):
-        texts.keep("a.txt", PLAY.encode())
+        texts.store("a.txt", PLAY.encode())
 
 
 def test_forms_offer_the_settings_of_the_configs() -> None:
     for name, form in forms().items():
         assert form.flags({one.name: one.usual for one in form.settings if one.usual is not None}) == [], name
         assert all(one.told for one in form.settings), name
-    assert form_of("gpt").flags({"width": 64, "rate": 0.01}) == ["--width", "64", "--rate", "0.01"]
+    assert form_of("gpt").flags({"width": 64, "learning_rate": 0.01}) == ["--width", "64", "--learning-rate", "0.01"]
     from octavo.models.parts.config import GPTConfig
 
     assert explained(GPTConfig)["context"] == "How many tokens a token can look at, itself included."
@@ -272,31 +272,32 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
     [("gpt", {"width": 4096}, "from 2 to 1024"), ("gpt", {"heads": 3}, "heads must divide width"),
      ("gpt", {"out": "/tmp/x"}, "no setting 'out'"), ("ngram", {"estimator": "arpa"}, "one of kneser-ney"),
      ("gru", {"width": 1.5}, "whole number"), ("gru", {"size": 500}, "word and bpe"),
-     ("gru", {"width": 1024, "layers": 12, "batch": 1024, "window": 2048}, "can be had"), ("vit", {}, "no model"),
+     ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "can be had"),
+     ("vit", {}, "no model"),
      ("gru", {"tokenizer": "/etc/passwd"}, "one of byte")],
 )  # fmt: skip
 def test_settings_beyond_the_form_are_refused(place: Studio, model: str, settings: dict[str, Any], why: str) -> None:
     with pytest.raises(UserError, match=why):
-        place.trainings.start(model, "play.txt", "new", 5, settings)
-    assert place.trainings.current() is None
+        place.training.start(model, "play.txt", "new", 5, settings)
+    assert place.training.current() is None
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "-x", "x" * 65, "texts", "a b", "a\n"])
 def test_a_run_is_named_plainly(place: Studio, name: str) -> None:
     with pytest.raises(UserError, match="name"):
-        place.trainings.start("bag", "play.txt", name, 5, {})
+        place.training.start("bag", "play.txt", name, 5, {})
 
 
 @pytest.mark.parametrize("text", ["/etc/passwd", "../play.txt", "-", "digits", "nothing"])
 def test_only_listed_texts_are_trained_on(place: Studio, text: str) -> None:
     with pytest.raises(UserError, match="no text"):
-        place.trainings.start("bag", text, "new", 5, {})
+        place.training.start("bag", text, "new", 5, {})
 
 
 def test_a_run_is_not_written_over(place: Studio) -> None:
     (place.root / "there").mkdir()
-    with pytest.raises(UserError, match="not written over"):
-        place.trainings.start("bag", "play.txt", "there", 5, {})
+    with pytest.raises(UserError, match="not overwritten"):
+        place.training.start("bag", "play.txt", "there", 5, {})
 
 
 # ---------------------------------------------------------------------- training
@@ -313,8 +314,8 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     began = asking.post("/api/training", json=start).json()
     assert began["command"].startswith("octavo train gru ")
     assert "--budget 600s" in began["command"]
-    assert "one at a time" in asking.post("/api/training", json=start | {"run": "b"}).json()["error"]
-    assert "one at a time" in second.post("/api/training", json=start | {"run": "b"}).json()["error"]
+    assert "at a time" in asking.post("/api/training", json=start | {"run": "b"}).json()["error"]
+    assert "at a time" in second.post("/api/training", json=start | {"run": "b"}).json()["error"]
     seen = second.get("/api/training").json()
     assert (seen["run"], seen["state"]) == ("mine", "elsewhere")
     assert "kill -INT" in second.post("/api/training/stop", json={}).json()["error"]
@@ -353,13 +354,13 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
 
 
 def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lock(place: Studio) -> None:
-    (place.root / LOCK).write_text(json.dumps({"pid": 1, "run": "old", "began": 0}))
-    assert place.trainings.current() is None
-    asked = place.trainings._begin("mine", ["nonsense"], 5)  # a process that ends by a mistake at once
+    (place.root / LOCK).write_text(json.dumps({"pid": 1, "run": "old", "started": 0}))
+    assert place.training.current() is None
+    asked = place.training.start_process("mine", ["nonsense"], 5)  # a process that ends by a mistake at once
     until(lambda: asked.state == "ended")
     assert asked.process is not None
     assert asked.process.returncode == 2
-    assert "there is no verb 'nonsense'" in place.trainings.lines()[-1]
+    assert "there is no verb 'nonsense'" in place.training.log_tail()[-1]
     told = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
     assert (told["state"], told["code"], told["shown"]) == ("ended", 2, False)
     assert told["told"] == "ended by a mistake; its last lines say which"
@@ -367,8 +368,8 @@ def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lo
 
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:
     place.close()
-    with pytest.raises(UserError, match="ending"):
-        place.trainings.start("gru", "play.txt", "more", 600, TINY)
+    with pytest.raises(UserError, match="shutting down"):
+        place.training.start("gru", "play.txt", "more", 600, TINY)
 
 
 def test_who_does_not_stop_when_asked_is_ended(tmp_path: Path) -> None:
@@ -378,7 +379,7 @@ def test_who_does_not_stop_when_asked_is_ended(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"deaf\n"
-        Trainings(tmp_path, grace=0.1)._end(process)
+        TrainingManager(tmp_path, checkpoint_seconds=0.1).terminate(process)
         assert process.returncode == -signal.SIGTERM
 
 
@@ -388,26 +389,26 @@ def test_log_and_lock_are_not_written_through_links(place: Studio, tmp_path: Pat
         (place.root / name).unlink(missing_ok=True)
         (place.root / name).symlink_to(tmp_path / "precious")
         with pytest.raises(UserError, match="link"):
-            place.trainings.start("bag", "play.txt", "bag", 5, {})
+            place.training.start("bag", "play.txt", "bag", 5, {})
         (place.root / name).unlink()
     assert (tmp_path / "precious").read_text() == "mine"
-    assert place.trainings.lines() == []
+    assert place.training.log_tail() == []
 
 
 def test_a_run_whose_text_lies_elsewhere_is_resumed_by_hand(runs: Path) -> None:
-    studio = Studio(Shelf(runs, device="cpu"))
+    studio = Studio(ModelCache(runs, device="cpu"))
     path, record = runs / "gru", read_record(runs / "gru")
-    assert "neither a named source" in studio.trainings.why_not_resumed(path, record)
+    assert "neither a named source" in studio.training.why_not_resumable(path, record)
     with pytest.raises(UserError, match=f"type: octavo resume {path}"):
-        studio.trainings.resume("gru", path, record)
+        studio.training.resume("gru", path, record)
     inside = record | {"corpus": record["corpus"] | {"source": [str(runs / "gru" / "samples.txt")]}}
-    assert studio.trainings.why_not_resumed(path, inside) == ""
+    assert studio.training.why_not_resumable(path, inside) == ""
     escaping = record | {"corpus": record["corpus"] | {"source": [f"{runs}/../secret"]}}
-    assert "neither" in studio.trainings.why_not_resumed(path, escaping)
-    assert "step by step" in studio.trainings.why_not_resumed(runs / "kn", read_record(runs / "kn"))
+    assert "neither" in studio.training.why_not_resumable(path, escaping)
+    assert "step by step" in studio.training.why_not_resumable(runs / "kn", read_record(runs / "kn"))
     (path / "extra").symlink_to("/etc")
     try:
-        assert "link" in studio.trainings.why_not_resumed(path, inside)
+        assert "link" in studio.training.why_not_resumable(path, inside)
     finally:
         (path / "extra").unlink()
 
@@ -442,9 +443,9 @@ def test_a_studio_that_is_terminated_leaves_no_training_behind(place: Studio) ->
         _, told = process.communicate(timeout=60)
     assert "stopping the training of mine" in told
     assert (place.root / "mine" / STATE / FILE).is_file()
-    assert place.trainings.current() is None  # nobody holds the lock
-    assert "stopped at step" in place.trainings.lines()[-1]
-    assert not place.trainings.why_not_resumed(place.root / "mine", read_record(place.root / "mine"))
+    assert place.training.current() is None  # nobody holds the lock
+    assert "stopped at step" in place.training.log_tail()[-1]
+    assert not place.training.why_not_resumable(place.root / "mine", read_record(place.root / "mine"))
 
 
 def _answers(asking: Any) -> bool:
@@ -580,4 +581,4 @@ def test_training_is_started_watched_stopped_and_resumed_in_the_page(
     page.wait_for_selector(".live >> text=Getting ready")
     page.click(".live button:has-text('Stop')")
     page.wait_for_selector("text=Stopped; its checkpoint is saved.", timeout=60_000)
-    assert os.path.isfile(runs / FOLDER / "A-play.txt")
+    assert os.path.isfile(runs / TEXTS_FOLDER / "A-play.txt")

@@ -17,7 +17,7 @@ from playwright.sync_api import expect
 from starlette.testclient import TestClient
 
 from octavo import generate
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import prepare
 from octavo.decode.greedy import without_begin
@@ -78,7 +78,7 @@ def test_what_is_written_is_what_decoding_gives_and_costs_what_reading_says(
         expected = beam_search(run.model, [x_T], 15, Beam(3))[0][0].tokens.tolist()
     else:
         chosen = Greedy() if method == "greedy" else Sample(**cuts)  # type: ignore[arg-type]
-        expected = [int(x_1) for x_1 in stream(run.model, [x_T], 15, chosen, seeded(3))]
+        expected = [int(x_1) for x_1 in stream(run.model, [x_T], 15, chosen, seeded_generator(3))]
     assert [one["id"] for one in tokens] == expected
     bits_N = read(run.model, [*x_T, *expected]).bits_N[len(x_T) :]
     assert [one["bits"] for one in tokens] == pytest.approx(bits_N.tolist(), rel=1e-4)
@@ -128,7 +128,7 @@ def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], 
 
 
 def test_an_error_on_the_way_is_the_last_line(asked: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked.app.state.studio.work, "seconds", 0.05)  # type: ignore[attr-defined]
+    monkeypatch.setattr(asked.app.state.studio.scheduler, "seconds", 0.05)  # type: ignore[attr-defined]
     found = lines(asked, run="gru", prompt=PROMPT, max_tokens=1000)
     assert "longer than 0.05 seconds" in found[-1]["error"]
 

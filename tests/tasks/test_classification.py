@@ -20,7 +20,7 @@ from torch import Tensor
 import octavo
 from octavo.cli import main
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.labels import Labelled
 from octavo.errors import Stopped, UserError
 from octavo.models import CONFIGS, MODELS, Bag
@@ -117,9 +117,9 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
     def stop_at_epoch_3(seed: int) -> torch.Generator:
         if seed == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return seeded(seed)
+        return seeded_generator(seed)
 
-    monkeypatch.setattr("octavo.tasks.classification_training.seeded", stop_at_epoch_3)
+    monkeypatch.setattr("octavo.tasks.classification_training.seeded_generator", stop_at_epoch_3)
     with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
         train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
     monkeypatch.undo()

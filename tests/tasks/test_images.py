@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.cost.vision import vision_cost
 from octavo.datasets import images as data
 from octavo.datasets.images import Images, held_out, open_images, shifted
@@ -36,7 +36,7 @@ from octavo.tasks.image_run import load_images, measure, save_images
 from octavo.tasks.image_training import Batches, ImageLoopConfig, ImageRecipe, resume_images, train_images
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 SMALL = {"width": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 PATTERNS = ("full", "local", "global", "axial")
@@ -47,9 +47,9 @@ def model_of(kind: type[Vit] = Vit, config: VitConfig | None = None, size: int =
     """A small one in double precision, with weights everywhere."""
     config = config or VitConfig(**SMALL)
     model = kind(config, size, size, channels, 3).double()
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     for parameter in model.parameters():
-        parameter.data.copy_(torch.randn(parameter.shape, generator=seeded(1)).double() * 0.3)
+        parameter.data.copy_(torch.randn(parameter.shape, generator=seeded_generator(1)).double() * 0.3)
     return model.eval()
 
 
@@ -66,7 +66,7 @@ def pictures(tmp_path: Path) -> Path:
 
 def recipe(name: str = "vit", **changes: Any) -> ImageRecipe:
     config = {"vit": VitConfig, "davit": DaVitConfig}[name](**SMALL)
-    return ImageRecipe(name, config, dataclasses.replace(QUICK, **changes), OptimConfig(), seed=3, device="cpu")
+    return ImageRecipe(name, config, dataclasses.replace(QUICK, **changes), OptimizerConfig(), seed=3, device="cpu")
 
 
 # ---------------------------------------------------------------------- what is computed
@@ -75,7 +75,7 @@ def recipe(name: str = "vit", **changes: Any) -> ImageRecipe:
 @pytest.mark.parametrize(("patch", "channels"), [(1, 1), (2, 3), (4, 1)])
 def test_a_patch_embedding_is_a_convolution_that_steps_by_its_own_width(patch: int, channels: int) -> None:
     conv = nn.Conv2d(channels, 5, patch, stride=patch).double()
-    x_BCHW = torch.randn(2, channels, 8, 12, generator=seeded(0)).double()
+    x_BCHW = torch.randn(2, channels, 8, 12, generator=seeded_generator(0)).double()
     theirs_BND = conv(x_BCHW).flatten(2).mT
     torch.testing.assert_close(embed(x_BCHW, conv.weight, conv.bias), theirs_BND, atol=1e-12, rtol=0)
 
@@ -87,21 +87,21 @@ def test_patches_are_cut_in_reading_order() -> None:
 
 def test_a_block_is_that_of_pytorch() -> None:
     config = VitConfig(
-        width=16, layers=1, heads=4, feed="gelu-exact", norm="layer", bias=True, qk_norm=False, dropout=0.0
+        width=16, layers=1, heads=4, feed_forward="gelu-exact", norm="layer", bias=True, qk_norm=False, dropout=0.0
     )
     block: Any = model_of(config=config).blocks[0]
     theirs = nn.TransformerEncoderLayer(16, 4, 64, 0.0, "gelu", batch_first=True, norm_first=True).double().eval()
-    mix, feed = block.mix, block.feed
+    attention, mlp = block.attention, block.feed_forward
     theirs.load_state_dict({
-        "self_attn.in_proj_weight": torch.cat([mix.query_DD, mix.key_ED, mix.value_ED]),
-        "self_attn.in_proj_bias": torch.cat([mix.query_bias, mix.key_bias, mix.value_bias]),
-        "self_attn.out_proj.weight": mix.out_DD, "self_attn.out_proj.bias": mix.out_bias,
-        "linear1.weight": feed.up_FD, "linear1.bias": feed.up_bias_F,
-        "linear2.weight": feed.down_DF, "linear2.bias": feed.down_bias_D,
+        "self_attn.in_proj_weight": torch.cat([attention.query_DD, attention.key_ED, attention.value_ED]),
+        "self_attn.in_proj_bias": torch.cat([attention.query_bias, attention.key_bias, attention.value_bias]),
+        "self_attn.out_proj.weight": attention.out_DD, "self_attn.out_proj.bias": attention.out_bias,
+        "linear1.weight": mlp.up_FD, "linear1.bias": mlp.up_bias_F,
+        "linear2.weight": mlp.down_DF, "linear2.bias": mlp.down_bias_D,
         "norm1.weight": block.norm1.weight_D, "norm1.bias": block.norm1.bias_D,
         "norm2.weight": block.norm2.weight_D, "norm2.bias": block.norm2.bias_D,
     })  # fmt: skip
-    x_BTD = torch.randn(2, 9, 16, generator=seeded(0)).double()
+    x_BTD = torch.randn(2, 9, 16, generator=seeded_generator(0)).double()
     torch.testing.assert_close(block(x_BTD), theirs(x_BTD), atol=1e-10, rtol=0)
 
 
@@ -114,11 +114,11 @@ GRIDS: list[Axial | Neighbourhood] = [
 @pytest.mark.parametrize("pattern", GRIDS, ids=str)
 def test_attention_by_rows_and_columns_is_masked_attention_in_value_and_gradient(pattern: Any) -> None:
     S = pattern.height * pattern.width + pattern.globals
-    inputs = [torch.randn(2, 3, S, 4, generator=seeded(i)).double().requires_grad_() for i in range(3)]
-    weight = torch.randn(2, 3, S, 4, generator=seeded(9)).double()
+    inputs = [torch.randn(2, 3, S, 4, generator=seeded_generator(i)).double().requires_grad_() for i in range(3)]
+    weight = torch.randn(2, 3, S, 4, generator=seeded_generator(9)).double()
     results = []
     for path in ("grid", "masked"):
-        y_BHSK = grid.attend(*inputs, pattern, path)  # type: ignore[arg-type]
+        y_BHSK = grid.attend_patches(*inputs, pattern, path)  # type: ignore[arg-type]
         results.append([y_BHSK, *torch.autograd.grad((y_BHSK * weight).sum(), inputs)])
     for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
@@ -133,9 +133,9 @@ def test_a_pattern_has_the_pairs_of_its_formula(pattern: Any) -> None:
 @pytest.mark.parametrize("pattern", [Axial(16, 16, 1), Neighbourhood(16, 16, 1), Neighbourhood(16, 20, 2, 1)], ids=str)
 def test_the_grid_path_computes_the_pairs_it_says(pattern: Any) -> None:
     S, K = pattern.height * pattern.width + pattern.globals, 8
-    q, k, v = (torch.randn(2, 3, S, K, generator=seeded(i)) for i in range(3))
+    q, k, v = (torch.randn(2, 3, S, K, generator=seeded_generator(i)) for i in range(3))
     with flop_counter() as counted:
-        grid.attend(q, k, v, pattern, "grid")
+        grid.attend_patches(q, k, v, pattern, "grid")
     assert counted.get_total_flops() == 2 * 3 * 4 * K * grid.computed(pattern)
     assert grid.pays(pattern)
 
@@ -148,7 +148,7 @@ def test_a_small_grid_is_masked_and_a_large_one_is_cut() -> None:
 
 def seen_from(model: Vit, patch: int) -> list[int]:
     """The patches whose pixels can change what the first layer makes of a patch."""
-    x_1CHW = torch.randn(1, 1, 8, 8, generator=seeded(4)).double().requires_grad_()
+    x_1CHW = torch.randn(1, 1, 8, 8, generator=seeded_generator(4)).double().requires_grad_()
     x_1TD = model.blocks[0](model._embed(x_1CHW))
     (slope_1CHW,) = torch.autograd.grad(x_1TD[0, model.config.tokens + patch].sum(), x_1CHW)
     return cut(slope_1CHW, 2)[0].abs().sum(1).gt(1e-9).nonzero().flatten().tolist()
@@ -157,36 +157,36 @@ def seen_from(model: Vit, patch: int) -> list[int]:
 def test_a_patch_sees_what_the_pattern_says() -> None:
     by_hand = {"full": list(range(16)), "local": [0, 1, 2, 4, 5, 6, 8, 9, 10], "axial": [1, 4, 5, 6, 7, 9, 13]}
     for pattern, seen in by_hand.items():
-        config = VitConfig(**SMALL, pattern=pattern)  # type: ignore[arg-type]
+        config = VitConfig(**SMALL, attention=pattern)  # type: ignore[arg-type]
         assert seen_from(model_of(config=config), 5) == seen
 
 
 def test_a_corner_has_fewer_neighbours() -> None:
-    assert seen_from(model_of(config=VitConfig(**SMALL, pattern="local")), 0) == [0, 1, 4, 5]
+    assert seen_from(model_of(config=VitConfig(**SMALL, attention="local")), 0) == [0, 1, 4, 5]
 
 
 def test_a_global_token_sees_all_and_carries_it_to_everyone_in_two_layers() -> None:
     far = torch.zeros(1, 1, 8, 8).double()
     far[0, 0, 7, 7] = 5.0
     for pattern, arrives in (("local", False), ("global", True)):
-        model = model_of(config=VitConfig(**SMALL, pattern=pattern))  # type: ignore[arg-type]
+        model = model_of(config=VitConfig(**SMALL, attention=pattern))  # type: ignore[arg-type]
         change = (model.read(far) - model.read(torch.zeros_like(far)))[0, model.config.tokens]
         assert bool(change.abs().max() > 1e-9) is arrives
 
 
 def test_without_positions_the_order_of_the_patches_does_not_matter() -> None:
-    x_BCHW = torch.randn(2, 1, 8, 8, generator=seeded(0)).double()
+    x_BCHW = torch.randn(2, 1, 8, 8, generator=seeded_generator(0)).double()
     moved_BCHW = x_BCHW.unflatten(2, (4, 2)).flip(2).flatten(2, 3)  # rows of patches from the bottom up
     for positions, same in (("none", True), ("learned", False), ("sinusoidal", False), ("rotary", False)):
         for kind, config in ((Vit, VitConfig), (DaVit, DaVitConfig)):
-            made = config(**SMALL, positions=positions, pattern="full")  # type: ignore[arg-type]
+            made = config(**SMALL, positions=positions, attention="full")  # type: ignore[arg-type]
             model = model_of(kind, made)
             assert torch.allclose(model(x_BCHW), model(moved_BCHW), atol=1e-10) is same
 
 
 def test_rotary_scores_depend_on_rows_and_columns_between_alone() -> None:
     angles_NK = rotary_2d(4, 5, 8, dtype=torch.float64)
-    q_K, k_K = (torch.randn(8, generator=seeded(i)).double() for i in (1, 2))
+    q_K, k_K = (torch.randn(8, generator=seeded_generator(i)).double() for i in (1, 2))
     q_NK, k_NK = (rotate(x.expand(20, -1), angles_NK) for x in (q_K, k_K))
     scores = (q_NK @ k_NK.mT).view(4, 5, 4, 5)
     torch.testing.assert_close(scores[0, 0, 2, 3], scores[1, 1, 3, 4])
@@ -203,23 +203,23 @@ def test_sinusoids_tell_every_patch_apart_by_its_row_and_column() -> None:
 
 def test_davit_alternates_and_channel_attention_is_attention_with_the_roles_exchanged() -> None:
     model = model_of(DaVit, DaVitConfig(**(SMALL | {"layers": 4})))
-    assert [isinstance(block.mix, Channels) for block in model.blocks] == [False, True, False, True]
-    q, k, v = (torch.randn(2, 2, 9, 8, generator=seeded(i)).double() for i in range(3))
+    assert [isinstance(block.attention, Channels) for block in model.blocks] == [False, True, False, True]
+    q, k, v = (torch.randn(2, 2, 9, 8, generator=seeded_generator(i)).double() for i in range(3))
     dual = attend(q.mT, k.mT, v.mT, FULL, path="plain").mT  # a channel is a token, its nine values are its vector
-    torch.testing.assert_close(channel.attend(q, k, v), dual, atol=1e-12, rtol=0)
+    torch.testing.assert_close(channel.attend_channels(q, k, v), dual, atol=1e-12, rtol=0)
 
 
 def test_channel_attention_sees_all_of_the_image_where_local_patches_do_not() -> None:
     far = torch.zeros(1, 1, 8, 8).double()
     far[0, 0, 7, 7] = 5.0
     for kind, config, arrives in ((Vit, VitConfig, False), (DaVit, DaVitConfig, True)):
-        model = model_of(kind, config(**SMALL, pattern="local"))
+        model = model_of(kind, config(**SMALL, attention="local"))
         change = (model.read(far) - model.read(torch.zeros_like(far)))[0, 0]
         assert bool(change.abs().max() > 1e-9) is arrives
 
 
 def test_images_of_a_batch_do_not_touch_each_other() -> None:
-    x_BCHW = torch.randn(3, 1, 8, 8, generator=seeded(0)).double()
+    x_BCHW = torch.randn(3, 1, 8, 8, generator=seeded_generator(0)).double()
     for kind, config in ((Vit, VitConfig(**SMALL, pool="token")), (DaVit, DaVitConfig(**SMALL))):
         model = model_of(kind, config)
         torch.testing.assert_close(model(x_BCHW)[1:2], model(x_BCHW[1:2]))
@@ -235,8 +235,8 @@ def test_the_side_of_a_patch_divides_the_image() -> None:
     ("settings", "complaint"),
     [
         ({"heads": 5}, "heads must divide width"),
-        ({"pattern": "sparse"}, "pattern must be one of"),
-        ({"pattern": "local", "pool": "token"}, "try --pattern global"),
+        ({"attention": "sparse"}, "attention must be one of"),
+        ({"attention": "local", "pool": "token"}, "try --attention global"),
         ({"positions": "rotary", "width": 12, "heads": 2}, "multiple of 4"),
         ({"patch": -1}, "must not be negative"),
         ({"layers": 0}, "layers"),
@@ -256,11 +256,11 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], complaint
 def test_the_cost_by_formula_is_what_pytorch_counts(
     kind: type[Vit], config: type[VitConfig], pattern: Any, side: int
 ) -> None:
-    made = config(**SMALL, pattern=pattern, patch=4 if side == 64 else 2)
+    made = config(**SMALL, attention=pattern, patch=4 if side == 64 else 2)
     model = kind(made, side, side, 1, 3)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     with flop_counter() as counted:
-        logits = model.eval()(torch.randn(2, 1, side, side, generator=seeded(0)))
+        logits = model.eval()(torch.randn(2, 1, side, side, generator=seeded_generator(0)))
     with flop_counter() as back:
         logits.sum().backward()
     cost = vision_cost("davit" if kind is DaVit else "vit", made, model.sizes, batch=2)
@@ -273,7 +273,7 @@ def test_the_cost_by_formula_is_what_pytorch_counts(
 def test_what_is_needed_grows_with_the_patches_as_the_pattern_says() -> None:
     def needed(pattern: Any, side: int) -> int:
         cost = vision_cost(
-            "vit", VitConfig(pattern=pattern, patch=1), {"height": side, "width": side, "channels": 1, "classes": 2}
+            "vit", VitConfig(attention=pattern, patch=1), {"height": side, "width": side, "channels": 1, "classes": 2}
         )
         return next(part.needed for part in cost.parts if part.name == "attention")
 
@@ -502,7 +502,7 @@ def test_a_forged_run_is_refused(pictures: Path, tmp_path: Path, key: str, value
 def untrained(pictures: Path, **settings: Any) -> Any:
     images = open_images(pictures)
     model = Vit(VitConfig(**SMALL, **settings), **images.sizes)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     return training.ImageRun(model.eval(), images.labels, training.Scaling.of(images.train_NCHW))
 
 
@@ -517,7 +517,7 @@ def test_rollout_is_a_mean_over_the_image_and_by_hand_for_one_layer() -> None:
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_maps_are_shares_of_what_is_looked_at(pictures: Path, pattern: Any) -> None:
-    run = untrained(pictures, pattern=pattern)
+    run = untrained(pictures, attention=pattern)
     sight = look(run, open_images(pictures).test_NCHW[0])
     assert [(head.layer, head.head) for head in sight.heads] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     for head in sight.heads:

@@ -21,7 +21,7 @@ import transformers
 import octavo
 from octavo.cli import main
 from octavo.cli.cost_bert import counted
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.cost.bert import BertShape, bert_cost
 from octavo.cost.parts import Shape
 from octavo.datasets import sources
@@ -33,11 +33,11 @@ from octavo.tasks.masked_training import PretrainConfig, encoded, losses, measur
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences, split_sentences
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
-from octavo.training.optimizer import OptimConfig, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, parameter_groups
 from octavo.training.precision import compiled
 
 ALL = ("words", "next", "order", "replaced")
-SMALL = BertConfig(width=16, layers=2, heads=4, feed_width=40, context=32, norm_eps=1e-5, tasks=ALL)
+SMALL = BertConfig(width=16, layers=2, heads=4, feed_forward_width=40, context=32, norm_eps=1e-5, tasks=ALL)
 TEXT = "The cat sat on the mat. A dog lay by the door! Did the bird sing? It sang all day long. " * 40
 
 
@@ -48,7 +48,7 @@ def tokenizer() -> WordPiece:
 
 def random_bert(config: BertConfig = SMALL, vocab: int = 120, dtype: torch.dtype = torch.float32) -> Bert:
     """Every parameter drawn, biases and norms too, so that none can be mixed up unseen."""
-    model, generator = Bert(config, vocab), seeded(3)
+    model, generator = Bert(config, vocab), seeded_generator(3)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.empty(parameter.shape).normal_(0, 0.3, generator=generator))
@@ -95,9 +95,9 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(tokenizer: Word
     model = random_bert(replace(SMALL, tasks=("words", "next")))
     theirs = theirs_of(model, tokenizer, tmp_path / "hf").double()
     model = model.double()
-    x_BT = torch.randint(5, 120, (3, 11), generator=seeded(1))
+    x_BT = torch.randint(5, 120, (3, 11), generator=seeded_generator(1))
     segment_BT = (torch.arange(11) > 5).long().expand(3, -1)
-    labels_BT = torch.where(torch.rand(3, 11, generator=seeded(2)) < 0.3, x_BT, -100)
+    labels_BT = torch.where(torch.rand(3, 11, generator=seeded_generator(2)) < 0.3, x_BT, -100)
     follows_B = torch.tensor([0, 1, 1])
     told = theirs(x_BT, token_type_ids=segment_BT, labels=labels_BT, next_sentence_label=follows_B,
                   output_hidden_states=True)  # fmt: skip
@@ -118,7 +118,7 @@ def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Pat
     model = random_bert(replace(SMALL, tasks=("words", "next")))
     theirs = theirs_of(model, tokenizer, tmp_path / "hf").double()
     model = model.double()
-    x_BT = torch.randint(5, 120, (3, 9), generator=seeded(1))
+    x_BT = torch.randint(5, 120, (3, 9), generator=seeded_generator(1))
     told = theirs(x_BT)
     (told.prediction_logits.square().sum() + told.seq_relationship_logits.exp().sum()).backward()
     h_BTD = model.encode(x_BT)
@@ -126,8 +126,8 @@ def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Pat
     (model.word_logits(h_BTD).square().sum() + model.next(model.pool(h_BTD[:, 0])).exp().sum()).backward()
     pairs = {
         "embedding_VD": theirs.bert.embeddings.word_embeddings.weight,
-        "blocks.1.mix.query_DD": theirs.bert.encoder.layer[1].attention.self.query.weight,
-        "blocks.0.feed.down_bias_D": theirs.bert.encoder.layer[0].output.dense.bias,
+        "blocks.1.attention.query_DD": theirs.bert.encoder.layer[1].attention.self.query.weight,
+        "blocks.0.feed_forward.down_bias_D": theirs.bert.encoder.layer[0].output.dense.bias,
         "pooler.weight_DD": theirs.bert.pooler.dense.weight,
         "words.norm.weight_D": theirs.cls.predictions.transform.LayerNorm.weight,
     }
@@ -164,13 +164,13 @@ def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -
 def test_what_goes_out_comes_back_and_loads_in_transformers(
     tokenizer: WordPiece, tmp_path: Path, tasks: Any, tied: bool
 ) -> None:
-    model = random_bert(replace(SMALL, tasks=tasks, tied=tied, feed="gelu"))
+    model = random_bert(replace(SMALL, tasks=tasks, tied=tied, feed_forward="gelu"))
     assert write_bert(model, tokenizer, tmp_path / "hf") == []
     back = read_bert(tmp_path / "hf")
     assert back.model.config == (model.config if tasks else replace(model.config, tied=back.model.config.tied))
     for name, tensor in model.state_dict().items():
         assert torch.equal(back.model.state_dict()[name], tensor), name
-    x_BT = torch.randint(5, 120, (2, 7), generator=seeded(1))
+    x_BT = torch.randint(5, 120, (2, 7), generator=seeded_generator(1))
     bare: Any = transformers.AutoModel.from_pretrained(tmp_path / "hf").eval()
     torch.testing.assert_close(bare(x_BT).last_hidden_state, model.encode(x_BT), rtol=0, atol=1e-5)
     if "words" in tasks:
@@ -226,7 +226,7 @@ def test_a_learnt_vocabulary_spells_words_it_has_never_seen() -> None:
 
 def test_packed_texts_equal_texts_by_themselves_in_value_and_gradient() -> None:
     model = random_bert(dtype=torch.float64)
-    generator = seeded(5)
+    generator = seeded_generator(5)
     texts = [torch.randint(5, 120, (n,), generator=generator) for n in (7, 13, 1, 10)]
     lengths = torch.tensor([len(text) for text in texts])
     x_BT = torch.cat([*texts, torch.tensor([0])])[None]  # one place is left over
@@ -465,8 +465,8 @@ def corpus(tmp_path: Path) -> str:
 
 
 def test_training_makes_masked_words_cheaper(corpus: str) -> None:
-    config, slow = replace(SMALL, tasks=("words", "next")), OptimConfig(rate=1e-9, matrix_rate=1e-9)
-    trained = pretrain(corpus, config, replace(HOW, budget="60steps"), OptimConfig(), quiet=True)
+    config, slow = replace(SMALL, tasks=("words", "next")), OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
+    trained = pretrain(corpus, config, replace(HOW, budget="60steps"), OptimizerConfig(), quiet=True)
     untrained = pretrain(corpus, config, HOW, slow, quiet=True)
     after, before = trained.record["result"], untrained.record["result"]
     assert before["words_perplexity"] == pytest.approx(trained.model.vocab, rel=0.2)  # nothing is known yet
@@ -478,7 +478,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(SMALL, dropout=0.1)
-    whole = pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "whole", quiet=True)
+    whole = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "whole", quiet=True)
     plain = Masked.at
 
     def interrupting(self: Masked, step: int) -> Any:
@@ -489,9 +489,9 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     with monkeypatch.context() as patched:
         patched.setattr(Masked, "at", interrupting)
         with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
-            pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "parted", quiet=True)
+            pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
     assert not json.loads((tmp_path / "parted" / "config.json").read_text())["training"]["finished"]
-    parted = pretrain(corpus, config, HOW, OptimConfig(), out=tmp_path / "parted", quiet=True)
+    parted = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(parted.model.state_dict()[name], tensor), name
     assert parted.record["result"] == whole.record["result"]
@@ -599,7 +599,7 @@ def test_on_a_gpu_compiled_losses_and_gradients_are_those_of_the_cpu(tokenizer: 
 @pytest.mark.parametrize(("like", "published"), [((768, 12, 12, 3072), 110), ((1024, 24, 16, 4096), 340)])
 def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ...], published: int) -> None:
     width, layers, heads, inner = like
-    config = BertConfig(width=width, layers=layers, heads=heads, feed_width=inner, context=512)
+    config = BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=512)
     for tied in (True, False):
         count = counted(replace(config, tied=tied), 30522)
         cost = bert_cost(BertShape(*like, mlm="tied" if tied else "untied", nsp=True), Shape(1, 8))

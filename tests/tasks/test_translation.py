@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from octavo.cli import main
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.pairs import Lines, open_pairs, read_lines
 from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
@@ -246,7 +246,7 @@ def test_what_is_translated_together_is_translated_as_each_alone(reversed_run: T
 def test_one_run_serves_two_languages_and_reads_each_text_once(reversed_run: Translator) -> None:
     run = reversed_run
     calls: list[int] = []
-    hook = run.model.readers[0].register_forward_hook(lambda *_: calls.append(1))  # type: ignore[union-attr, index]
+    hook = run.model.encoder_blocks[0].register_forward_hook(lambda *_: calls.append(1))  # type: ignore[union-attr, index]
     found = run.into(["abcd", "gh"])
     hook.remove()
     assert found == {"target": ["dcba", "hg"], "target 2": ["abcd", "gh"]}
@@ -502,7 +502,7 @@ def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:
 
 def test_the_first_weights_depend_on_the_seed_alone() -> None:
     one, other = (training.KINDS["seq2seq"][0](training.KINDS["seq2seq"][1](width=16, heads=2), 9, 9) for _ in range(2))
-    one.initialise(seeded(3))
+    one.initialise(seeded_generator(3))
     torch.rand(5)
-    other.initialise(seeded(3))
+    other.initialise(seeded_generator(3))
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))

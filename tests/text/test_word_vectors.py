@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from octavo.cli.vectors import run_vectors
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
 from octavo.text import Word, text_in_memory
@@ -232,7 +232,7 @@ def test_documents_are_kept_apart() -> None:
 
 
 def test_the_hand_gradient_is_that_of_autograd() -> None:
-    g = seeded(0)
+    g = seeded_generator(0)
     w, c = (torch.randn(9, 4, generator=g, dtype=torch.float64, requires_grad=True) for _ in range(2))
     b, d = (torch.randn(9, generator=g, dtype=torch.float64, requires_grad=True) for _ in range(2))
     logx, f = torch.randn(9, generator=g).double(), torch.rand(9, generator=g).double()
@@ -270,13 +270,13 @@ def test_words_of_one_cluster_are_nearer_each_other_than_those_of_another() -> N
 def test_one_pair_is_learnt_to_its_logarithm() -> None:
     near = Near(np.array([0]), np.array([1]), np.array([200.0]))
     losses: list[float] = []
-    learn_near(near, 2, GloveConfig(dim=3, epochs=300), seeded(0), lambda row: losses.append(row["loss"]))
+    learn_near(near, 2, GloveConfig(dim=3, epochs=300), seeded_generator(0), lambda row: losses.append(row["loss"]))
     assert losses[-1] < 1e-3 < losses[0]
 
 
 def test_a_spent_budget_ends_the_learning() -> None:
     near, losses = Near(np.array([0]), np.array([1]), np.array([2.0])), []
-    learn_near(near, 2, GloveConfig(budget=1e-9), seeded(0), losses.append)
+    learn_near(near, 2, GloveConfig(budget=1e-9), seeded_generator(0), losses.append)
     assert losses == []
 
 

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from octavo.errors import Stopped, UserError
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.checkpoint import Checkpoint
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 CPU = torch.device("cpu")
-OPTIM = OptimConfig(rate=0.05, ema=0.9)
+OPTIM = OptimizerConfig(learning_rate=0.05, ema=0.9)
 
 
 class Noisy(nn.Module):
@@ -94,7 +94,9 @@ def test_the_best_weights_by_the_named_figure_are_kept() -> None:
         seen.append(model.inner_DE.detach().clone())
         return {"score": next(scores)}
 
-    told = trained(model, "20steps", check=check, checks=4, keep_best="score", optim=OptimConfig(rate=0.05))
+    told = trained(
+        model, "20steps", check=check, checks=4, keep_best="score", optim=OptimizerConfig(learning_rate=0.05)
+    )
     assert told.best == 9.0
     assert torch.equal(model.inner_DE, seen[1])
     assert not torch.equal(seen[1], seen[3])

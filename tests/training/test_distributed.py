@@ -100,7 +100,7 @@ def test_one_process_reads_what_several_wrote(name: str, folder: Path, text: Pat
 def test_one_process_goes_on_with_what_two_began(name: str, close: float, folder: Path) -> None:
     begun = Checkpoint.load(folder / name)
     assert begun.position.step == 11
-    assert all(len(tensor) == SETTINGS["batch"] for tensor in begun.tensors["state"].values())  # of all processes
+    assert all(len(tensor) == SETTINGS["batch_size"] for tensor in begun.tensors["state"].values())  # of all processes
     octavo.resume(folder / name, measure=False)
     assert losses(folder / name) == pytest.approx(losses(folder / "one"), rel=close)
 
@@ -141,10 +141,21 @@ def wait_until(happens: Callable[[], bool]) -> None:
 
 
 def test_a_batch_that_the_processes_do_not_divide_is_refused_by_all_of_them(text: Path, tmp_path: Path) -> None:
-    command = [*LAUNCH, "-m", "octavo.cli", "train", "gru", str(text), "--out", str(tmp_path / "run"), "--batch", "5"]
+    command = [
+        *LAUNCH,
+        "-m",
+        "octavo.cli",
+        "train",
+        "gru",
+        str(text),
+        "--out",
+        str(tmp_path / "run"),
+        "--batch-size",
+        "5",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert "octavo: the processes must divide the batch: batch=5, processes=2; try --batch 4" in done.stderr
+    assert "octavo: the processes must divide the batch: batch_size=5, processes=2; try --batch-size 4" in done.stderr
     assert "exitcode  : 2 " in done.stderr
     assert not (tmp_path / "run").exists()
 

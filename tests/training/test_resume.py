@@ -32,8 +32,8 @@ from octavo.training.metrics_log import Log
 from octavo.training.signals import Stopping
 
 SMALL: dict[str, Any] = {
-    "width": 16, "layers": 1, "batch": 4, "window": 8, "budget": "30steps", "checks": 4, "save_every": 0.0,
-    "measure": False,
+    "width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "budget": "30steps", "evaluations": 4,
+    "checkpoint_seconds": 0.0, "measure": False,
 }  # fmt: skip
 RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gru, adamw, dropout, average": ("gru", {"optimizer": "adamw", "dropout": 0.3, "ema": 0.9}),
@@ -42,7 +42,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt, state carried": ("gpt", {"heads": 2, "context": 12, "dropout": 0.2, "ema": 0.9}),
     "gpt, contexts of their own": ("gpt", {"heads": 2, "context": 8, "positions": "learned", "accumulate": 2}),
     "linear, adamw": ("linear", {"heads": 2, "optimizer": "adamw", "dropout": 0.1}),
-    "rnn-attention, several epochs": ("rnn-attention", {"window": 64, "memory": 5, "dropout": 0.2}),
+    "rnn-attention, several epochs": ("rnn-attention", {"sequence_length": 64, "memory": 5, "dropout": 0.2}),
 }
 
 
@@ -200,7 +200,10 @@ def test_a_run_that_is_killed_before_its_folder_is_finished_is_finished_by_resum
     def dies(*_: Any, **__: Any) -> None:
         raise KilledError
 
-    for settings in ({}, {"rate": 1.0, "matrix_rate": 1.0, "decay": "none", "checks": 30, "patience": 2}):
+    for settings in (
+        {},
+        {"learning_rate": 1.0, "muon_learning_rate": 1.0, "decay": "none", "evaluations": 30, "patience": 2},
+    ):
         run = tmp_path / f"run{len(settings)}"
         with monkeypatch.context() as patch:
             patch.setattr(neural, "finish", dies)
@@ -275,7 +278,7 @@ def test_a_signal_saves_and_leaves_and_resuming_ends_as_if_it_had_not_come(
     handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)]
     with monkeypatch.context() as patch:
         patch.setattr(Loop, "step", interrupted)
-        assert main(["train", "gru", str(text), "--out", str(run), *flags(save_every=1e9)]) == code
+        assert main(["train", "gru", str(text), "--out", str(run), *flags(checkpoint_seconds=1e9)]) == code
     assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert f"octavo: stopped at step 13; go on with: octavo resume {run}\n" in capsys.readouterr().err
     assert Checkpoint.load(run).position.step == 13
@@ -474,7 +477,7 @@ def test_a_run_killed_before_its_first_checkpoint_is_taken_up_from_the_start(
 ) -> None:
     killed_at(3)
     with pytest.raises(KilledError):
-        train("gru", text, tmp_path / "run", save_every=1e9)
+        train("gru", text, tmp_path / "run", checkpoint_seconds=1e9)
     octavo.resume(tmp_path / "run", measure=False)
     assert_same(tmp_path / "run", undisturbed())
 
@@ -537,7 +540,7 @@ def test_a_run_that_goes_on_with_a_larger_budget_keeps_it_when_it_is_killed(
 
 def test_a_run_that_stopped_early_goes_on_when_it_is_given_a_budget(text: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    wild = {"rate": 1.0, "matrix_rate": 1.0, "decay": "none", "checks": 30, "patience": 2}
+    wild = {"learning_rate": 1.0, "muon_learning_rate": 1.0, "decay": "none", "evaluations": 30, "patience": 2}
     steps = train("gru", text, run, **wild).record["training"]["steps"]
     assert steps < 30
     with pytest.raises(UserError, match="2 checks without a better one; to go on"):

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import octavo
-from octavo.core import seeded, tensors_of
+from octavo.core import seeded_generator, tensors_of
 from octavo.errors import Stopped, UserError
-from octavo.models import GPT, GRU, LSTM, RNN, Attentive, build, describe
+from octavo.models import GPT, GRU, LSTM, RNN, RNNAttention, build, describe
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
-from octavo.models.rnn_attention import AttentiveConfig
+from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.tasks import language_training as neural
 from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
@@ -33,7 +33,7 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.loss import NextToken
 from octavo.training.metrics_log import Log, read_rows, worth_logging
 from octavo.training.muon import StackedMuon
-from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm, parameter_groups
 from octavo.training.precision import Recorded
 from octavo.training.schedule import Budget, rate_at
 from octavo.training.signals import Stopping
@@ -56,13 +56,21 @@ def text_of(length: int = 3000, batch: int = 4, window: int = 8, seed: int = 0) 
     return Text(Lanes.fitting(held.train_N, BEGIN, batch, window, seed), opened_PL, held.pieces_PL.size, 1.0)
 
 
-def made_loop(model: Any = None, text: Text | None = None, optim: OptimConfig | None = None, **settings: Any) -> Loop:
-    settings = {"budget": "20steps", "batch": 4, "window": 8, "precision": "float32", "checks": 4} | settings
+def made_loop(
+    model: Any = None, text: Text | None = None, optim: OptimizerConfig | None = None, **settings: Any
+) -> Loop:
+    settings = {
+        "budget": "20steps",
+        "batch_size": 4,
+        "sequence_length": 8,
+        "precision": "float32",
+        "evaluations": 4,
+    } | settings
     model = GRU(TINY, VOCAB) if model is None else model
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     quiet = True
     return Loop(
-        model, text or text_of(), LoopConfig(**settings), optim or OptimConfig(), ALONE, seed=0, quiet=quiet
+        model, text or text_of(), LoopConfig(**settings), optim or OptimizerConfig(), ALONE, seed=0, quiet=quiet
     )  # fmt: skip
 
 
@@ -113,8 +121,9 @@ def test_other_budgets_are_refused_with_an_example(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "told"),
-    [({"batch": -1}, "batch must not be negative"), ({"batch": 6, "accumulate": 4}, "accumulate must divide the batch"),
-     ({"patience": -1}, "must not be negative"), ({"save_every": float("nan")}, "must not be negative")],
+    [({"batch_size": -1}, "batch_size must not be negative"),
+     ({"batch_size": 6, "accumulate": 4}, "accumulate must divide the batch"),
+     ({"patience": -1}, "must not be negative"), ({"checkpoint_seconds": float("nan")}, "must not be negative")],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
@@ -130,7 +139,7 @@ def test_the_rate_rises_in_the_warm_up_and_then_falls_as_asked() -> None:
 
 
 def test_steps_are_trained_at_the_rate_of_their_middle() -> None:
-    loop = made_loop(budget="5steps", optim=OptimConfig(warmup=0.4, decay="linear"))
+    loop = made_loop(budget="5steps", optim=OptimizerConfig(warmup=0.4, decay="linear"))
     loop.run(Stopping())
     rates = [row["rate"] for row in loop.log.rows if "rate" in row]
     assert rates == pytest.approx([0.25, 0.75, 0.5 / 0.6, 0.3 / 0.6, 0.1 / 0.6])
@@ -162,7 +171,7 @@ def test_every_kind_of_budget_ends_training() -> None:
 
 def test_weights_are_grouped_into_matrices_tables_and_vectors() -> None:
     wide = RNN(RecurrentConfig(width=VOCAB, layers=1, tied=False), VOCAB)  # its matrices have as many rows as tables
-    attentive = Attentive(AttentiveConfig(width=8, score="additive"), VOCAB)
+    attentive = RNNAttention(RNNAttentionConfig(width=8, score="additive"), VOCAB)
     for model, inside, with_tokens in ((wide, 2, 2), (attentive, 4, 1), (LSTM(TINY, VOCAB), 2, 1)):
         matrices, tables, vectors = parameter_groups(model)
         assert (len(matrices), len(tables)) == (inside, with_tokens)
@@ -173,9 +182,11 @@ def test_weights_are_grouped_into_matrices_tables_and_vectors() -> None:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_weight_decay_shrinks_the_matrices_and_nothing_else(optimizer: Any) -> None:
     model = GRU(TINY, VOCAB)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    config = OptimConfig(optimizer=optimizer, rate=0.1, matrix_rate=0.1, weight_decay=0.5, warmup=0, decay="none")
+    config = OptimizerConfig(
+        optimizer=optimizer, learning_rate=0.1, muon_learning_rate=0.1, weight_decay=0.5, warmup=0, decay="none"
+    )
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     Optimizers(model, config).step(0.5, lowered=1.0)
@@ -186,8 +197,8 @@ def test_weight_decay_shrinks_the_matrices_and_nothing_else(optimizer: Any) -> N
 
 def test_muon_takes_the_matrices_only_where_it_is_asked_to() -> None:
     model = GRU(TINY, VOCAB)
-    assert [type(one).__name__ for one in Optimizers(model, OptimConfig()).all] == ["StackedMuon", "AdamW"]
-    (adamw,) = Optimizers(model, OptimConfig(optimizer="adamw")).all
+    assert [type(one).__name__ for one in Optimizers(model, OptimizerConfig()).all] == ["StackedMuon", "AdamW"]
+    (adamw,) = Optimizers(model, OptimizerConfig(optimizer="adamw")).all
     assert sum(len(group["params"]) for group in adamw.param_groups) == len(list(model.parameters()))
     assert adamw.defaults["fused"]
 
@@ -203,13 +214,13 @@ def test_optimizers_refuse_what_others_remembered() -> None:
         with pytest.raises(UserError, match="of another model or setting"):
             loop.optimizers.take(tensors)
     with pytest.raises(UserError, match="of another model or setting"):
-        Optimizers(loop.model, OptimConfig(optimizer="adamw")).take(kept)
+        Optimizers(loop.model, OptimizerConfig(optimizer="adamw")).take(kept)
 
 
 def test_memories_are_taken_up_in_one_order_that_no_hash_decides() -> None:
     # Processes that share sharded weights hand them out together: in another order they would get each other's.
     model = GRU(TINY, VOCAB)
-    first, again = (Optimizers(model, OptimConfig()) for _ in range(2))
+    first, again = (Optimizers(model, OptimizerConfig()) for _ in range(2))
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     first.step(0.5, 1.0)
@@ -232,8 +243,8 @@ def test_a_gradient_is_shortened_to_the_length_that_is_allowed() -> None:
 
 def test_the_loss_is_torchs_with_label_smoothing_and_never_charges_begin() -> None:
     model = GRU(TINY, VOCAB).double()
-    model.initialise(seeded(0))
-    x_BT = torch.randint(VOCAB, (3, 9), generator=seeded(1))
+    model.initialise(seeded_generator(0))
+    x_BT = torch.randint(VOCAB, (3, 9), generator=seeded_generator(1))
     x_BT[1, 4] = BEGIN
     paid, _ = NextToken(model, 0.1)(model.start(3), x_BT)
     logits_NV, y_N = model(x_BT[:, :-1]).flatten(0, 1), x_BT[:, 1:].flatten()
@@ -246,7 +257,7 @@ def test_the_loss_is_torchs_with_label_smoothing_and_never_charges_begin() -> No
 def test_a_batch_in_pieces_has_the_loss_and_the_gradient_of_the_whole(cell: Any) -> None:
     found = []
     for pieces in (1, 2, 3, 6):
-        loop = made_loop(cell(TINY, VOCAB).double(), text_of(batch=6), batch=6, accumulate=pieces)
+        loop = made_loop(cell(TINY, VOCAB).double(), text_of(batch=6), batch_size=6, accumulate=pieces)
         loss = [loop.learn(loop.text.lanes.at(step))[0] for step in (0, 1)]  # the second with the state carried
         found.append((loss, [p.grad.clone() for p in loop.model.parameters() if p.grad is not None]))
     for loss, gradients in found[1:]:
@@ -257,7 +268,7 @@ def test_a_batch_in_pieces_has_the_loss_and_the_gradient_of_the_whole(cell: Any)
 def test_the_state_is_carried_from_window_to_window_within_an_epoch() -> None:
     loop = made_loop(text=text_of(length=400))
     x_BT = torch.cat([loop.text.lanes.at(0).x_BT, loop.text.lanes.at(1).x_BT[:, 1:]], 1)
-    expected = loop.model.charge(loop.model.start(4), x_BT)[0][:, 8:].mean()
+    expected = loop.model.token_log_probs(loop.model.start(4), x_BT)[0][:, 8:].mean()
     loop.learn(loop.text.lanes.at(0))
     assert loop.learn(loop.text.lanes.at(1))[0] == pytest.approx(-expected.item(), rel=1e-5)
 
@@ -266,7 +277,7 @@ def test_the_state_is_carried_from_window_to_window_within_an_epoch() -> None:
 
 
 def test_the_average_of_the_weights_is_the_running_one_by_hand() -> None:
-    loop = made_loop(optim=OptimConfig(ema=0.75), budget="1000steps")
+    loop = made_loop(optim=OptimizerConfig(ema=0.75), budget="1000steps")
     by_hand = {name: p.detach().clone() for name, p in loop.named.items()}
     for step in range(4):
         loop.step(step / 1000)
@@ -276,7 +287,7 @@ def test_the_average_of_the_weights_is_the_running_one_by_hand() -> None:
 
 
 def test_what_is_measured_and_kept_is_the_average_and_training_goes_on_from_the_weights() -> None:
-    loop = made_loop(optim=OptimConfig(ema=0.9))
+    loop = made_loop(optim=OptimizerConfig(ema=0.9))
     for _ in range(5):
         loop.step(0.5)
     weights = {name: p.detach().clone() for name, p in loop.named.items()}
@@ -285,7 +296,7 @@ def test_what_is_measured_and_kept_is_the_average_and_training_goes_on_from_the_
     torch.testing.assert_close(loop.best, average, rtol=0, atol=0)
     torch.testing.assert_close({name: p.detach() for name, p in loop.named.items()}, weights, rtol=0, atol=0)
     twin = made_loop()
-    twin.model.take_tensors(average)
+    twin.model.load_tensors(average)
     twin.named = dict(twin.model.named_parameters())
     assert twin.check() == bits
 
@@ -299,7 +310,7 @@ def test_the_held_out_figure_is_what_the_model_pays_for_the_pieces() -> None:
 
 
 def test_the_best_weights_are_those_with_the_fewest_held_out_bits() -> None:
-    loop = made_loop(optim=OptimConfig(rate=1.0, matrix_rate=1.0, decay="none"), checks=20)
+    loop = made_loop(optim=OptimizerConfig(learning_rate=1.0, muon_learning_rate=1.0, decay="none"), evaluations=20)
     seen: list[tuple[float, dict[str, Tensor]]] = []
     check = loop.check
 
@@ -320,7 +331,10 @@ def test_the_best_weights_are_those_with_the_fewest_held_out_bits() -> None:
 
 def test_training_stops_early_when_checks_get_no_better_and_gives_back_the_best() -> None:
     loop = made_loop(
-        optim=OptimConfig(rate=1.0, matrix_rate=1.0, decay="none"), budget="400steps", checks=400, patience=5
+        optim=OptimizerConfig(learning_rate=1.0, muon_learning_rate=1.0, decay="none"),
+        budget="400steps",
+        evaluations=400,
+        patience=5,
     )
     assert loop.run(Stopping()) == "5 checks without a better one"
     assert loop.position.step < 400
@@ -360,7 +374,9 @@ def test_a_line_that_is_no_row_ends_the_log(line: str) -> None:
 # ---------------------------------------------------------------------- precision and compiling
 
 
-@pytest.mark.parametrize("model", [GRU(TINY, VOCAB), LSTM(TINY, VOCAB), Attentive(AttentiveConfig(width=8), VOCAB)])
+@pytest.mark.parametrize(
+    "model", [GRU(TINY, VOCAB), LSTM(TINY, VOCAB), RNNAttention(RNNAttentionConfig(width=8), VOCAB)]
+)
 def test_bfloat16_learns_nearly_as_well_and_its_state_can_be_saved(model: Any, tmp_path: Path) -> None:
     ends = {}
     for precision in ("float32", "bfloat16"):
@@ -424,7 +440,7 @@ def test_a_transformer_whose_blocks_are_compiled_once_for_all_learns_the_same(mo
     losses_of = {}
     for how in ("off", "parts"):
         model = GPT(GPTConfig(**settings), VOCAB)
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         loop = made_loop(model, budget="4steps", compile=how)
         loop.run(Stopping())
         losses_of[how] = losses(loop)
@@ -456,7 +472,13 @@ def test_what_is_carried_is_no_view_of_something_larger() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"positions": "learned"}, {"mix": "linear", "features": "random"}, {"mix": "dense"}, {"stride": 3}],
+    [
+        {},
+        {"positions": "learned"},
+        {"attention": "linear", "features": "random"},
+        {"attention": "dense"},
+        {"stride": 3},
+    ],
     ids=lambda settings: "-".join(settings.values() if "stride" not in settings else ["stride"]) or "full",
 )
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -560,7 +582,7 @@ def test_several_bad_steps_in_a_row_bring_the_best_weights_back_at_half_the_rate
 
 
 def test_training_that_always_goes_wrong_ends_with_the_last_good_weights_and_says_why() -> None:
-    loop = made_loop(budget="100steps", checks=50)
+    loop = made_loop(budget="100steps", evaluations=50)
     loop.objective = Spoilt(loop, lambda step, paid: paid * math.nan if step >= 10 else paid)
     why = loop.run(Stopping())
     assert why == "the loss or its gradient is not a number; these are the last good weights"
@@ -571,7 +593,7 @@ def test_training_that_always_goes_wrong_ends_with_the_last_good_weights_and_say
 
 
 def test_training_that_never_goes_right_ends_with_the_weights_that_it_began_with() -> None:
-    loop = made_loop(budget="100steps", checks=1)
+    loop = made_loop(budget="100steps", evaluations=1)
     first = {name: p.detach().clone() for name, p in loop.named.items()}
     loop.objective = Spoilt(loop, lambda step, paid: paid * (math.nan if step > 2 else 1))
     loop.run(Stopping())
@@ -604,8 +626,10 @@ def test_out_of_memory_says_which_setting_to_lower(
     path = tmp_path / "text"
     path.write_text("to be or not to be " * 50)
     monkeypatch.setattr(NextToken, "forward", fails)
-    with pytest.raises(UserError, match=r"batch=6, window=4, accumulate=2; --accumulate 3 .* --batch 3 "):
-        octavo.train("gru", path, width=8, layers=1, batch=6, window=4, accumulate=2, budget="2steps")
+    with pytest.raises(
+        UserError, match=r"batch_size=6, sequence_length=4, accumulate=2; --accumulate 3 .* --batch-size 3 "
+    ):
+        octavo.train("gru", path, width=8, layers=1, batch_size=6, sequence_length=4, accumulate=2, budget="2steps")
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -624,7 +648,7 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch: pytest.Mon
 
 def small(path: Path, **settings: Any) -> Any:
     return octavo.train(
-        "gru", path, **{"width": 8, "layers": 1, "batch": 4, "window": 8, "budget": "3steps", **settings}
+        "gru", path, **{"width": 8, "layers": 1, "batch_size": 4, "sequence_length": 8, "budget": "3steps", **settings}
     )
 
 
@@ -632,7 +656,9 @@ def small(path: Path, **settings: Any) -> Any:
 def test_a_text_smaller_than_a_batch_is_trained_on_as_far_as_it_goes(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes(text)
-    run = small(path, batch=64, window=32, valid=(path,) if len(text) == 1 else ())  # one byte cannot be split
+    run = small(
+        path, batch_size=64, sequence_length=32, valid=(path,) if len(text) == 1 else ()
+    )  # one byte cannot be split
     assert run.record["training"]["steps"] == 3
     assert octavo.evaluate(run, text).bits_per_byte > 0
 
@@ -676,11 +702,11 @@ def recorded_and_plain(device: str, **settings: Any) -> list[list[Tensor]]:
     results = []
     for wrap in (Recorded, lambda plain: plain):
         model = GPT(GPTConfig(width=32, layers=2, heads=2, context=8, **settings), 20)
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         objective = wrap(NextToken(model.to(device)))
         state, paid = model.start(3), []
         for seed in (1, 2, 3, 4):  # the first states grow, the last does not
-            x_BT = torch.randint(0, 19, (3, 9), generator=seeded(seed)).to(device)
+            x_BT = torch.randint(0, 19, (3, 9), generator=seeded_generator(seed)).to(device)
             model.zero_grad()
             nats, state = objective(state, x_BT)
             nats.backward()
@@ -696,12 +722,12 @@ def test_where_there_is_no_gpu_nothing_is_recorded() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("mix", ["full", "local", "linear", "dense"])
-def test_a_recorded_step_is_the_same_step(mix: str) -> None:
-    for ours, plain in zip(*recorded_and_plain("cuda", mix=mix), strict=True):
+@pytest.mark.parametrize("attention", ["full", "local", "linear", "dense"])
+def test_a_recorded_step_is_the_same_step(attention: str) -> None:
+    for ours, plain in zip(*recorded_and_plain("cuda", attention=attention), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_a_recording_cannot_be_added_up() -> None:
     with pytest.raises(UserError, match="--compile graph, --accumulate 2"):
-        LoopConfig(compile="graph", batch=4, accumulate=2)
+        LoopConfig(compile="graph", batch_size=4, accumulate=2)

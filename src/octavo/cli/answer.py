@@ -49,7 +49,7 @@ def train(
 
     Example, small: octavo train facts people-160 --width 64 --layers 2 --heads 4 --pretrain-passes 60 --passes 40
 
-    The controls: --no-pretraining, and --mix dense (a synthesizer in place of attention).
+    The controls: --no-pretraining, and --attention dense (a synthesizer in place of attention).
 
     Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/facts
 

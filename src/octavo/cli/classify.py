@@ -17,12 +17,12 @@ from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.models import ENCODER_CONFIGS
 from octavo.tasks.api import resume
-from octavo.tasks.classification_page import classify_page_maker, explain_page, short
+from octavo.tasks.classification_page import classify_page_maker, excerpt, explain_page
 from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.tasks.reproduce import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
@@ -77,7 +77,7 @@ def _train(model: str) -> Callable[..., None]:
         data: Data,
         config: Any = config_class(),  # noqa: B008
         how: ClassifyConfig = ClassifyConfig(),  # noqa: B008
-        optim: OptimConfig = OPTIM,
+        optim: OptimizerConfig = OPTIM,
         reading: LabelledConfig = LabelledConfig(),  # noqa: B008
         base: str | None = None,
         folds: int = 0,
@@ -274,7 +274,7 @@ def _learnt(made: Classifier) -> Labelled | None:
 
 def _print_explained(one: Explained) -> None:
     truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
-    print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {short(one.text)}")
+    print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {excerpt(one.text)}")
     ranked = sorted(zip(one.contributions, one.words, strict=True), key=lambda pair: -abs(pair[0]))
     if not one.words:
         print("there is no word in it: the answer is that to an empty text")
@@ -283,7 +283,7 @@ def _print_explained(one: Explained) -> None:
     if one.verdict():
         print(one.verdict())
     if one.nearest:
-        rows = [(short(near.text, ROOM), near.label, f"{near.likeness:.2f}") for near in one.nearest]
+        rows = [(excerpt(near.text, ROOM), near.label, f"{near.likeness:.2f}") for near in one.nearest]
         print_table(("nearest training examples", "class", "likeness"), rows, left=(0, 1))
 
 

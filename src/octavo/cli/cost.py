@@ -153,7 +153,7 @@ def run_folder_cost(
         piece = piece_of(name_of(model), model.config, model.vocab, batch, window, asked)
         tell(run, *costs_of(piece), asked, json, piece)
         return
-    window = window or model.training_shape[1]
+    window = window or model.default_batch_shape[1]
     tell(run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json)
 
 

@@ -18,7 +18,7 @@ PUBLISHED = {"bert-base": 110_000_000, "bert-large": 340_000_000}  # Devlin et a
 GROUPS = {  # by the first of these that stands in a parameter's name
     "words.": "masked words' head", "output_VD": "output weights", "next.": "next sentence's head",
     "order.": "sentence order's head", "replaced.": "replaced words' head", "pooler.": "pooler",
-    "norm": "layer norms", "mix.": "attention", "feed.": "feed-forward", "embedding_VD": "embeddings",
+    "norm": "layer norms", "attention.": "attention", "feed_forward.": "feed-forward", "embedding_VD": "embeddings",
     "positions_CD": "positions", "segments_CD": "segments",
 }  # fmt: skip
 ORDER = (
@@ -95,6 +95,7 @@ def counted(config: BertConfig, vocab: int) -> dict[str, int]:
 def config_like(shape: BertShape) -> BertConfig:
     """The settings of a published shape, with both of its heads."""
     return BertConfig(
-        width=shape.width, layers=shape.layers, heads=shape.heads, feed_width=shape.inner, context=shape.positions,
+        width=shape.width, layers=shape.layers, heads=shape.heads, feed_forward_width=shape.inner,
+        context=shape.positions,
         segments=shape.segments, tasks=("words", "next"),
     )  # fmt: skip

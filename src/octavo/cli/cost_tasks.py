@@ -69,7 +69,7 @@ def _cost_of_images(name: str) -> Callable[..., None]:
     cost.__annotations__["config"] = config_class  # the flags come from its fields
     cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most images a second.
 
-    Example: octavo cost {name} --image 28x28 --pattern local --gpu h200
+    Example: octavo cost {name} --image 28x28 --attention local --gpu h200
 
     Args:
         config: The model.

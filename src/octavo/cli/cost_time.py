@@ -26,7 +26,7 @@ from octavo.errors import UserError
 from octavo.io.memory import available
 from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import matmul_rate
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import has_bfloat16
 from octavo.training.step_timing import Piece, Rehearsal, rehearse
 
@@ -60,9 +60,11 @@ class Asked:
 
 def piece_of(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked) -> Piece:
     """What training would run; 0 rows or tokens are what suits the model."""
-    loop = LoopConfig(batch=batch, window=window, precision=trained_in(asked))
+    loop = LoopConfig(batch_size=batch, sequence_length=window, precision=trained_in(asked))
     loop = loop.suiting(on_meta(model, config, vocab))
-    return Piece(model, config, vocab, loop.batch, loop.window, OptimConfig(optimizer=asked.optimizer), loop)
+    return Piece(
+        model, config, vocab, loop.batch_size, loop.sequence_length, OptimizerConfig(optimizer=asked.optimizer), loop
+    )
 
 
 def costs_of(piece: Piece) -> tuple[Cost, Cost]:

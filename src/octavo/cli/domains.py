@@ -13,7 +13,7 @@ from tyro.conf import Positional, arg
 
 from octavo import __version__
 from octavo.cli.output import note, print_json, print_table
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.experiments.domains.page import MIN_LEAKED_SHARE, Measured, domains_page, perplexity
 from octavo.experiments.domains.scoring import (
@@ -67,7 +67,7 @@ LADDER = (
     Recipe("gru-chars", "gru", {"tokenizer": "char"}, True),
     Recipe("lstm-chars", "lstm", {"tokenizer": "char"}, True),
     Recipe("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
-    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch": 64}, True),
+    Recipe("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
 )
 
 
@@ -114,7 +114,7 @@ def domains(
     for name, original in originals:
         excerpt(name, original, preprocess)  # an empty one is refused before any training
     found = [("", load(run)) for run in runs] or _ladder(folder, texts[0], preprocess, budget, seed)
-    with one_thread():
+    with single_thread():
         measured = _measured(found, originals)
     command = _command(runs, texts, bytes, preprocess, out, budget, seed)
     with whole_file(folder / REPORT) as file:

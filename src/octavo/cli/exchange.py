@@ -45,7 +45,8 @@ def export(
 ) -> None:
     """Write a model in a format that others read.
 
-    A gpt run goes out if it has the shape of a Llama (octavo train gpt ... --feed gated --no-qk-norm) or of a GPT-2.
+    A gpt run can be exported if it has the shape of a Llama (octavo train gpt ... --feed-forward gated
+    --no-qk-norm) or of a GPT-2.
 
     Example: octavo export runs/kn3 kn3.arpa
 

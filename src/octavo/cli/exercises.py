@@ -15,15 +15,14 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Choice, Formula, Function, Number, Truth
 from octavo.exercises.framework.booklet import book as book_page
-from octavo.exercises.framework.checking import Checked, check_all
+from octavo.exercises.framework.checking import CheckedExercise, check_exercises
 from octavo.exercises.framework.exercise import Exercise, Part
 from octavo.exercises.framework.grading import Student, as_csv, as_json, find_answers
 from octavo.exercises.framework.grading import grade as grade_answers
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import as_text, prose_as_text
-from octavo.exercises.framework.registry import chosen, exercises
-from octavo.exercises.framework.template import hints
-from octavo.exercises.framework.template import template as empty_answers
+from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.exercises.framework.template import answer_hints, answer_template
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
 
@@ -66,7 +65,7 @@ def list_(folder: str | None = None, json: bool = False) -> None:
         folder: Where your own exercises are.
         json: Print JSON.
     """
-    topics = exercises(folder)
+    topics = exercises_by_topic(folder)
     if json:
         print_json([{"id": one.id, "topic": topic, "title": one.title, "parts": [part.id for part in one.parts]}
                     for topic, some in topics.items() for one in some])  # fmt: skip
@@ -88,7 +87,7 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
         folder: Where your own exercises are.
         json: Print JSON.
     """
-    found = chosen([name], folder)
+    found = select_exercises([name], folder)
     if json:
         print_json([_told(one, answer) for one in found])
         return
@@ -98,7 +97,7 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
         for number, part in enumerate(one.parts, 1):
             print(f"\n{number}. [{part.id}]")
             _say(part.ask, "   ")
-            for hint in hints(part.answer):
+            for hint in answer_hints(part.answer):
                 _say(hint, "   ")
             if answer:
                 _show_answer(part)
@@ -155,7 +154,7 @@ def _told(one: Exercise, answer: bool) -> dict[str, Any]:
         }
         if answer:
             told |= {"answer": _written(part, part.answer.right), "why": part.why, "evidence": part.kind,
-                     "wrong": {name: _written(part, given) for name, given in part.refused().items()}}  # fmt: skip
+                     "wrong": {name: _written(part, one) for name, one in part.wrong_answers().items()}}  # fmt: skip
         parts.append(told)
     return {"id": one.id, "title": one.title, "question": one.question, "parts": parts,
             **({"answer": one.answer} if answer else {})}  # fmt: skip
@@ -172,9 +171,9 @@ def check(names: Names = (), full: bool = False, folder: str | None = None, json
         folder: Where your own exercises are.
         json: Print JSON.
     """
-    picked = chosen(names, folder)
+    picked = select_exercises(names, folder)
     with progress("checking", len(picked), "exercises") as advance:
-        checked = check_all(picked, folder, full, advance)
+        checked = check_exercises(picked, folder, full, advance)
     if json:
         print_json([_as_json(one) for one in checked])
     else:
@@ -183,7 +182,7 @@ def check(names: Names = (), full: bool = False, folder: str | None = None, json
         sys.exit(1)
 
 
-def _print_checked(checked: list[Checked]) -> None:
+def _print_checked(checked: list[CheckedExercise]) -> None:
     rows = []
     for one in checked:
         for name, kind, evidence in one.parts:
@@ -197,7 +196,7 @@ def _print_checked(checked: list[Checked]) -> None:
     note(f"{held} of {len(rows)} claims hold; {sum(one.seconds for one in checked):.1f} s of computing")
 
 
-def _as_json(one: Checked) -> dict[str, Any]:
+def _as_json(one: CheckedExercise) -> dict[str, Any]:
     parts = [{"id": name, "evidence": kind, **evidence._asdict()} for name, kind, evidence in one.parts]
     return {"id": one.id, "holds": one.holds, "seconds": one.seconds, "problem": one.problem or None, "parts": parts}
 
@@ -212,7 +211,7 @@ def template(names: Names = (), out: str = "answers.toml", folder: str | None = 
         out: The file; - for standard output.
         folder: Where your own exercises are.
     """
-    text = empty_answers(chosen(names, folder))
+    text = answer_template(select_exercises(names, folder))
     if out == "-":
         print(text, end="")
         return
@@ -245,9 +244,11 @@ def grade(
     """
     if seconds <= 0 or megabytes < 256:
         raise UserError(f"limits must be above 0 s and at least 256 MB: seconds={seconds:g}, megabytes={megabytes}")
-    picked = [one.id for one in chosen(only, folder)] if only else []
+    picked = [one.id for one in select_exercises(only, folder)] if only else []
     with progress("grading", len(find_answers(answers)), "students") as advance:
-        students = grade_answers(answers, chosen((), folder), picked, Limits(seconds, megabytes << 20), advance)
+        students = grade_answers(
+            answers, select_exercises((), folder), picked, Limits(seconds, megabytes << 20), advance
+        )
     if csv is not None:
         with whole_file(csv) as file:
             file.write(as_csv(students).encode())
@@ -291,15 +292,17 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
         quick: Leave the evidence out, which has to be computed.
         folder: Where your own exercises are.
     """
-    picked = {one.id for one in chosen(names, folder)}
+    picked = {one.id for one in select_exercises(names, folder)}
     topics = {
-        topic: some for topic, every in exercises(folder).items() if (some := [e for e in every if e.id in picked])
+        topic: some
+        for topic, every in exercises_by_topic(folder).items()
+        if (some := [e for e in every if e.id in picked])
     }
     flat = [one for some in topics.values() for one in some]
-    checked: list[Checked] = []
+    checked: list[CheckedExercise] = []
     if not quick:
         with progress("checking", len(flat), "exercises") as advance:
-            checked = check_all(flat, folder, False, advance, draw=True)
+            checked = check_exercises(flat, folder, False, advance, draw=True)
     command = " ".join(["octavo exercises book", *names, f"--out {out}", *["--quick"] * quick])
     with whole_file(out) as file:
         file.write(book_page(topics, {one.id: one for one in checked}, command).encode("utf-8", "backslashreplace"))

@@ -11,7 +11,7 @@ from typing import Literal
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Round, Speculative, Tally, lucks, speculate, stream
 from octavo.decode import generate as generate_tokens
 from octavo.tasks import api
@@ -68,7 +68,7 @@ def generate(
     chosen = api.make_method(method, {key: value for key, value in given.items() if value is not None})
     api.check_amount("max_tokens", max_tokens, 0)
     api.check_amount("count", count, 1)
-    generator = seeded(seed)
+    generator = seeded_generator(seed)
     loaded = load(run)
     chosen = api.with_draft(loaded, load(draft) if draft is not None else None, draft_tokens, chosen)
     x_T = api.encode_prompt(loaded, prompt)

@@ -17,7 +17,7 @@ from octavo.tasks.image_run import VISION, ImageRun, Measured
 from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe
 from octavo.tasks.images import evaluate_images, load, picture_of, resume, train_with_page
 from octavo.tasks.images_page import lens_page
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 MOST_CLASSES = 20  # that a table of confusions is printed of
@@ -35,7 +35,7 @@ def _train(name: str) -> Callable[..., None]:
         images: ImageSource,
         config: Any = config_class(),  # noqa: B008
         loop: ImageLoopConfig = ImageLoopConfig(),  # noqa: B008
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         out: str = f"runs/{name}",
         seed: int = 0,
         device: str = "auto",

@@ -21,7 +21,7 @@ from octavo.tasks.masked_training import PretrainConfig, pretrain, resume_pretra
 from octavo.tasks.masking import MaskConfig
 from octavo.text.reading import STDIN
 from octavo.text.tokenizers.wordpiece import MASK
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Sentence = Annotated[Positional[str], arg(metavar="TEXT")]
 SentenceFile = Annotated[Positional[str], arg(metavar="FILE")]
@@ -41,7 +41,7 @@ def train_bert(
     corpus: Corpora,
     config: BertConfig = BertConfig(),  # noqa: B008
     how: PretrainConfig = PretrainConfig(),  # noqa: B008
-    optim: OptimConfig = OptimConfig(),  # noqa: B008
+    optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
     mask: MaskConfig = MaskConfig(),  # noqa: B008
     out: str = "runs/bert",
     seed: int = 0,

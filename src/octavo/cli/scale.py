@@ -22,7 +22,7 @@ from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 WIDE = 79  # letters of a line
 
@@ -69,14 +69,14 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, checks=CHECKS)
+    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=CHECKS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
     def of_network(
         corpus: Corpora,
         config: Any = usual,
         loop: LoopConfig = asked,
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
         series: SeriesFlags = SeriesFlags(),  # noqa: B008
         out: str = folder,

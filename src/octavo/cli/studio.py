@@ -6,26 +6,30 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.studio.server.model_cache import KEPT
+from octavo.studio.server.model_cache import MAX_MODELS
 from octavo.studio.server.serve import HOST, serve
 
 
 def studio(
     runs: Annotated[Positional[str], arg(metavar="RUNS")] = "runs", host: str = HOST, port: int | None = None,
-    name: tuple[str, ...] = (), browser: bool = True, device: str = "auto", kept: int = KEPT, memory: float = 4.0,
+    name: tuple[str, ...] = (), browser: bool = True, device: str = "auto", max_models: int = MAX_MODELS,
+    memory: float = 4.0,
 ) -> None:  # fmt: skip
-    """Look inside the models of a folder, in the browser. Nothing leaves this machine.
+    """Inspect the models of a folder in the browser. Nothing leaves this machine.
 
     Example: octavo studio runs
 
     Args:
         runs: The folder with the runs; nothing outside it is read.
-        host: The address to listen on. On any but this machine's own a token is asked for; it is printed at the start.
+        host: The address to listen on. On any but this machine's own a token is required; it is printed at the start.
         port: The port to listen on; by default 8642, or the next that is free.
-        name: Names, besides its own, that this machine is opened by.
+        name: Further host names that this machine is opened by.
         browser: --no-browser prints the address, and opens nothing.
         device: Where models compute: auto, cpu, cuda.
-        kept: How many models stay in memory.
+        max_models: How many models stay in memory.
         memory: How many GiB of models stay in memory.
     """
-    serve(runs, host, port, name, browser, device, kept, int(memory * (1 << 30)))
+    serve(runs, host, port, name, browser, device, max_models, int(memory * (1 << 30)))
+
+
+studio.RENAMED = {"kept": "max_models"}  # type: ignore[attr-defined]

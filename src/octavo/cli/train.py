@@ -16,7 +16,7 @@ from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import Run
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 MODELS = {
     **TOLD,
@@ -96,7 +96,7 @@ def _train_neural(name: str) -> Callable[..., None]:
         corpus: Corpora,
         config: Any = usual,
         loop: LoopConfig = LoopConfig(),  # noqa: B008
-        optim: OptimConfig = OptimConfig(),  # noqa: B008
+        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
         out: str = f"runs/{name}",
         measure: bool = True,

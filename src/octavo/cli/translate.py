@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from octavo.cli.flags import Files, RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.io.files import whole_file
@@ -23,7 +23,7 @@ from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translation_page import translation_page
 from octavo.tasks.translation_training import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
 from octavo.tasks.translator import KINDS, Method, Translator, load_translator
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Pairs = Annotated[Positional[tuple[str, ...]], arg(metavar="PAIRS...", help_behavior_hint="(at least one)")]
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
@@ -43,7 +43,7 @@ def _train(name: str) -> Callable[..., None]:
         config: Any = config_class(),  # noqa: B008
         how: PairsConfig = PairsConfig(),  # noqa: B008
         loop: PairLoopConfig = PairLoopConfig(),  # noqa: B008
-        optim: OptimConfig = OPTIM,
+        optim: OptimizerConfig = OPTIM,
         out: str = f"runs/{name}",
         seed: int = 0,
         device: str = "auto",
@@ -107,7 +107,7 @@ def translate(
     texts = _texts(file, text)
     loaded = _load(run, device)
     methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
-    found = loaded.into(texts, into, methods[method], seeded(seed))
+    found = loaded.into(texts, into, methods[method], seeded_generator(seed))
     if page is not None:
         _write_page(loaded, texts, found, page)
     if json:

@@ -14,16 +14,18 @@ from octavo.models.parts.config import GPTConfig
 def gpt2(width: int, layers: int, heads: int) -> GPTConfig:
     """As GPT-2: learned positions, layer norms, biases, embeddings that are the output weights too."""
     return GPTConfig(
-        width=width, layers=layers, heads=heads, context=1024, positions="learned", qk_norm=False, feed="gelu",
+        width=width, layers=layers, heads=heads, context=1024, positions="learned", qk_norm=False, feed_forward="gelu",
         norm="layer", bias=True, init="gpt2",
     )  # fmt: skip
 
 
-def llama(width: int, layers: int, heads: int, kv_heads: int, feed_width: int, context: int, tied: bool) -> GPTConfig:
+def llama(
+    width: int, layers: int, heads: int, kv_heads: int, feed_forward_width: int, context: int, tied: bool
+) -> GPTConfig:
     """As Llama: rotary positions, RMS norms, gated feed-forward layers, no biases."""
     return GPTConfig(
         width=width, layers=layers, heads=heads, kv_heads=kv_heads, context=context, stride=context // 2,
-        qk_norm=False, feed="gated", feed_width=feed_width, tied=tied, init="gpt2",
+        qk_norm=False, feed_forward="gated", feed_forward_width=feed_forward_width, tied=tied, init="gpt2",
     )  # fmt: skip
 
 

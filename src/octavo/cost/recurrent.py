@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from octavo.cost.parts import Cache, Part, Shape, linear, output, repeated
 from octavo.models.recurrent import RecurrentConfig
-from octavo.models.rnn_attention import AttentiveConfig
+from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.ops.recurrent import GATES, Cell
 
 
@@ -41,7 +41,7 @@ def recurrent_cache(cell: Cell, config: RecurrentConfig) -> Cache:
     return Cache(constant=config.layers * config.width * (2 if cell == "lstm" else 1))
 
 
-def attentive_parts(config: AttentiveConfig, V: int, shape: Shape) -> tuple[Part, ...]:
+def attentive_parts(config: RNNAttentionConfig, V: int, shape: Shape) -> tuple[Part, ...]:
     """A recurrent layer, and at each step a look at the states remembered by then."""
     N, B, D = shape.tokens, shape.batch, config.width
     G = GATES[config.cell] * D
@@ -56,7 +56,7 @@ def attentive_parts(config: AttentiveConfig, V: int, shape: Shape) -> tuple[Part
     )
 
 
-def looking_part(config: AttentiveConfig, shape: Shape) -> Part:
+def looking_part(config: RNNAttentionConfig, shape: Shape) -> Part:
     """Scores and sums over the memory: 2 D operations each for a state; additive ones also W s and U h.
 
     A sum over a single state is no product, and neither is what an additive score hands back to tanh.
@@ -82,10 +82,10 @@ def looking_part(config: AttentiveConfig, shape: Shape) -> Part:
     )  # fmt: skip
 
 
-def remembered(config: AttentiveConfig, tokens: int) -> int:
+def remembered(config: RNNAttentionConfig, tokens: int) -> int:
     """States that can be looked at after so many tokens."""
     return min(tokens, config.memory) if config.memory else tokens
 
 
-def attentive_cache(config: AttentiveConfig) -> Cache:
+def attentive_cache(config: RNNAttentionConfig) -> Cache:
     return Cache(per_token=config.width, tokens=config.memory or None, constant=config.width)

@@ -53,7 +53,7 @@ def seq2seq_cost(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> Cost:
 def seq2seq_parts(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> tuple[Part, ...]:
     """Embeddings, the encoder's parts, the decoder's, and the output."""
     D, N, M = config.width, shape.source, shape.target
-    readers, writers = config.layers, config.writers
+    readers, writers = config.layers, config.decoder_depth
     read, written = shape.batch * N, shape.batch * M * shape.languages
     B, targets = shape.batch, shape.batch * shape.languages
     parts = config.parts(writers)
@@ -100,6 +100,6 @@ def _tables(config: Seq2SeqConfig, sizes: Sizes) -> int:
 
 
 def _norms(config: Seq2SeqConfig) -> Part:
-    count = 2 * config.layers + 3 * config.writers + 2
+    count = 2 * config.layers + 3 * config.decoder_depth + 2
     numbers = count * config.width * (2 if config.norm == "layer" and config.bias else 1)
     return Part("norms", numbers, read=numbers)

@@ -45,9 +45,9 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
 def transformer_cache(config: GPTConfig) -> Cache:
     """Keys and values of each layer, or for linear attention the sums that stand for all of them."""
     L, D, K = config.layers, config.width, config.head_size
-    if config.mix == "linear":
+    if config.attention == "linear":
         return Cache(constant=L * config.heads * (K * K + K), least_size=4)
-    if config.mix in SYNTHESIZERS:
+    if config.attention in SYNTHESIZERS:
         return Cache(per_token=L * D, tokens=config.context)
     return Cache(per_token=2 * L * config.groups * K, tokens=config.context if config.absolute else config.cached)
 
@@ -59,7 +59,7 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Learned positions are a table; the angles of rotary ones are kept once for all layers."""
     if config.positions == "learned":
         return (Part("positions", config.context * config.width, kept_bytes=8 * shape.window),)
-    if config.positions == "rotary" and config.mix not in SYNTHESIZERS:
+    if config.positions == "rotary" and config.attention not in SYNTHESIZERS:
         return (Part("positions", kept=shape.window * config.head_size),)
     return ()
 
@@ -76,14 +76,14 @@ def norms_part(config: GPTConfig, V: int, N: int) -> Part:
 
 def feed_part(config: GPTConfig, N: int) -> Part:
     D, F = config.width, config.inner
-    if config.feed == "gated":
+    if config.feed_forward == "gated":
         return linear("feed-forward", N, [(F, D), (F, D), (D, F)])
     return linear("feed-forward", N, [(F, D), (D, F)], bias=(F + D) if config.bias else 0)
 
 
 def feed_kept(config: GPTConfig, N: int) -> int:
     """What goes into the activation and what comes out; with a gate also both factors."""
-    return N * config.inner * (4 if config.feed == "gated" else 2)
+    return N * config.inner * (4 if config.feed_forward == "gated" else 2)
 
 
 def many_logits(N: int, V: int) -> bool:
@@ -103,13 +103,13 @@ def loss_kept(part: Part, N: int, V: int, D: int, weights: int) -> Part:
 
 def mix_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Those of one layer."""
-    if config.mix in SYNTHESIZERS:
+    if config.attention in SYNTHESIZERS:
         return synthesizer_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
     qkv = linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias=D + 2 * E if config.bias else 0)
     kept = projected_kept(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
     out = linear("out", N, [(D, D)], bias=D if config.bias else 0)
-    looking = linear_attention_part(config, shape) if config.mix == "linear" else attention_part(config, shape)
+    looking = linear_attention_part(config, shape) if config.attention == "linear" else attention_part(config, shape)
     dropped = N * D if config.dropout else 0
     return replace(qkv, kept=kept, copies=D * (D + 2 * E)), looking, replace(out, kept=dropped)
 
@@ -118,7 +118,7 @@ def projected_kept(config: GPTConfig, shape: Shape) -> int:
     """Turned queries and keys, and what all three came out as, where a kernel is given pieces of these themselves."""
     N, D, E = shape.tokens, config.width, config.groups * config.head_size
     turned = N * (D + E) if config.positions == "rotary" else 0
-    if config.mix != "linear":
+    if config.attention != "linear":
         return 0 if in_blocks(config, shape) else turned + N * (D + 2 * E)
     if config.features != "elu":
         return 0
@@ -249,7 +249,7 @@ def synthesizer_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Synthesizers: the map comes from each token alone (dense) or is learnt as it is (random)."""
     B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
     S, C = shape.past + T, config.context
-    dense = config.mix == "dense"
+    dense = config.attention == "dense"
     projected = linear("values" if not dense else "look, values", N, [(D, D)] * (2 if dense else 1))
     one = 2 * B * H * T * S * K
     summed = one if dense or S > 1 else 0  # with one map for all rows, a sum over one token is no product

@@ -41,8 +41,8 @@ def vision_parts(model: Vit, shape: Shape, channel: int) -> tuple[Part, ...]:
     P, C = model.patch_DCPP.shape[-1], model.sizes["channels"]
     bias = int(config.bias)
     norm = D * (2 if bias and config.norm == "layer" else 1)
-    feed = [(F, D), (F, D), (D, F)] if config.feed == "gated" else [(F, D), (D, F)]
-    feed_bias = bias * (F + D) * (config.feed != "gated")
+    feed = [(F, D), (F, D), (D, F)] if config.feed_forward == "gated" else [(F, D), (D, F)]
+    feed_bias = bias * (F + D) * (config.feed_forward != "gated")
     tables = (N * D if config.positions == "learned" else 0) + config.tokens * D
     looked, needed = looking(model.pattern, T, D, B)
     back = 2 * looked + looked_again(model.pattern, T, D, B)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.decode.beam import Beam, Hypothesis, stream_beam
 from octavo.decode.greedy import PIECE, Choice, check_choosable, check_prompt, without_begin
 from octavo.decode.sample import Sample
@@ -45,8 +45,8 @@ def prepare(model: LanguageModel[Any], prompt: Sequence[int], turn: Turn = nullc
     x_T = torch.tensor(list(prompt), dtype=torch.long, device=device_of(model))
     check_prompt(model, 0, x_T)
     state = model.start(1)
-    for x_1T in model.after_begin(x_T[None]).split(PIECE, 1):
-        with turn(), torch.no_grad(), evaluating(model):
+    for x_1T in model.prepend_begin(x_T[None]).split(PIECE, 1):
+        with turn(), torch.no_grad(), eval_mode(model):
             logits_1TV, state = model.absorb(state, x_1T)
     return Ready(logits_1TV[:, -1], state)
 
@@ -61,7 +61,7 @@ def write(
         session = model.session(state, max_tokens)
     x_1: Tensor | None = None
     for _ in range(max_tokens):
-        with turn(), torch.no_grad(), evaluating(model):
+        with turn(), torch.no_grad(), eval_mode(model):
             logits_1V = logits_1V if x_1 is None else session.step(x_1)
             possible_1V = without_begin(logits_1V, model.begin)
             check_choosable(possible_1V)
@@ -86,7 +86,7 @@ def search(
     logits_1V, state = prepare(model, prompt, turn)
     steps = stream_beam(model, logits_1V, state, max_tokens, method)
     while True:
-        with turn(), torch.no_grad(), evaluating(model):
+        with turn(), torch.no_grad(), eval_mode(model):
             if (found := next(steps, None)) is None:
                 return
         if not found:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.datasets.questions import mark_of, prompt_of
 from octavo.decode.beam import Beam, beam_search
 from octavo.decode.greedy import Greedy, stream
@@ -95,7 +95,7 @@ def log_probability(
     asked_BT = torch.zeros(x_BT.shape, dtype=torch.bool, device=device)
     for b, (prompt, row) in enumerate(zip(prompts, rows, strict=True)):
         asked_BT[b, 1 + len(prompt) : len(row)] = True
-    with evaluating(model):
+    with eval_mode(model):
         logp_BTV = model(x_BT[:, :-1]).log_softmax(-1, dtype=torch.float64)
     logp_BT = logp_BTV.gather(-1, x_BT[:, 1:, None]).squeeze(-1)
     logp_B: Tensor = (logp_BT * asked_BT[:, 1:]).sum(1)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating, select
+from octavo.core import LanguageModel, eval_mode, select
 from octavo.decode.greedy import Group, Prompt, absorb_prompts, without_begin
 from octavo.errors import UserError
 
@@ -69,7 +69,7 @@ def beam_search(
     if not 1 <= best <= method.width:
         raise UserError(f"best must lie between 1 and the beam's width: best={best}, width={method.width}")
     found: dict[int, list[Hypothesis]] = {}
-    with evaluating(model):
+    with eval_mode(model):
         for group in absorb_prompts(model, prompts):
             hypotheses = deque(_search(model, group, max_tokens, method, stop), 1).pop()
             for b, row in enumerate(group.rows_B.tolist()):

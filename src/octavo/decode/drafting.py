@@ -74,9 +74,11 @@ def absorbed(model: LanguageModel[Any], prompt: Prompt) -> tuple[Any, Tensor]:
     """The model's state before the last token of begin and the prompt, and that token, x_11."""
     x_T = torch.as_tensor(prompt, dtype=torch.long, device=device_of(model))
     check_prompt(model, 0, x_T)
-    x_1T, state = model.after_begin(x_T[None]), model.start(1)
-    for t in range(0, len(x_T), model.window):
-        _, state = model.charge(state, x_1T[:, t : t + model.window + 1])  # which absorbs all but the last
+    x_1T, state = model.prepend_begin(x_T[None]), model.start(1)
+    for t in range(0, len(x_T), model.max_scored_tokens):
+        _, state = model.token_log_probs(
+            state, x_1T[:, t : t + model.max_scored_tokens + 1]
+        )  # which absorbs all but the last
     return state, x_1T[:, -1:]
 
 

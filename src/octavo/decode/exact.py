@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating, select
+from octavo.core import LanguageModel, eval_mode, select
 from octavo.decode.greedy import Group, Prompt, absorb_prompts, without_begin
 from octavo.errors import UserError
 
@@ -49,7 +49,7 @@ def exact_search(
     model: LanguageModel[Any], prompt: Prompt, max_tokens: int, method: Exact, stop: Sequence[int] = ()
 ) -> Found:
     """The most probable continuation that ends with a stop token or has max_tokens tokens."""
-    with evaluating(model):
+    with eval_mode(model):
         (group,) = absorb_prompts(model, [prompt])
         best: Node = (torch.inf, ()) if max_tokens else (0.0, ())
         open_nodes: list[Node] = [(0.0, ())]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.errors import UserError
 
 Prompt = Tensor | Sequence[int]
@@ -62,7 +62,7 @@ def stream(
     """
     if not prompts:
         return
-    with evaluating(model):
+    with eval_mode(model):
         groups = absorb_prompts(model, prompts)
         sessions = [model.session(group.state, max_tokens) for group in groups]
         in_row_order = torch.cat([group.rows_B for group in groups]).argsort()
@@ -97,7 +97,7 @@ def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list
     groups = []
     for length in sorted({len(x_T) for x_T in x_by_row}):
         rows = [row for row, x_T in enumerate(x_by_row) if len(x_T) == length]
-        x_BT = model.after_begin(torch.stack([x_by_row[row] for row in rows]))
+        x_BT = model.prepend_begin(torch.stack([x_by_row[row] for row in rows]))
         state = model.start(len(rows))
         for piece_BT in x_BT.split(PIECE, 1):
             logits_BTV, state = model.absorb(state, piece_BT)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import BACK, LanguageModel, device_of, evaluating
+from octavo.core import MAX_REWIND_TOKENS, LanguageModel, device_of, eval_mode
 from octavo.decode.drafting import Guess, Luck, absorbed, distribution, draft_of
 from octavo.decode.greedy import Greedy, Prompt, check_choosable, without_begin
 from octavo.decode.sample import Sample, draw
@@ -34,8 +34,8 @@ class Speculative:
     def __post_init__(self) -> None:
         if not isinstance(self.draft, LanguageModel):
             raise UserError(f"draft must be a language model: it is a {type(self.draft).__name__}; give a run's model")
-        if type(self.tokens) is not int or not 1 <= self.tokens <= BACK:
-            raise UserError(f"a draft needs 1 to {BACK} tokens: tokens={self.tokens!r}; try 4")
+        if type(self.tokens) is not int or not 1 <= self.tokens <= MAX_REWIND_TOKENS:
+            raise UserError(f"a draft needs 1 to {MAX_REWIND_TOKENS} tokens: tokens={self.tokens!r}; try 4")
         if not isinstance(self.sample, Sample | Greedy):
             raise UserError(
                 f"only sampling and greedy decoding can be drafted for: {type(self.sample).__name__}; decode without"
@@ -130,7 +130,7 @@ def speculate(
 ) -> Iterator[Round]:
     """Continue one prompt, round by round, until max_tokens or a stop token is written."""
     check_pair(model, method.draft)
-    with evaluating(model), evaluating(method.draft):
+    with eval_mode(model), eval_mode(method.draft):
         yield from _rounds(model, prompt, max_tokens, method, luck, stop)
 
 
@@ -145,7 +145,7 @@ def stream_speculative(
 ) -> Iterator[Tensor]:
     """`stream` with drafts: rows may accept different numbers of tokens, so each is decoded by itself."""
     check_pair(model, method.draft)
-    with evaluating(model), evaluating(method.draft):
+    with eval_mode(model), eval_mode(method.draft):
         rows = [
             (token for one in _rounds(model, prompt, max_tokens, method, luck, stop) for token in one.tokens)
             for prompt, luck in zip(prompts, lucks(method, generator, len(prompts)), strict=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.decode.annotated import Ready, prepare
 from octavo.decode.greedy import without_begin
 
@@ -47,7 +47,7 @@ def grow(
         if not line:
             break
         _, _, node, parent = heapq.heappop(line)
-        with turn(), torch.no_grad(), evaluating(model):
+        with turn(), torch.no_grad(), eval_mode(model):
             if node is not root:
                 x_1 = torch.tensor([node.token], device=device_of(model))
                 ready = Ready(*model.step(after[id(parent)].state, x_1))

@@ -35,7 +35,7 @@ from octavo.models.bert import Bert, BertConfig
 from octavo.models.loading import filled
 from octavo.text.tokenizers.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
 
-FEEDS = {"gelu": "gelu-exact", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu2"}
+OUR_ACTIVATIONS = {"gelu": "gelu-exact", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "relu2": "relu2"}
 ACTIVATIONS = {"gelu-exact": "gelu", "gelu": "gelu_new", "relu2": "relu2"}
 NAMES = Names(
     owner="BERT",
@@ -47,13 +47,13 @@ NAMES = Names(
         "embeddings.LayerNorm.bias": "norm.bias_D",
     },
     inner={
-        "attention.self.query.weight": "mix.query_DD", "attention.self.query.bias": "mix.query_bias",
-        "attention.self.key.weight": "mix.key_ED", "attention.self.key.bias": "mix.key_bias",
-        "attention.self.value.weight": "mix.value_ED", "attention.self.value.bias": "mix.value_bias",
-        "attention.output.dense.weight": "mix.out_DD", "attention.output.dense.bias": "mix.out_bias",
+        "attention.self.query.weight": "attention.query_DD", "attention.self.query.bias": "attention.query_bias",
+        "attention.self.key.weight": "attention.key_ED", "attention.self.key.bias": "attention.key_bias",
+        "attention.self.value.weight": "attention.value_ED", "attention.self.value.bias": "attention.value_bias",
+        "attention.output.dense.weight": "attention.out_DD", "attention.output.dense.bias": "attention.out_bias",
         "attention.output.LayerNorm.weight": "norm1.weight_D", "attention.output.LayerNorm.bias": "norm1.bias_D",
-        "intermediate.dense.weight": "feed.up_FD", "intermediate.dense.bias": "feed.up_bias_F",
-        "output.dense.weight": "feed.down_DF", "output.dense.bias": "feed.down_bias_D",
+        "intermediate.dense.weight": "feed_forward.up_FD", "intermediate.dense.bias": "feed_forward.up_bias_F",
+        "output.dense.weight": "feed_forward.down_DF", "output.dense.bias": "feed_forward.down_bias_D",
         "output.LayerNorm.weight": "norm2.weight_D", "output.LayerNorm.bias": "norm2.bias_D",
     },
     ignored=r"embeddings\.position_ids",  # which old files hold
@@ -130,13 +130,13 @@ def config_of(values: Mapping[str, Any]) -> tuple[BertConfig, int]:
     """Our config for theirs, without heads yet, and the size of the vocabulary."""
     told = settings_of(BertSettings, values)
     check_settings(told, {
-        "hidden_act": tuple(FEEDS), "position_embedding_type": ("absolute",), "is_decoder": (False,),
+        "hidden_act": tuple(OUR_ACTIVATIONS), "position_embedding_type": ("absolute",), "is_decoder": (False,),
         "add_cross_attention": (False,),
     })  # fmt: skip
     config = BertConfig(
         width=told.hidden_size, layers=told.num_hidden_layers, heads=told.num_attention_heads,
-        feed_width=told.intermediate_size, context=check_context(told.max_position_embeddings),
-        segments=told.type_vocab_size, feed=FEEDS[told.hidden_act],  # type: ignore[arg-type]
+        feed_forward_width=told.intermediate_size, context=check_context(told.max_position_embeddings),
+        segments=told.type_vocab_size, feed_forward=OUR_ACTIVATIONS[told.hidden_act],  # type: ignore[arg-type]
         norm_eps=told.layer_norm_eps, dropout=told.hidden_dropout_prob, tied=told.tie_word_embeddings, pooler=False,
         tasks=(),
     )  # fmt: skip
@@ -197,7 +197,8 @@ def settings_from(config: BertConfig, vocab: int, pad: int) -> dict[str, Any]:
     """Their config.json for our config."""
     return asdict(BertSettings(
         vocab_size=vocab, hidden_size=config.width, num_hidden_layers=config.layers,
-        num_attention_heads=config.heads, intermediate_size=config.parts.inner, hidden_act=ACTIVATIONS[config.feed],
+        num_attention_heads=config.heads, intermediate_size=config.parts.inner,
+        hidden_act=ACTIVATIONS[config.feed_forward],
         hidden_dropout_prob=config.dropout, max_position_embeddings=config.context, type_vocab_size=config.segments,
         layer_norm_eps=config.norm_eps, tie_word_embeddings=config.tied,
     )) | {

@@ -25,9 +25,12 @@ NAMES = Names(
     layer="blk",
     top={"token_embd.weight": "embedding_VD", "output_norm.weight": "norm.weight_D"},
     inner={
-        "attn_norm.weight": "norm1.weight_D", "attn_q.weight": "mix.query_DD", "attn_k.weight": "mix.key_ED",
-        "attn_v.weight": "mix.value_ED", "attn_output.weight": "mix.out_DD", "ffn_norm.weight": "norm2.weight_D",
-        "ffn_gate.weight": "feed.gate_FD", "ffn_up.weight": "feed.up_FD", "ffn_down.weight": "feed.down_DF",
+        "attn_norm.weight": "norm1.weight_D", "attn_q.weight": "attention.query_DD",
+        "attn_k.weight": "attention.key_ED",
+        "attn_v.weight": "attention.value_ED", "attn_output.weight": "attention.out_DD",
+        "ffn_norm.weight": "norm2.weight_D",
+        "ffn_gate.weight": "feed_forward.gate_FD", "ffn_up.weight": "feed_forward.up_FD",
+        "ffn_down.weight": "feed_forward.down_DF",
     },
     output="output.weight",
 )  # fmt: skip

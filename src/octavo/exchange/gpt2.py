@@ -17,11 +17,17 @@ from octavo.exchange.foreign_config import check_settings, settings_of
 from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 
-FEEDS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_fast": "gelu", "gelu": "gelu-exact", "relu2": "relu2"}
+OUR_ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu-exact",
+    "relu2": "relu2",
+}
 ACTIVATIONS = {"gelu": "gelu_new", "gelu-exact": "gelu", "relu2": "relu2"}
 SHAPE: dict[str, tuple[Any, ...]] = {  # what of our settings GPT-2 can have
-    "positions": ("learned",), "norm": ("layer",), "bias": (True,), "qk_norm": (False,), "mix": ("full",),
-    "feed": tuple(ACTIVATIONS), "kv_heads": (0,),
+    "positions": ("learned",), "norm": ("layer",), "bias": (True,), "qk_norm": (False,), "attention": ("full",),
+    "feed_forward": tuple(ACTIVATIONS), "kv_heads": (0,),
 }  # fmt: skip
 NAMES = Names(
     owner="GPT-2",
@@ -33,16 +39,19 @@ NAMES = Names(
     },
     inner={
         "ln_1.weight": "norm1.weight_D", "ln_1.bias": "norm1.bias_D",
-        "attn.c_attn.weight": "mix.qkv", "attn.c_attn.bias": "mix.qkv_bias",
-        "attn.c_proj.weight": "mix.out_DD", "attn.c_proj.bias": "mix.out_bias",
+        "attn.c_attn.weight": "attention.qkv", "attn.c_attn.bias": "attention.qkv_bias",
+        "attn.c_proj.weight": "attention.out_DD", "attn.c_proj.bias": "attention.out_bias",
         "ln_2.weight": "norm2.weight_D", "ln_2.bias": "norm2.bias_D",
-        "mlp.c_fc.weight": "feed.up_FD", "mlp.c_fc.bias": "feed.up_bias_F",
-        "mlp.c_proj.weight": "feed.down_DF", "mlp.c_proj.bias": "feed.down_bias_D",
+        "mlp.c_fc.weight": "feed_forward.up_FD", "mlp.c_fc.bias": "feed_forward.up_bias_F",
+        "mlp.c_proj.weight": "feed_forward.down_DF", "mlp.c_proj.bias": "feed_forward.down_bias_D",
     },
     ignored=r"h\.[0-9]+\.attn\.(bias|masked_bias)",  # the causal mask, which old files hold
 )  # fmt: skip
-TURNED = ("mix.qkv", "mix.out_DD", "feed.up_FD", "feed.down_DF")
-FUSED = {"mix.qkv": ("query_DD", "key_ED", "value_ED"), "mix.qkv_bias": ("query_bias", "key_bias", "value_bias")}
+TURNED = ("attention.qkv", "attention.out_DD", "feed_forward.up_FD", "feed_forward.down_DF")
+FUSED = {
+    "attention.qkv": ("query_DD", "key_ED", "value_ED"),
+    "attention.qkv_bias": ("query_bias", "key_bias", "value_bias"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,13 +77,13 @@ def config_of(values: Mapping[str, Any]) -> tuple[GPTConfig, int]:
     """Our config for theirs, and the size of the vocabulary."""
     told = settings_of(Gpt2Settings, values)
     check_settings(told, {
-        "activation_function": tuple(FEEDS), "scale_attn_weights": (True,), "add_cross_attention": (False,),
+        "activation_function": tuple(OUR_ACTIVATIONS), "scale_attn_weights": (True,), "add_cross_attention": (False,),
         "scale_attn_by_inverse_layer_idx": (False,), "reorder_and_upcast_attn": (False,),
     })  # fmt: skip
     config = GPTConfig(
         width=told.n_embd, layers=told.n_layer, heads=told.n_head, context=told.n_positions,
         stride=told.n_positions // 2, positions="learned", norm="layer", norm_eps=told.layer_norm_epsilon, bias=True,
-        qk_norm=False, feed=FEEDS[told.activation_function], feed_width=told.n_inner,  # type: ignore[arg-type]
+        qk_norm=False, feed_forward=OUR_ACTIVATIONS[told.activation_function], feed_forward_width=told.n_inner,  # type: ignore[arg-type]
         tied=told.tie_word_embeddings, init="gpt2",
     )  # fmt: skip
     return config, told.vocab_size
@@ -85,7 +94,7 @@ def settings_from(config: GPTConfig, vocab: int) -> dict[str, Any]:
     return {
         "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": vocab,
         "n_positions": config.context, "n_embd": config.width, "n_layer": config.layers, "n_head": config.heads,
-        "n_inner": config.inner, "activation_function": ACTIVATIONS[config.feed],
+        "n_inner": config.inner, "activation_function": ACTIVATIONS[config.feed_forward],
         "layer_norm_epsilon": config.norm_eps, "tie_word_embeddings": config.tied, "embd_pdrop": config.dropout,
         "resid_pdrop": config.dropout, "attn_pdrop": 0.0,
     }  # fmt: skip
@@ -102,7 +111,7 @@ def to_ours(theirs: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor
             continue
         if not tensor.dim() or len(tensor) % 3:
             raise UserError(f"queries, keys and values must be of one size: {name} has shape {tuple(tensor.shape)}")
-        ours |= {f"{block}.mix.{one}": piece for one, piece in zip(FUSED[part], tensor.chunk(3), strict=True)}
+        ours |= {f"{block}.attention.{one}": piece for one, piece in zip(FUSED[part], tensor.chunk(3), strict=True)}
     return ours
 
 
@@ -111,14 +120,14 @@ def to_theirs(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor
     theirs: dict[str, Tensor] = {}
     for name, called in NAMES.to_theirs(config.layers, config.tied).items():
         block, part = _parted(name)
-        pieces = [ours[f"{block}.mix.{one}"] for one in FUSED[part]] if part in FUSED else [ours[name]]
+        pieces = [ours[f"{block}.attention.{one}"] for one in FUSED[part]] if part in FUSED else [ours[name]]
         tensor = torch.cat(pieces)
         theirs[called] = (tensor.T if part in TURNED else tensor).contiguous()
     return theirs
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """blocks.0.mix.qkv as blocks.0 and mix.qkv."""
+    """blocks.0.attention.qkv as blocks.0 and attention.qkv."""
     if not name.startswith("blocks."):
         return "", name
     word, number, part = name.split(".", 2)

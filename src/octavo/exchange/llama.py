@@ -14,8 +14,8 @@ from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 
 SHAPE: dict[str, tuple[Any, ...]] = {  # what of our settings a Llama can have
-    "positions": ("rotary",), "norm": ("rms",), "bias": (False,), "qk_norm": (False,), "mix": ("full",),
-    "feed": ("gated",),
+    "positions": ("rotary",), "norm": ("rms",), "bias": (False,), "qk_norm": (False,), "attention": ("full",),
+    "feed_forward": ("gated",),
 }  # fmt: skip
 NAMES = Names(
     owner="Llama",
@@ -23,11 +23,11 @@ NAMES = Names(
     layer="layers",
     top={"embed_tokens.weight": "embedding_VD", "norm.weight": "norm.weight_D"},
     inner={
-        "input_layernorm.weight": "norm1.weight_D", "self_attn.q_proj.weight": "mix.query_DD",
-        "self_attn.k_proj.weight": "mix.key_ED", "self_attn.v_proj.weight": "mix.value_ED",
-        "self_attn.o_proj.weight": "mix.out_DD", "post_attention_layernorm.weight": "norm2.weight_D",
-        "mlp.gate_proj.weight": "feed.gate_FD", "mlp.up_proj.weight": "feed.up_FD",
-        "mlp.down_proj.weight": "feed.down_DF",
+        "input_layernorm.weight": "norm1.weight_D", "self_attn.q_proj.weight": "attention.query_DD",
+        "self_attn.k_proj.weight": "attention.key_ED", "self_attn.v_proj.weight": "attention.value_ED",
+        "self_attn.o_proj.weight": "attention.out_DD", "post_attention_layernorm.weight": "norm2.weight_D",
+        "mlp.gate_proj.weight": "feed_forward.gate_FD", "mlp.up_proj.weight": "feed_forward.up_FD",
+        "mlp.down_proj.weight": "feed_forward.down_DF",
     },
     ignored=r"layers\.[0-9]+\.self_attn\.rotary_emb\.inv_freq",  # follows from the base; old files hold it
 )  # fmt: skip
@@ -70,8 +70,9 @@ def config_from(told: LlamaSettings) -> GPTConfig:
         )
     return GPTConfig(
         width=width, layers=told.num_hidden_layers, heads=heads, kv_heads=told.num_key_value_heads, context=context,
-        stride=context // 2, rotary_base=told.rope_theta, qk_norm=False, feed="gated",
-        feed_width=told.intermediate_size, norm_eps=told.rms_norm_eps, tied=told.tie_word_embeddings, init="gpt2",
+        stride=context // 2, rotary_base=told.rope_theta, qk_norm=False, feed_forward="gated",
+        feed_forward_width=told.intermediate_size, norm_eps=told.rms_norm_eps, tied=told.tie_word_embeddings,
+        init="gpt2",
     )  # fmt: skip
 
 

@@ -1,62 +1,69 @@
-"""Exercises: every claim is a program that can fail, and answers can be graded.
+"""Exercises: every claim is a program that can fail, and students' answers can be graded.
 
-An exercise is an `Exercise`: an id, a title, a question, an answer in plain words, `Part`s and perhaps a figure. A part
-is one claim of it. It holds
+An `Exercise` has an id, a title, a question, a summary of the answer, `Part`s and maybe a figure. A part is one claim:
 
-- `ask`, the question, and `why`, the derivation: plain words, formulas between backticks (see below);
-- `answer`, the right one, of one of five kinds (`answers.py`): `Number`, `Formula`, `Truth`, `Choice`, `Function`;
-- `kind` of evidence, and `evidence`: a function without arguments that finds the truth by another way than the answer
-  and returns `Found(value, note, tolerance)`. It must not look at the answer: it computes, and the frame compares. The
-  tolerance is for verdicts and choices that rest on numbers ("to 1e-12"). What `value` is depends on the answer:
+- `ask` is the question and `why` the derivation: prose, with formulas between backticks (see below);
+- `answer` is the right answer, of one of five kinds: `Number`, `Formula`, `Truth`, `Choice`, `Function`;
+- `evidence` is a function without arguments that computes the truth in another way than the answer does and returns
+  `Finding(value, note, tolerance)`; `kind` says what kind of evidence it is. It must not read the answer: it computes,
+  and the framework compares. `tolerance` is for verdicts and choices that rest on numbers ("to 1e-12"). The type of
+  `value` depends on the answer:
 
-      Number     a number, or Interval(low, high) for Monte Carlo (say in the note how sure the interval is)
-      Formula    a SymPy expression (make its symbols with `symbolic.symbols`), another formula as text, or a list of
-                 At({"d": 4}, low, high): what was measured for some values of the symbols
+      Number     a number, or Interval(low, high) for Monte Carlo (state the confidence in the note)
+      Formula    a SymPy expression (make its symbols with `framework.symbolic.symbols`), another formula as text, or a
+                 list of IntervalAt({"d": 4}, low, high): values measured for some values of the symbols
       Truth      "true", "nearly" or "false"; `verdict(as_stated, on_condition)` makes it from what was computed
       Choice     the name of the option
-      Function   the list of results for `answer.cases`, found without `answer.right`
+      Function   the list of results for `answer.cases`, computed without `answer.right`
 
-- `wrong`: the usual mistakes, each named by what the mistake is, with the answer that it leads to; whoever gives that
-  answer is told the name. `only_if`: conditions, each with the answer that is right only then (half the points).
-  Other verdicts of a `Truth` and other options of a `Choice` are counted among the wrong ones by themselves; all but
-  choices need at least one mistake with a name.
-- `full`: the evidence at its real size, for `--full`, where `evidence` trains or draws little.
+- `wrong` maps the name of a common mistake to the answer it leads to; the grader tells that name to whoever gives that
+  answer. `only_if` maps a condition to an answer that is right only under it (half the points). Other verdicts of a
+  `Truth` and other options of a `Choice` count as wrong by themselves; all kinds but choices need one named mistake.
+- `full` is the evidence at full size, for `--full`, where `evidence` trains a small model or draws few samples.
 
-tests/test_exercises.py runs over every part that is registered: its evidence must agree with its answer, every wrong
-answer must be refused by that same evidence and by the grader, its formulas must be readable. So a part needs no test
-of its own. An exercise takes at most 20 s on one core, all of them together 3 minutes on two; most should take far
-less than a second. Draw random numbers from a generator of your own seed, use float64, and state tolerances.
+To add an exercise, write one file in `topics/` that ends with `EXERCISES = (ONE, ANOTHER)` and add its name to a topic
+of `framework.registry.TOPICS`: one file and one entry. A teacher's own exercise is the same file in any folder
+(`--folder`), without an entry. `framework.evidence` has helpers for computing evidence.
 
-`playground.PLAYGROUND` holds those whose numbers somebody can turn, for a page that draws sliders and curves.
+tests/exercises/test_exercises.py checks every registered part: its evidence must agree with its answer, every wrong
+answer must be refuted by the evidence and by the grader, and its formulas must be readable. So a part needs no test of
+its own. An exercise may take 20 s on one core, all of them together 3 minutes on two; most take far less than a second.
+Draw random numbers from a seeded generator, use float64, and state tolerances.
 
-A topic is an entry of `registry.TOPICS`: its name and its modules, each of which ends with
-`EXERCISES = (ONE, ANOTHER)`. A teacher's own exercise is a Python file in a folder (`--folder`), made the same way.
+`framework.playground.PLAYGROUND` holds five interactive exercises, for a page with sliders and curves.
 
-Formulas between backticks are for reading only: names (`mu`, `W_v`, `y_n`), numbers, + - * / ^, brackets, = != < <= >
->= ~ ->, commas, and calls of anything; sqrt, abs, norm, T (transposed), inv, dot(a, b), sum(i, x_i), d(y, x) (a
-derivative), hat(y) and list(1, 2) are drawn as mathematics. Formulas of answers know only their symbols, pi, E and the
-functions of `formula.FUNCTIONS`.
+Formulas between backticks are only displayed: names (`mu`, `W_v`, `y_n`), numbers, + - * / ^, brackets, = != < <= > >=
+~ ->, commas, and calls of any name; sqrt, abs, norm, T (transpose), inv, dot(a, b), sum(i, x_i), d(y, x) (derivative),
+hat(y) and list(1, 2) are drawn as mathematics. Formulas in answers may use only their symbols, pi, E and the functions
+of `framework.formula.FUNCTIONS`.
 
-A small one:
+A small example:
 
-    from octavo.exercises.framework.answers import At, Formula
-    from octavo.exercises.framework.exercise import Exercise, Found, Part
+    from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part
 
-    def squared_score() -> Found:
-        d, mean_square = ...  # computed, not looked up
-        low, high = mean_square - 4 * error, mean_square + 4 * error
-        return Found([At({"d": d}, low, high)], "200,000 draws, 4 standard errors")
+    def squared_score() -> Finding:
+        d, mean_square, standard_error = ...  # computed, not looked up
+        low, high = mean_square - 4 * standard_error, mean_square + 4 * standard_error
+        return Finding([IntervalAt({"d": d}, low, high)], "200,000 draws, 4 standard errors")
 
     SCORE = Exercise(
         id="score-size",
-        title="How large is a score?",
+        title="How large is a dot-product score?",
         question="The d entries of a and b are independent, with mean 0 and variance 1.",
         answer="Only the d squares survive, each with mean 1: `E(dot(a, b)^2) = d`.",
         parts=[
             Part("mean-square", "What is `E(dot(a, b)^2)`?", Formula("d", {"d": "whole"}), "monte carlo", squared_score,
-                 why="The d^2 products have mean zero unless both factors meet themselves.",
-                 wrong={"counted all d^2 products": "d^2", "took the standard deviation": "sqrt(d)"}),
+                 why="The d^2 products have mean zero unless both factors are the same entries.",
+                 wrong={"counted all d^2 products": "d^2", "gave the standard deviation": "sqrt(d)"}),
         ],
     )
     EXERCISES = (SCORE,)
 """
+
+from octavo.exercises.framework.answers import Choice, Formula, Function, Interval, IntervalAt, Number, Truth, verdict
+from octavo.exercises.framework.exercise import Evidence, Exercise, Finding, Part
+
+__all__ = [
+    "Choice", "Evidence", "Exercise", "Finding", "Formula", "Function", "Interval", "IntervalAt", "Number", "Part",
+    "Truth", "verdict",
+]  # fmt: skip

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import device_of, trace
-from octavo.models.gpt import GPT, BlockOf
+from octavo.models.gpt import GPT, TransformerBlock
 
 PIECE = 128  # tokens read at once: no more than that many rows of maps or of logits are in work
 
@@ -66,7 +66,7 @@ def _streams(model: GPT) -> Iterator[list[Tensor]]:
     def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
         found.append(given[0])
 
-    norms = [*(cast(BlockOf, block).norm1 for block in model.blocks), model.norm]
+    norms = [*(cast(TransformerBlock, block).norm1 for block in model.blocks), model.norm]
     hooks = [norm.register_forward_pre_hook(note) for norm in norms]
     try:
         yield found

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import evaluating, trace
+from octavo.core import eval_mode, trace
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, in_words
 from octavo.inspect.summary import LONGEST, tokens_of
@@ -133,7 +133,7 @@ def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> Looks:
     (found,) = tokenizer.encode([text], typed=True)
     most = min(of.model.config.context - 2, most_tokens(of.model.config.layers * of.model.config.heads))
     x_T = [tokenizer.first, *found.tolist()[:most], tokenizer.end]
-    with turn(), torch.no_grad(), evaluating(of.model), trace() as traced:
+    with turn(), torch.no_grad(), eval_mode(of.model), trace() as traced:
         of.model.encode(torch.tensor([x_T], device=next(of.model.parameters()).device))
     layers = [a_1HTT[0].float().cpu() for a_1HTT in traced["attention"]]
     tokens = tuple(tokenizer.token(token) for token in x_T)

@@ -19,16 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating
+from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
 from octavo.inspect.activations import PIECE, pieces
 from octavo.inspect.gates import Gates, gates_over
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.models.parts.attention import pattern_of
 from octavo.models.parts.config import SYNTHESIZERS
 from octavo.ops.attention import CAUSAL, Pattern
-from octavo.ops.linear import weights as linear_weights
+from octavo.ops.linear import linear_weights
 from octavo.tasks.run import Run
 
 MOSTLY = 0.5  # the share of its looks that makes a head one of a kind
@@ -128,13 +128,13 @@ def attention_over(
     The maps are the same however many are read at once: 1 is decoding with a cache.
     """
     model = of.model if isinstance(of, Run) else of
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return from_rows(gates_over(model, x_T, turn), model.config.memory)
     if not isinstance(model, GPT):
         raise UserError(f"{type(model).__name__} has no attention to look at; the models that have are gpt and "
                         "rnn-attention")  # fmt: skip
-    with torch.no_grad(), evaluating(model):
-        return (_linear_maps if model.config.mix == "linear" else _maps)(model, [model.begin, *x_T], piece, turn)
+    with torch.no_grad(), eval_mode(model):
+        return (_linear_maps if model.config.attention == "linear" else _maps)(model, [model.begin, *x_T], piece, turn)
 
 
 def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
@@ -167,7 +167,7 @@ def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps
 
 
 def _pattern(model: GPT) -> Pattern:
-    return CAUSAL if model.config.mix in SYNTHESIZERS else pattern_of(model.config)
+    return CAUSAL if model.config.attention in SYNTHESIZERS else pattern_of(model.config)
 
 
 def from_rows(gates: Gates, memory: int) -> Maps:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.core import device_of, evaluating
+from octavo.core import device_of, eval_mode
 from octavo.io.cooperative import Turn
 from octavo.models import Mix, NGram
 
@@ -97,13 +97,13 @@ class Votes:
 def votes(model: Mix, x_N: Sequence[int], turn: Turn = nullcontext) -> Votes:
     """The votes on every token of a text, which is read after begin, a piece at a time."""
     device = device_of(model)
-    x_1T = model.after_begin(torch.tensor([list(x_N)], dtype=torch.long, device=device))
+    x_1T = model.prepend_begin(torch.tensor([list(x_N)], dtype=torch.long, device=device))
     state, found = model.start(1), []
     for first in range(0, len(x_N), PIECE):
-        with turn(), evaluating(model):
+        with turn(), eval_mode(model):
             some_1T = x_1T[:, first : first + PIECE + 1]
-            class_1T = model.class_along(state, some_1T)
-            logp_I1T, state = model.charge_parts(state, some_1T)
+            class_1T = model.token_context_classes(state, some_1T)
+            logp_I1T, state = model.part_log_probs(state, some_1T)
             found.append((logp_I1T[:, 0].T.exp(), model.logw_GI[class_1T[0]].exp(), class_1T[0]))
     p_NI, weight_NI, class_N = (torch.cat(one).cpu() for one in zip(*found, strict=True))
     return Votes((p_NI * weight_NI).sum(1), p_NI, weight_NI, class_N)

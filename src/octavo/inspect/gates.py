@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating, trace
+from octavo.core import LanguageModel, device_of, eval_mode, trace
 from octavo.io.cooperative import Turn
 from octavo.models import GPT, Mix
 
@@ -90,7 +90,7 @@ def gates_over(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn = nullc
     attention: list[tuple[float, ...]] = []
     state, read = model.start(1), list(enumerate([model.begin, *x_T]))
     for first in range(0, len(read), STEPS):
-        with turn(), evaluating(model):
+        with turn(), eval_mode(model):
             for t, token in read[first : first + STEPS]:
                 with trace() as shown:
                     _, state = model.step(state, torch.tensor([token], device=device_of(model)))

@@ -26,7 +26,7 @@ from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
 from octavo.inspect.activations import Piece, pieces
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.models.recurrent import Recurrent
 
 ENDS = 32  # losses that are averaged
@@ -157,7 +157,7 @@ def _norms_back(model: LanguageModel[Any], loss: Tensor, probes: Sequence[Sequen
 
 def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Tensor]]:
     """The gradient of the whole state, under that name, and of its parts."""
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         h_1D, memory_1MD = grads
         if memory_1MD.shape[1]:
             h_1D = h_1D + memory_1MD[:, -1]  # the newest in the memory is h itself: later steps see it on both ways

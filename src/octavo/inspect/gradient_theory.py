@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.inspect.gradient_flow import Flow, gradient_flow
 
 SCALES = (0.9, 1.0, 1.1)
@@ -46,7 +46,7 @@ def orthogonal_flow(
     scale: float, back: int, activation: Activation = "linear", inputs: float = 0.1, seed: int = 0
 ) -> Flow:
     """The gradient's way back through such a network, reading random tokens; `inputs` is the size of W x."""
-    generator = seeded(seed)
+    generator = seeded_generator(seed)
     model = Orthogonal(scale, activation, inputs, generator)
     x_T = torch.randint(VOCAB - 1, (2 * back,), generator=generator).tolist()
     return gradient_flow(model, x_T, back)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.inspect.activations import pieces
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
@@ -49,7 +49,7 @@ def depths_over(model: GPT, x_N: Sequence[int], turn: Turn = nullcontext) -> tup
     At the last depth that is the model's own prediction.
     """
     found = []
-    with evaluating(model):
+    with eval_mode(model):
         for one in in_turns(pieces(model, [model.begin, *x_N[:-1]], watched=False), turn):
             after_T, read = torch.tensor(x_N[one.start : one.end]), enumerate(one.streams)
             found.append(list(in_turns((_read_out(model, depth, h_TD, after_T) for depth, h_TD in read), turn)))

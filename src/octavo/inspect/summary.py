@@ -9,7 +9,7 @@ from octavo.inspect.attention_maps import Maps, attention_over, from_rows, most_
 from octavo.inspect.gates import Gates, gates_over
 from octavo.inspect.gradient_flow import Flow, check_back, default_back, gradient_flow, has_gradient, stateless
 from octavo.inspect.logit_lens import Depth, depths_over
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.tasks.run import Run
 from octavo.text.preprocess import apply
 from octavo.text.token_display import BEGIN, display_token
@@ -65,5 +65,5 @@ def look(run: Run, text: str, back: int | None = None) -> Look:
     flow, gates, cut = gradient_flow(model, x_T, back), gates_over(model, x_T), len(whole) > len(x_T)
     if isinstance(model, GPT):
         return Look(run, tokens, cut, gates, flow, attention_over(model, x_T), depths_over(model, x_T))
-    maps = from_rows(gates, model.config.memory) if isinstance(model, Attentive) else None
+    maps = from_rows(gates, model.config.memory) if isinstance(model, RNNAttention) else None
     return Look(run, tokens, cut, gates, flow, maps)

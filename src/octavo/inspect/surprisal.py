@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating, one_thread
+from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.models import NGram
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.protocol import Tokenizer
@@ -55,16 +55,16 @@ def read(
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
     count, counts = min(candidates, model.vocab), isinstance(model, NGram)
     x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
-    before_1N = model.after_begin(x_1N)[:, :-1]
+    before_1N = model.prepend_begin(x_1N)[:, :-1]
     found: list[tuple[Tensor, ...]] = [(
         torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.long),
         torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
     )]  # fmt: skip
     state = model.start(1)
-    longest = max(PIECE, ROOM // model.vocab) if counts else min(PIECE, model.window)
+    longest = max(PIECE, ROOM // model.vocab) if counts else min(PIECE, model.max_scored_tokens)
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
-        with turn(), evaluating(model), one_thread() if counts else nullcontext():
+        with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if isinstance(model, NGram):
                 logits_TV, context_T, state = _looked_up(model, state, before_1T, x_1T)
             else:

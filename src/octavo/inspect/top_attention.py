@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating, trace
+from octavo.core import LanguageModel, device_of, eval_mode, trace
 from octavo.inspect.activations import pieces
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.ops.linear.reference import ratio
 
 MOST = 5
@@ -31,7 +31,7 @@ class Looked(NamedTuple):
 
 def looks(model: LanguageModel[Any]) -> bool:
     """Whether the model has attention to be told of."""
-    return isinstance(model, GPT | Attentive)
+    return isinstance(model, GPT | RNNAttention)
 
 
 @torch.no_grad()
@@ -41,7 +41,7 @@ def looked_at(
     """The `count` most looked at by the rows that foresaw each token, the mean over the heads of the last layer or of
     all layers. The maps are made a piece at a time, and `turn` is entered for each piece."""
     found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
-    with evaluating(model):
+    with eval_mode(model):
         rows = _rows(model, [model.begin, *x_N[:-1]] if x_N else [], layers)
         while True:
             with turn():
@@ -54,11 +54,11 @@ def looked_at(
 
 def _rows(model: LanguageModel[Any], x_T: Sequence[int], layers: Layers) -> Iterator[tuple[Tensor, int]]:
     """The rows a_TS of each piece, and the place of their first column."""
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return _recurrent_rows(model, x_T)
     if not isinstance(model, GPT):
         raise TypeError(f"{type(model).__name__} has no attention; ask looks() first")
-    return (_linear_rows if model.config.mix == "linear" else _softmax_rows)(model, x_T, layers)
+    return (_linear_rows if model.config.attention == "linear" else _softmax_rows)(model, x_T, layers)
 
 
 def _softmax_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tuple[Tensor, int]]:
@@ -83,7 +83,7 @@ def _linear_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tup
         yield a_TS / len(chosen), 0
 
 
-def _recurrent_rows(model: Attentive, x_T: Sequence[int]) -> Iterator[tuple[Tensor, int]]:
+def _recurrent_rows(model: RNNAttention, x_T: Sequence[int]) -> Iterator[tuple[Tensor, int]]:
     """A recurrent network looks at the states before its own, those that its memory still has."""
     state = model.start(1)
     for t, token in enumerate(x_T):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -96,6 +97,12 @@ def check_out(path: str | Path) -> None:
         raise UserError(f"{path} holds what octavo did not put there: {shown}; move that, or choose another --out")
 
 
+RENAMED_TENSORS = {  # parts of tensors' names, as version 0.1 wrote them
+    "mix": "attention", "feed": "feed_forward", "look": "cross_attention", "readers": "encoder_blocks",
+    "writers": "decoder_blocks", "read_norm": "encoder_norm", "mix_DG": "combine_DG",
+}  # fmt: skip
+
+
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
     """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
     with open(path, "wb") as file:
@@ -125,13 +132,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         found = {}
         with progress("reading the model", large, "bytes") if large >= LARGE else nullcontext(_nobody) as advance:
             for key, tensor in mapped.items():
-                found[key] = _copied(tensor)
+                found[current_tensor_name(key)] = _copied(tensor)
                 advance(tensor.nbytes)
         return found
     except FileNotFoundError as error:
         raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
     except (OSError, ValueError, safetensors.SafetensorError) as error:
         raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
+
+
+def current_tensor_name(name: str) -> str:
+    """The name that a tensor saved by an earlier version has today."""
+    return re.sub(r"[^./:]+", lambda part: RENAMED_TENSORS.get(part[0], part[0]), name)
 
 
 def _nobody(amount: float) -> None:

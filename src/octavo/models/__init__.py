@@ -23,23 +23,42 @@ from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
-from octavo.models.rnn_attention import Attentive, AttentiveConfig
+from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig
 
 __all__ = [
-    "CONFIGS", "COUNTED", "ENCODERS", "ENCODER_CONFIGS", "GPT", "GRU", "LSTM", "MODELS", "NEURAL", "PRESETS", "RNN",
-    "Attentive", "Bag", "Bert", "Bigram", "Mix", "NGram", "build", "describe", "name_of", "preset",
+    "CONFIGS",
+    "COUNTED",
+    "ENCODERS",
+    "ENCODER_CONFIGS",
+    "GPT",
+    "GRU",
+    "LSTM",
+    "MODELS",
+    "NEURAL",
+    "PRESETS",
+    "RNN",
+    "Bag",
+    "Bert",
+    "Bigram",
+    "Mix",
+    "NGram",
+    "RNNAttention",
+    "build",
+    "describe",
+    "name_of",
+    "preset",
 ]  # fmt: skip
 
 MODELS: dict[str, type[LanguageModel[Any]]] = {
-    "bag": Bag, "ngram": NGram, "bigram": Bigram, "rnn": RNN, "gru": GRU, "lstm": LSTM, "rnn-attention": Attentive,
+    "bag": Bag, "ngram": NGram, "bigram": Bigram, "rnn": RNN, "gru": GRU, "lstm": LSTM, "rnn-attention": RNNAttention,
     "gpt": GPT, "mix": Mix,
 }  # fmt: skip
 CONFIGS: dict[str, type] = {
     "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
-    "lstm": RecurrentConfig, "rnn-attention": AttentiveConfig, "gpt": GPTConfig, "mix": MixConfig,
+    "lstm": RecurrentConfig, "rnn-attention": RNNAttentionConfig, "gpt": GPTConfig, "mix": MixConfig,
 }  # fmt: skip
 ENCODERS: dict[str, type[nn.Module]] = {  # models that predict no next token by themselves
     "linear": Linear, "dan": Dan, "head": Head, "bert": Bert, "seq2seq": Seq2Seq, "seq2seq-recurrent": RecurrentSeq2Seq,
@@ -52,9 +71,9 @@ ENCODER_CONFIGS: dict[str, type] = {
 COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once
 NEURAL = ("rnn", "gru", "lstm", "rnn-attention", "gpt")  # learn window by window
 PRESETS: dict[str, tuple[str, Any]] = {  # names for settings of a model
-    "local": ("gpt", GPTConfig(mix="local")),
-    "linear": ("gpt", GPTConfig(mix="linear")),
-    "synthesizer": ("gpt", GPTConfig(mix="dense")),
+    "local": ("gpt", GPTConfig(attention="local")),
+    "linear": ("gpt", GPTConfig(attention="linear")),
+    "synthesizer": ("gpt", GPTConfig(attention="dense")),
 }
 
 
@@ -98,7 +117,7 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
         raise UserError(
             f"this is not the description of a model that octavo {list(MODELS)} knows: {error!r}"
         ) from error
-    model.take_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
+    model.load_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
     return model
 
 
@@ -116,7 +135,7 @@ def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) ->
         if key in tensors and own[key].shape != tensors[key].shape:
             shapes = f"{tuple(own[key].shape)}, the file has {tuple(tensors[key].shape)}"
             raise UserError(f"tensor {key} must have the shape {shapes}; it is of another model")
-    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which take_tensors refuses
+    return model.to_empty(device="cpu") if own.keys() == tensors.keys() else model  # which load_tensors refuses
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

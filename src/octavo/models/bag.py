@@ -47,8 +47,8 @@ class Bag(LanguageModel[None]):
         model.logp_V = (weight_V / weight_V.sum()).log()
         return model
 
-    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        super().take_tensors(tensors)
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().load_tensors(tensors)
         check_distribution(self.logp_V, "the bag's probabilities")
 
     @property
@@ -56,7 +56,7 @@ class Bag(LanguageModel[None]):
         return True
 
     @property
-    def window(self) -> int:
+    def max_scored_tokens(self) -> int:
         return 1 << 20
 
     def start(self, batch: int) -> None:
@@ -68,5 +68,5 @@ class Bag(LanguageModel[None]):
     def absorb(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
         return self.logp_V.repeat(*x_BT.shape, 1), None
 
-    def charge(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
+    def token_log_probs(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
         return self.logp_V[x_BT[:, 1:]], None

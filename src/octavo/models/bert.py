@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
-from octavo.models.parts.attention import Place, QueriesKeysValues
-from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import MLP, Norm, draw_inner, zero
-from octavo.models.recurrent import check_positive
+from octavo.models.parts.attention import AttentionProjections, Place
+from octavo.models.parts.checks import check_positive
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
 from octavo.ops.attention import FULL, Pattern, attend
 from octavo.ops.feed_forward import ACTIVATIONS
 
@@ -31,19 +31,21 @@ PAIRED = ("next", "order")  # tasks about two sentences, judged by the pooler
 class BertConfig:
     """How a BERT is made."""
 
+    RENAMED: ClassVar[dict[str, str]] = RENAMED_FEED_FORWARD
+
     width: int = 128
     """The size of a token's vector."""
     layers: int = 4
     """How many blocks: each looks at the other tokens, then works on every token by itself."""
     heads: int = 4
     """How many places a token can look at once: each head has its share of the width."""
-    feed_width: int = 0
+    feed_forward_width: int = 0
     """The inner width; 0: four times the width."""
     context: int = 128
     """The longest text, in tokens; training rows are as long."""
     segments: int = 2
     """Kinds of sentence: the first of a pair, the second."""
-    feed: Literal["gelu-exact", "gelu", "relu2"] = "gelu-exact"
+    feed_forward: Literal["gelu-exact", "gelu", "relu2"] = "gelu-exact"
     """The inner layer's activation."""
     norm_eps: float = 1e-12
     """What is added to the variance before its root is divided by."""
@@ -69,8 +71,8 @@ class BertConfig:
         """The settings of the parts that it shares with other transformers."""
         return GPTConfig(
             width=self.width, layers=self.layers, heads=self.heads, context=self.context, positions="learned",
-            norm="layer", norm_eps=self.norm_eps, bias=True, qk_norm=False, feed=self.feed,
-            feed_width=self.feed_width, dropout=self.dropout, init="gpt2",
+            norm="layer", norm_eps=self.norm_eps, bias=True, qk_norm=False, feed_forward=self.feed_forward,
+            feed_forward_width=self.feed_forward_width, dropout=self.dropout, init="gpt2",
         )  # fmt: skip
 
 
@@ -99,26 +101,26 @@ class Texts(Pattern):
         return Texts(self.text_B1T.to(device))
 
 
-class PostNorm(nn.Module):
-    """norm(x + attention(x)), then norm(x + feed(x)): the norms stand behind the sums, as in the first transformers."""
+class PostNormBlock(nn.Module):
+    """norm(x + attention(x)), then norm(x + feed_forward(x)): post-norm, as in the first transformers."""
 
     def __init__(self, parts: GPTConfig) -> None:
         super().__init__()
         self.dropout = parts.dropout
-        self.mix, self.norm1 = QueriesKeysValues(parts), Norm(parts)
-        self.feed, self.norm2 = MLP(parts), Norm(parts)
+        self.attention, self.norm1 = AttentionProjections(parts), Norm(parts)
+        self.feed_forward, self.norm2 = MLP(parts), Norm(parts)
 
     def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        self.mix.initialise(parts, generator)
-        self.feed.initialise(parts, generator)
+        self.attention.initialise(parts, generator)
+        self.feed_forward.initialise(parts, generator)
         self.norm1.initialise()
         self.norm2.initialise()
 
     def forward(self, x_BTD: Tensor, pattern: Pattern) -> Tensor:
-        q_BHTK, k_BHTK, v_BHTK = self.mix.project(x_BTD, Place(None))
+        q_BHTK, k_BHTK, v_BHTK = self.attention.project(x_BTD, Place(None))
         y_BHTK = attend(q_BHTK, k_BHTK, v_BHTK, pattern, dropout=self.dropout if self.training else 0.0)
-        x_BTD = self.norm1(x_BTD + self.drop(self.mix.out(y_BHTK)))
-        return self.norm2(x_BTD + self.drop(self.feed(x_BTD)))  # type: ignore[no-any-return]
+        x_BTD = self.norm1(x_BTD + self.drop(self.attention.out(y_BHTK)))
+        return self.norm2(x_BTD + self.drop(self.feed_forward(x_BTD)))  # type: ignore[no-any-return]
 
     def drop(self, y: Tensor) -> Tensor:
         return F.dropout(y, self.dropout) if self.training and self.dropout else y
@@ -155,7 +157,7 @@ class Words(nn.Module):
         super().__init__()
         self.dense, self.norm = Dense(parts.width), Norm(parts)
         self.bias_V = nn.Parameter(torch.empty(vocab))
-        self.activation = ACTIVATIONS[parts.feed]
+        self.activation = ACTIVATIONS[parts.feed_forward]
 
     def forward(self, h: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(h)))  # type: ignore[no-any-return]
@@ -167,7 +169,7 @@ class Replaced(nn.Module):
     def __init__(self, parts: GPTConfig) -> None:
         super().__init__()
         self.dense, self.score = Dense(parts.width), Classes(parts.width, 1)
-        self.activation = ACTIVATIONS[parts.feed]
+        self.activation = ACTIVATIONS[parts.feed_forward]
 
     def forward(self, h: Tensor) -> Tensor:
         score: Tensor = self.score(self.activation(self.dense(h)))
@@ -177,7 +179,7 @@ class Replaced(nn.Module):
 class Bert(nn.Module):
     """An encoder, its pooler, and the heads of the tasks that it learns from."""
 
-    matrix_rate = 0.02  # of Muon, where nothing else is asked for
+    muon_learning_rate = 0.02  # of Muon, where nothing else is asked for
 
     def __init__(self, config: BertConfig, vocab: int) -> None:
         super().__init__()
@@ -188,7 +190,7 @@ class Bert(nn.Module):
         self.positions_CD = nn.Parameter(torch.empty(config.context, D))
         self.segments_CD = nn.Parameter(torch.empty(config.segments, D))
         self.norm = Norm(parts)
-        self.blocks = nn.ModuleList(PostNorm(parts) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(PostNormBlock(parts) for _ in range(config.layers))
         self.pooler = Dense(D) if config.pooler else None
         self.words = Words(parts, vocab) if "words" in config.tasks else None
         untied = self.words is not None and not config.tied
@@ -202,7 +204,7 @@ class Bert(nn.Module):
         parts = self.config.parts
         for name, parameter in self.named_parameters():
             if not name.startswith("blocks."):
-                draw_inner(parameter, parts, generator) if parameter.dim() > 1 else zero(parameter)
+                init_inner(parameter, parts, generator) if parameter.dim() > 1 else zero(parameter)
         for block in self.blocks:
             block.initialise(parts, generator)  # type: ignore[operator]
         self.norm.initialise()
@@ -260,6 +262,6 @@ class Bert(nn.Module):
         return F.linear(self.words(h_ND), output_VD, self.words.bias_V)
 
     @property
-    def repeated_parts(self) -> Sequence[PostNorm]:
+    def repeated_blocks(self) -> Sequence[PostNormBlock]:
         """Parts of one code: compiled once, they are all fast."""
         return list(self.blocks)  # type: ignore[arg-type]

@@ -135,7 +135,7 @@ class Bigram(LanguageModel[None]):
         return True
 
     @property
-    def window(self) -> int:
+    def max_scored_tokens(self) -> int:
         return 1 << 16
 
     def weights(self, context_C: Tensor | None = None) -> Weights:
@@ -156,9 +156,9 @@ class Bigram(LanguageModel[None]):
         tap("hidden", h_CH.view(*x_BT.shape, self.config.hidden))
         return F.pad(logits_CY, (0, 1), value=-torch.inf).view(*x_BT.shape, self.vocab), None
 
-    def charge(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
+    def token_log_probs(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
         if tracing():  # somebody wants to see the hidden layer at every token
-            return super().charge(state, x_BT)
+            return super().token_log_probs(state, x_BT)
         context_C, row_BT = torch.unique(x_BT[:, :-1], return_inverse=True)
         next_P = x_BT[:, 1:].reshape(-1).long()
         can_come_P = next_P != self.begin

@@ -9,7 +9,7 @@ TOLD: dict[str, str] = {
     "lstm": "a recurrent network with gates and a cell",
     "rnn-attention": "a recurrent network that looks back at its states",
     "gpt": "a transformer",
-    "local": "gpt --mix local: each layer sees the last few tokens",
-    "linear": "gpt --mix linear: attention with a state of constant size",
-    "synthesizer": "gpt --mix dense: looks are learnt without comparing tokens",
+    "local": "gpt --attention local: each layer sees the last few tokens",
+    "linear": "gpt --attention linear: attention with a state of constant size",
+    "synthesizer": "gpt --attention dense: looks are learnt without comparing tokens",
 }

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state
 from octavo.errors import UserError
-from octavo.models.recurrent import check_positive
+from octavo.models.parts.checks import check_positive
 from octavo.ops.attention import FULL, Padding, Pattern
 
 Source = Tensor | Sequence[int]
@@ -75,7 +75,7 @@ class EncoderDecoder(nn.Module):
 
     sizes: Sizes
     config: Any
-    matrix_rate = 0.02  # of Muon, where nothing else is asked for
+    muon_learning_rate = 0.02  # of Muon, where nothing else is asked for
 
     def __init__(self, config: Any, source_vocab: int, target_vocab: int, languages: int = 1) -> None:
         super().__init__()
@@ -207,5 +207,5 @@ class Given(LanguageModel[tuple[Tensor, Any]]):
         return memory
 
     @property
-    def policy(self) -> str:
+    def context_policy(self) -> str:
         return "given the source, state carried from the target's first token to its last"

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session, tap
 from octavo.errors import UserError
-from octavo.models.parts.attention import MIXES, Place
+from octavo.models.parts.attention import ATTENTION_LAYERS, Place
 from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
-from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
+from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
 from octavo.models.recurrent import draw
 from octavo.ops.positions import rotary_angles, sinusoids
 
@@ -28,30 +28,30 @@ State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's toke
 WINDOW = 512  # tokens absorbed at once when scoring, at most, where the context is shorter
 
 
-class BlockOf(nn.Module):
-    """x + mix(norm(x)), then x + feed(norm(x))."""
+class TransformerBlock(nn.Module):
+    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.norm1, self.mix = Norm(config), MIXES[config.mix](config)
-        self.norm2, self.feed = Norm(config), FEEDS[config.feed](config)
+        self.norm1, self.attention = Norm(config), ATTENTION_LAYERS[config.attention](config)
+        self.norm2, self.feed_forward = Norm(config), FEED_FORWARDS[config.feed_forward](config)
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         self.norm1.initialise()
         self.norm2.initialise()
-        self.mix.initialise(config, generator)
-        self.feed.initialise(config, generator)
+        self.attention.initialise(config, generator)
+        self.feed_forward.initialise(config, generator)
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
-        y_BTD, state = self.mix.absorb(self.norm1(x_BTD), state, place)
+        y_BTD, state = self.attention.absorb(self.norm1(x_BTD), state, place)
         x_BTD = tap("middle", x_BTD + self.drop(y_BTD))
-        x_BTD = tap("stream", x_BTD + self.drop(self.feed(self.norm2(x_BTD))))
+        x_BTD = tap("stream", x_BTD + self.drop(self.feed_forward(self.norm2(x_BTD))))
         return x_BTD, state
 
     def worth_compiling(self, x_BTD: Tensor, state: Any, place: Place) -> bool:
         """Whether training will meet inputs of these shapes many times."""
-        return self.mix.settled(state)
+        return self.attention.settled(state)
 
     def drop(self, y: Tensor) -> Tensor:
         return F.dropout(y, self.dropout) if self.training and self.dropout else y
@@ -72,7 +72,7 @@ class GPT(LanguageModel[State]):
         self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
         learned = config.positions == "learned"
         self.positions_CD = nn.Parameter(torch.empty(config.context, config.width)) if learned else None
-        self.blocks = nn.ModuleList(BlockOf(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = Norm(config)
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -81,7 +81,7 @@ class GPT(LanguageModel[State]):
             if table is None:
                 continue
             if config.init == "gpt2":
-                draw_inner(table, config, generator)
+                init_inner(table, config, generator)
             else:
                 draw(table.data, "normal", generator)
         for block in self._blocks():
@@ -92,7 +92,7 @@ class GPT(LanguageModel[State]):
 
     def start(self, batch: int) -> State:
         position_B = torch.zeros(batch, dtype=torch.long, device=self.embedding_VD.device)
-        return position_B, position_B[:, None][:, :0], tuple(block.mix.start(batch) for block in self._blocks())
+        return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self._blocks())
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         logits_B1V, state = self.absorb(state, x_B[:, None])
@@ -159,7 +159,7 @@ class GPT(LanguageModel[State]):
 
     def _angles(self, position_B: Tensor, T: int, dtype: torch.dtype) -> Tensor | None:
         config = self.config
-        if config.positions != "rotary" or config.mix in SYNTHESIZERS:
+        if config.positions != "rotary" or config.attention in SYNTHESIZERS:
             return None
         return rotary_angles(self._places(position_B, T), config.head_size, config.rotary_base, dtype)
 
@@ -167,37 +167,39 @@ class GPT(LanguageModel[State]):
         """The positions of T new tokens, the same in every row."""
         return position_B[0] + torch.arange(T, device=position_B.device)
 
-    def _blocks(self) -> Iterator[BlockOf]:
+    def _blocks(self) -> Iterator[TransformerBlock]:
         return iter(self.blocks)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ what others want to know
 
     @property
-    def window(self) -> int:
+    def max_scored_tokens(self) -> int:
         """Where the context is short, several at once."""
-        return min(max(self.config.context, WINDOW), super().window)
+        return min(max(self.config.context, WINDOW), super().max_scored_tokens)
 
     @property
     def carries_state(self) -> bool:
         return not self.config.absolute
 
     @property
-    def training_shape(self) -> tuple[int, int]:
+    def default_batch_shape(self) -> tuple[int, int]:
         return 2048, self.config.context if self.config.absolute else min(64, self.config.context)
 
     @property
-    def matrix_rate(self) -> float:
+    def muon_learning_rate(self) -> float:
         return 0.02
 
     @property
-    def policy(self) -> str:
+    def context_policy(self) -> str:
         config = self.config
         if config.absolute:
             return f"sliding window of {config.context} tokens, moved by {config.moves} when it is full"
-        if config.mix == "linear":
-            return super().policy
-        if config.mix == "strided":
-            near = f"the last {min(config.reach, config.context)} tokens and every {config.reach}th"
+        if config.attention == "linear":
+            return super().context_policy
+        if config.attention == "strided":
+            near = (
+                f"the last {min(config.attention_window, config.context)} tokens and every {config.attention_window}th"
+            )
             return f"state carried, a layer sees {near} of the last {config.context}"
         return f"state carried, a layer sees the last {config.cached} tokens"
 
@@ -206,9 +208,9 @@ class GPT(LanguageModel[State]):
         config = self.config
         matrices = sum(p.numel() for block in self.blocks for p in block.parameters() if p.dim() == 2)
         seen = {"linear": config.head_size, "dense": config.context, "random": config.context / 2}
-        looking = 2 * config.width * seen.get(config.mix, config.cached)
+        looking = 2 * config.width * seen.get(config.attention, config.cached)
         return int(2 * (matrices + self.embedding_VD.numel() + config.layers * looking))
 
     @property
-    def repeated_parts(self) -> Sequence[BlockOf]:
+    def repeated_blocks(self) -> Sequence[TransformerBlock]:
         return list(self._blocks())

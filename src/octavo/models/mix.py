@@ -52,8 +52,8 @@ class Mix(LanguageModel[State]):
     def own_tensors(self) -> dict[str, Tensor]:
         return {"logw_GI": self.logw_GI}  # the parts have taken theirs already
 
-    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        super().take_tensors(tensors)
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        super().load_tensors(tensors)
         check_distribution(self.logw_GI, "the mixture's weights")
 
     @property
@@ -61,8 +61,8 @@ class Mix(LanguageModel[State]):
         return all(part.begin_resets for part in self.parts)
 
     @property
-    def policy(self) -> str:
-        return "; ".join(dict.fromkeys(part.policy for part in self.parts))
+    def context_policy(self) -> str:
+        return "; ".join(dict.fromkeys(part.context_policy for part in self.parts))
 
     def learn(self, logp_IN: Tensor, class_N: Tensor) -> None:
         """Choose the weights that make held-out tokens most probable: expectation-maximisation, class by class.
@@ -83,8 +83,8 @@ class Mix(LanguageModel[State]):
         self.logw_GI = w_GI.log()
 
     @property
-    def window(self) -> int:
-        return min(part.window for part in self.parts)
+    def max_scored_tokens(self) -> int:
+        return min(part.max_scored_tokens for part in self.parts)
 
     def start(self, batch: int) -> State:
         return tuple(part.start(batch) for part in self.parts)
@@ -95,21 +95,23 @@ class Mix(LanguageModel[State]):
         logw_IB1 = self._logw(states, len(x_B)).T[:, :, None]
         return (logw_IB1 + logp_IBV).logsumexp(0), states
 
-    def charge(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
-        class_BT = self.class_along(state, x_BT)
-        logp_IBT, states = self.charge_parts(state, x_BT)
+    def token_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+        class_BT = self.token_context_classes(state, x_BT)
+        logp_IBT, states = self.part_log_probs(state, x_BT)
         return (self.logw_GI[class_BT].permute(2, 0, 1) + logp_IBT).logsumexp(0), states
 
-    def charge_parts(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
+    def part_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """What each part charges on its own: logp_IBT, and the states."""
-        logps, states = zip(*(part.charge(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True)
+        logps, states = zip(
+            *(part.token_log_probs(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True
+        )
         return torch.stack([logp_BT.double() for logp_BT in logps]), states
 
-    def class_along(self, state: State, x_BT: Tensor) -> Tensor:
-        """The context class in front of each token that `charge` charges."""
+    def token_context_classes(self, state: State, x_BT: Tensor) -> Tensor:
+        """The context class in front of each token that `token_log_probs` scores."""
         if len(self.logw_GI) == 1:
             return torch.zeros_like(x_BT[:, 1:])
-        return self.parts[self.gate].class_along(state[self.gate], x_BT)
+        return self.parts[self.gate].token_context_classes(state[self.gate], x_BT)
 
     def _logw(self, states: State, batch: int) -> Tensor:
         """logw_BI for these states."""

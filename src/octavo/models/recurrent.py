@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_dropout, check_positive
 from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
 
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
@@ -47,16 +48,6 @@ class RecurrentConfig:
         check_init(self.init)
         if not math.isfinite(self.forget_bias):
             raise UserError(f"forget_bias must be finite: forget_bias={self.forget_bias}; try --forget-bias 1")
-
-
-def check_positive(name: str, value: int, example: int) -> None:
-    if value < 1:
-        raise UserError(f"{name} must be at least 1: {name}={value}; try --{name} {example}")
-
-
-def check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise UserError(f"dropout must be at least 0 and below 1: dropout={dropout}; try --dropout 0.1")
 
 
 def check_init(init: str) -> None:
@@ -123,8 +114,8 @@ class Embedded(LanguageModel[State]):
         self.output_bias_V.data.zero_()
 
     @property
-    def window(self) -> int:
-        return min(WINDOW, super().window)
+    def max_scored_tokens(self) -> int:
+        return min(WINDOW, super().max_scored_tokens)
 
     def embed(self, x: Tensor) -> Tensor:
         return self.drop(F.embedding(x, self.embedding_VD))

@@ -14,15 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.recurrent import Embedded, Init, Layer, check_dropout, check_init, check_positive, draw
-from octavo.ops.attention.scores import SCORES, Score, additive, attend, dot, scaled
+from octavo.models.parts.checks import check_dropout, check_positive
+from octavo.models.recurrent import Embedded, Init, Layer, check_init, draw
+from octavo.ops.attention.scores import SCORES, ScoreKind, additive, dot, scaled, weighted_sum
 from octavo.ops.recurrent import AFTER
 
 State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
 
 
 @dataclass(frozen=True)
-class AttentiveConfig:
+class RNNAttentionConfig:
     """How a recurrent network with self-attention is made."""
 
     cell: Literal["rnn", "gru"] = "rnn"
@@ -33,7 +34,7 @@ class AttentiveConfig:
     """The share of values dropped while training: of embeddings and before the output."""
     tied: bool = True
     """Take the embeddings as output weights too."""
-    score: Score = "scaled"
+    score: ScoreKind = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64
     """How many earlier states can be looked at; 0: all."""
@@ -54,7 +55,7 @@ class AttentiveConfig:
         check_init(self.init)
 
 
-class Attentive(Embedded):
+class RNNAttention(Embedded):
     """s_t = RNN(x_t, h_{t-1}); a_t = the earlier states h_1 .. h_{t-1}, weighted by their match with s_t;
     h_t = s_t + a_t, with a_1 = 0.
 
@@ -62,9 +63,9 @@ class Attentive(Embedded):
     is scaled to a mean square of one.
     """
 
-    config: AttentiveConfig
+    config: RNNAttentionConfig
 
-    def __init__(self, config: AttentiveConfig, vocab: int) -> None:
+    def __init__(self, config: RNNAttentionConfig, vocab: int) -> None:
         super().__init__(config, vocab)
         D = config.width
         self.recurrent = Layer(config.cell, D, D)
@@ -103,7 +104,7 @@ class Attentive(Embedded):
         h_TBD = []
         for Wx_BG in Wx_TBG.unbind(0):
             s_BD = AFTER[self.config.cell](Wx_BG, h_BD, w)
-            h_BD = self._scaled(s_BD + attend(self._scores(s_BD, keys_BMD), memory_BMD))
+            h_BD = self._scaled(s_BD + weighted_sum(self._scores(s_BD, keys_BMD), memory_BMD))
             memory_BMD = self._remember(memory_BMD, h_BD)
             keys_BMD = self._remember(keys_BMD, self._keys(h_BD)) if self.config.score == "additive" else memory_BMD
             h_TBD.append(h_BD)

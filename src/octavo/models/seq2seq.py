@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from octavo.core import tap
 from octavo.errors import UserError
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
-from octavo.models.parts.attention import Attention, Place, QueriesKeysValues, split_heads
-from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import FEEDS, Norm, draw_inner
-from octavo.models.recurrent import check_positive, draw
+from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
+from octavo.models.parts.checks import check_positive
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
+from octavo.models.recurrent import draw
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
@@ -31,6 +32,8 @@ State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and 
 class Seq2SeqConfig:
     """How a transformer of encoder and decoder is made."""
 
+    RENAMED: ClassVar[dict[str, str]] = RENAMED_FEED_FORWARD
+
     width: int = 256
     """The size of a token's vector."""
     layers: int = 4
@@ -39,9 +42,9 @@ class Seq2SeqConfig:
     """Blocks of the decoder; 0: as many as the encoder's."""
     heads: int = 4
     """How many places a token can look at once: each head has its share of the width."""
-    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
+    feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """What is done with each token by itself."""
-    feed_width: int = 0
+    feed_forward_width: int = 0
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
     positions: Literal["rotary", "learned", "sinusoidal", "none"] = "rotary"
     """How a token knows where it is among those of its own side."""
@@ -66,10 +69,10 @@ class Seq2SeqConfig:
             raise UserError(f"decoder_layers must not be negative: {self.decoder_layers}; leave it out")
         if self.tied not in ("all", "target", "none"):
             raise UserError(f"tied must be all, target or none: tied={self.tied!r}; try --tied all")
-        _ = self.parts(self.layers), self.parts(self.writers)  # which check the rest
+        _ = self.parts(self.layers), self.parts(self.decoder_depth)  # which check the rest
 
     @property
-    def writers(self) -> int:
+    def decoder_depth(self) -> int:
         """Blocks of the decoder."""
         return self.decoder_layers or self.layers
 
@@ -77,31 +80,32 @@ class Seq2SeqConfig:
         """The settings of the parts shared with other transformers, in a stack of so many blocks."""
         return GPTConfig(
             width=self.width, layers=layers, heads=self.heads, context=self.context, positions=self.positions,
-            norm=self.norm, bias=self.bias, qk_norm=self.qk_norm, feed=self.feed, feed_width=self.feed_width,
+            norm=self.norm, bias=self.bias, qk_norm=self.qk_norm, feed_forward=self.feed_forward,
+            feed_forward_width=self.feed_forward_width,
             dropout=self.dropout, init=self.init,
         )  # fmt: skip
 
 
-class Reader(nn.Module):
-    """A block of the encoder: x + attention(norm(x)) to the whole source, then x + feed(norm(x))."""
+class EncoderBlock(nn.Module):
+    """A block of the encoder: x + attention(norm(x)) to the whole source, then x + feed_forward(norm(x))."""
 
     def __init__(self, parts: GPTConfig) -> None:
         super().__init__()
-        self.norm1, self.mix = Norm(parts), QueriesKeysValues(parts)
-        self.norm2, self.feed = Norm(parts), FEEDS[parts.feed](parts)
+        self.norm1, self.attention = Norm(parts), AttentionProjections(parts)
+        self.norm2, self.feed_forward = Norm(parts), FEED_FORWARDS[parts.feed_forward](parts)
         self.dropout = nn.Dropout(parts.dropout)
 
     def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        _initialise((self.norm1, self.norm2), (self.mix, self.feed), parts, generator)
+        _initialise((self.norm1, self.norm2), (self.attention, self.feed_forward), parts, generator)
 
     def forward(self, x_BSD: Tensor, pattern: Pattern, place: Place) -> Tensor:
-        q_BHSK, k_BHSK, v_BHSK = self.mix.project(self.norm1(x_BSD), place)
-        x_BSD = x_BSD + self.dropout(self.mix.out(attend(q_BHSK, k_BHSK, v_BHSK, pattern)))
-        x_BSD = x_BSD + self.dropout(self.feed(self.norm2(x_BSD)))
+        q_BHSK, k_BHSK, v_BHSK = self.attention.project(self.norm1(x_BSD), place)
+        x_BSD = x_BSD + self.dropout(self.attention.out(attend(q_BHSK, k_BHSK, v_BHSK, pattern)))
+        x_BSD = x_BSD + self.dropout(self.feed_forward(self.norm2(x_BSD)))
         return tap("stream", x_BSD)
 
 
-class Look(QueriesKeysValues):
+class CrossAttention(AttentionProjections):
     """Cross-attention: queries from the target, keys and values from the source."""
 
     def keys_values(self, h_BSD: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,25 +124,30 @@ class Look(QueriesKeysValues):
         return rms_norm(x_BHTK, eps=self.config.norm_eps) if self.config.qk_norm else x_BHTK
 
 
-class Writer(nn.Module):
+class DecoderBlock(nn.Module):
     """A block of the decoder: it looks at the target so far, then at the source, then works on each token by itself."""
 
     def __init__(self, parts: GPTConfig) -> None:
         super().__init__()
-        self.norm1, self.mix = Norm(parts), Attention(parts)
-        self.norm2, self.look = Norm(parts), Look(parts)
-        self.norm3, self.feed = Norm(parts), FEEDS[parts.feed](parts)
+        self.norm1, self.attention = Norm(parts), Attention(parts)
+        self.norm2, self.cross_attention = Norm(parts), CrossAttention(parts)
+        self.norm3, self.feed_forward = Norm(parts), FEED_FORWARDS[parts.feed_forward](parts)
         self.dropout = nn.Dropout(parts.dropout)
 
     def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        _initialise((self.norm1, self.norm2, self.norm3), (self.mix, self.look, self.feed), parts, generator)
+        _initialise(
+            (self.norm1, self.norm2, self.norm3),
+            (self.attention, self.cross_attention, self.feed_forward),
+            parts,
+            generator,
+        )
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place, seen: Any, pattern: Pattern) -> tuple[Tensor, Any]:
         """`seen` are the keys and values of the source."""
-        y_BTD, state = self.mix.absorb(self.norm1(x_BTD), state, place)
+        y_BTD, state = self.attention.absorb(self.norm1(x_BTD), state, place)
         x_BTD = x_BTD + self.dropout(y_BTD)
-        x_BTD = x_BTD + self.dropout(self.look(self.norm2(x_BTD), *seen, pattern))
-        x_BTD = x_BTD + self.dropout(self.feed(self.norm3(x_BTD)))
+        x_BTD = x_BTD + self.dropout(self.cross_attention(self.norm2(x_BTD), *seen, pattern))
+        x_BTD = x_BTD + self.dropout(self.feed_forward(self.norm3(x_BTD)))
         return tap("stream", x_BTD), state
 
 
@@ -149,14 +158,14 @@ class Seq2Seq(EncoderDecoder):
 
     def __init__(self, config: Seq2SeqConfig, source_vocab: int, target_vocab: int, languages: int = 1) -> None:
         super().__init__(config, source_vocab, target_vocab, languages)
-        readers, writers, D = config.parts(config.layers), config.parts(config.writers), config.width
+        encoder, decoder, D = config.parts(config.layers), config.parts(config.decoder_depth), config.width
         learned = config.positions == "learned"
         self.source_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
         self.target_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
-        self.readers = nn.ModuleList(Reader(readers) for _ in range(config.layers))
-        self.read_norm = Norm(readers)
-        self.writers = nn.ModuleList(Writer(writers) for _ in range(config.writers))
-        self.norm = Norm(writers)
+        self.encoder_blocks = nn.ModuleList(EncoderBlock(encoder) for _ in range(config.layers))
+        self.encoder_norm = Norm(encoder)
+        self.decoder_blocks = nn.ModuleList(DecoderBlock(decoder) for _ in range(config.decoder_depth))
+        self.norm = Norm(decoder)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
@@ -164,14 +173,14 @@ class Seq2Seq(EncoderDecoder):
         tables = (self.source_VD, self.target_VD, self.output_VD, self.source_positions_CD, self.target_positions_CD)
         for table in (one for one in tables if one is not None):
             if config.init == "gpt2":
-                draw_inner(table, config.parts(config.layers), generator)
+                init_inner(table, config.parts(config.layers), generator)
             else:
                 draw(table.data, "normal", generator)
-        for block in self.readers:
+        for block in self.encoder_blocks:
             block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
-        for block in self._writers():
-            block.initialise(config.parts(config.writers), generator)
-        self.read_norm.initialise()
+        for block in self._decoder_blocks():
+            block.initialise(config.parts(config.decoder_depth), generator)
+        self.encoder_norm.initialise()
         self.norm.initialise()
 
     def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
@@ -181,14 +190,14 @@ class Seq2Seq(EncoderDecoder):
         place_S = torch.arange(x_BS.shape[1], device=x_BS.device)
         x_BSD = self._placed(self.embed_source(x_BS), place_S, self.source_positions_CD)
         place = self._place(place_S, x_BSD.dtype)
-        for block in self.readers:
+        for block in self.encoder_blocks:
             x_BSD = block(x_BSD, bare.pattern, place)
-        h_BSD = self.read_norm(x_BSD)
-        return Memory(lengths_B, tuple(block.look.keys_values(h_BSD) for block in self._writers()))
+        h_BSD = self.encoder_norm(x_BSD)
+        return Memory(lengths_B, tuple(block.cross_attention.keys_values(h_BSD) for block in self._decoder_blocks()))
 
     def start(self, memory: Memory) -> State:
         position_B = torch.zeros(len(memory), dtype=torch.long, device=self.target_VD.device)
-        return position_B, tuple(block.mix.start(len(memory)) for block in self._writers())
+        return position_B, tuple(block.attention.start(len(memory)) for block in self._decoder_blocks())
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         position_B, before = state
@@ -197,7 +206,7 @@ class Seq2Seq(EncoderDecoder):
         place_T = position_B[0] + torch.arange(x_BT.shape[1], device=x_BT.device)
         x_BTD = self._placed(F.embedding(x_BT, self.target_VD), place_T, self.target_positions_CD)
         place, pattern, after = self._place(place_T, x_BTD.dtype), memory.pattern, []
-        for block, one, seen in zip(self._writers(), before, memory.parts, strict=True):
+        for block, one, seen in zip(self._decoder_blocks(), before, memory.parts, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place, seen, pattern)
             after.append(one)
         return self.norm(x_BTD), (position_B + x_BT.shape[1], tuple(after))
@@ -223,8 +232,8 @@ class Seq2Seq(EncoderDecoder):
                 f"with a larger --context"
             )
 
-    def _writers(self) -> Iterator[Writer]:
-        return iter(self.writers)  # type: ignore[arg-type]
+    def _decoder_blocks(self) -> Iterator[DecoderBlock]:
+        return iter(self.decoder_blocks)  # type: ignore[arg-type]
 
 
 def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Generator) -> None:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from octavo.core import map_state, tap
 from octavo.errors import UserError
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
-from octavo.models.recurrent import Init, Layer, check_dropout, check_init, check_positive, draw
+from octavo.models.parts.checks import check_dropout, check_positive
+from octavo.models.recurrent import Init, Layer, check_init, draw
 from octavo.ops.attention.scores import additives, dots
 from octavo.ops.recurrent import layer
 
@@ -73,11 +74,11 @@ class RecurrentSeq2Seq(EncoderDecoder):
         inputs = [D, *[2 * D] * (config.layers - 1)]
         self.forwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
         self.backwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
-        self.writers = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
+        self.decoder_blocks = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
         self.bridge_DE = nn.Parameter(torch.empty(D, 2 * D))
         looks = config.score != "none"
         self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if looks else None
-        self.mix_DG = nn.Parameter(torch.empty(D, 3 * D)) if looks else None
+        self.combine_DG = nn.Parameter(torch.empty(D, 3 * D)) if looks else None
         self.query_DD = nn.Parameter(torch.empty(D, D)) if config.score == "additive" else None
         self.score_D = nn.Parameter(torch.empty(D)) if config.score == "additive" else None
         self.bias_V = nn.Parameter(torch.empty(target_vocab))
@@ -87,9 +88,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         for table in (self.source_VD, self.target_VD, self.output_VD):
             if table is not None:
                 draw(table.data, "normal", generator)
-        for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.writers)):
+        for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.decoder_blocks)):
             one.initialise(self.config.init, 1.0, generator)
-        for matrix in (self.bridge_DE, self.key_DE, self.mix_DG, self.query_DD):
+        for matrix in (self.bridge_DE, self.key_DE, self.combine_DG, self.query_DD):
             if matrix is not None:
                 draw(matrix.data, "xavier", generator)
         if self.score_D is not None:
@@ -126,7 +127,7 @@ class RecurrentSeq2Seq(EncoderDecoder):
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.drop(F.embedding(x_BT.t(), self.target_VD)), []
-        for one, before in zip(self._layers(self.writers), state, strict=True):
+        for one, before in zip(self._layers(self.decoder_blocks), state, strict=True):
             before = map_state(before, partial(_like, y_TBD))
             y_TBD, last = layer(self.config.cell, y_TBD, before, one.weights)
             y_TBD = self.drop(y_TBD)
@@ -134,9 +135,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         s_BTD = y_TBD.transpose(0, 1)
         if self.key_DE is None or not x_BT.shape[1]:
             return s_BTD, tuple(after)
-        return self._looked(memory, s_BTD), tuple(after)
+        return self._attend_source(memory, s_BTD), tuple(after)
 
-    def _looked(self, memory: Memory, s_BTD: Tensor) -> Tensor:
+    def _attend_source(self, memory: Memory, s_BTD: Tensor) -> Tensor:
         h_BSE, k_BSD, _ = memory.parts
         if self.score_D is not None and self.query_DD is not None:
             e_BTS = additives(F.linear(s_BTD, self.query_DD), k_BSD, self.score_D)
@@ -147,8 +148,8 @@ class RecurrentSeq2Seq(EncoderDecoder):
             e_BTS = e_BTS.masked_fill(~there_B1S, -torch.inf)
         a_BTS = tap("attention", e_BTS.softmax(-1))
         seen_BTE = a_BTS @ h_BSE.to(a_BTS.dtype)
-        assert self.mix_DG is not None
-        return self.drop(F.linear(torch.cat([s_BTD, seen_BTE], -1), self.mix_DG).tanh())
+        assert self.combine_DG is not None
+        return self.drop(F.linear(torch.cat([s_BTD, seen_BTE], -1), self.combine_DG).tanh())
 
     def _layers(self, stack: nn.ModuleList) -> list[Layer]:
         return list(stack)  # type: ignore[arg-type]

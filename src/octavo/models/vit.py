@@ -8,18 +8,19 @@ V classes, P side of a patch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.gpt import BlockOf
-from octavo.models.parts.attention import Place, QueriesKeysValues
-from octavo.models.parts.config import GPTConfig
+from octavo.models.gpt import TransformerBlock
+from octavo.models.parts.attention import AttentionProjections, Place
+from octavo.models.parts.checks import check_choices, check_positive
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import Norm
-from octavo.models.recurrent import check_positive, draw
+from octavo.models.recurrent import draw
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention import image_patterns as grid
@@ -33,6 +34,8 @@ PATCHES = 7  # along the longer side, about, where nothing else is asked for
 class VitConfig:
     """How a vision transformer is made."""
 
+    RENAMED: ClassVar[dict[str, str]] = {"pattern": "attention"} | RENAMED_FEED_FORWARD
+
     width: int = 64
     """The size of a patch's vector."""
     layers: int = 4
@@ -41,7 +44,7 @@ class VitConfig:
     """How many places a patch can look at once: each head has its share of the width."""
     patch: int = 0
     """The side of a patch in pixels; 0: about a seventh of the image's."""
-    pattern: Literal["full", "local", "global", "axial"] = "full"
+    attention: Literal["full", "local", "global", "axial"] = "full"
     """Which patches a patch sees: full: all; local: neighbours; global: these and a token that sees all; axial: its
     row and its column."""
     radius: int = 1
@@ -50,7 +53,7 @@ class VitConfig:
     """How a patch knows its row and column."""
     pool: Literal["mean", "token"] = "mean"
     """What the class is read from: the mean of the patches, or a token in front of them."""
-    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gelu"
+    feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gelu"
     """What is done with each patch by itself."""
     norm: Literal["rms", "layer"] = "rms"
     """How vectors are scaled before each part."""
@@ -63,15 +66,14 @@ class VitConfig:
 
     def __post_init__(self) -> None:
         check_positive("layers", self.layers, 4)
-        for name, hint in get_type_hints(type(self)).items():
-            if (known := get_args(hint)) and getattr(self, name) not in known:
-                wrong = getattr(self, name)
-                raise UserError(f"{name} must be one of {', '.join(known)}: {name}={wrong!r}; try --{name} {known[0]}")
+        check_choices(self)
         for name in ("patch", "radius"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
-        if self.pattern == "local" and self.pool == "token":
-            raise UserError("a token that sees all patches makes the pattern global: pool=token; try --pattern global")
+        if self.attention == "local" and self.pool == "token":
+            raise UserError(
+                "a token that sees all patches makes the attention global: pool=token; try --attention global"
+            )
         _ = self.block
         if self.positions in ("sinusoidal", "rotary"):
             check_quarters(*((self.width, "width") if self.positions == "sinusoidal" else
@@ -81,25 +83,26 @@ class VitConfig:
     def block(self) -> GPTConfig:
         """The settings of its blocks, which are those of every transformer here."""
         return GPTConfig(
-            width=self.width, layers=self.layers, heads=self.heads, feed=self.feed, norm=self.norm, bias=self.bias,
+            width=self.width, layers=self.layers, heads=self.heads, feed_forward=self.feed_forward, norm=self.norm,
+            bias=self.bias,
             qk_norm=self.qk_norm, dropout=self.dropout, positions="none",
         )  # fmt: skip
 
     @property
     def tokens(self) -> int:
         """How many stand in front of the patches: one that sees all, where the class or the pattern wants it."""
-        return int(self.pool == "token" or self.pattern == "global")
+        return int(self.pool == "token" or self.attention == "global")
 
 
 @dataclass(frozen=True)
 class DaVitConfig(VitConfig):
     """How a dual attention vision transformer is made: layers are patch and channel attention in turn."""
 
-    pattern: Literal["full", "local", "global", "axial"] = "local"
+    attention: Literal["full", "local", "global", "axial"] = "local"
     """Which patches a patch sees in the layers that look at patches; the others see all of the image."""
 
 
-class Patches(QueriesKeysValues):
+class Patches(AttentionProjections):
     """Patches look at patches."""
 
     def __init__(self, config: VitConfig, pattern: Pattern) -> None:
@@ -108,23 +111,23 @@ class Patches(QueriesKeysValues):
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         q_BHTK, k_BHTK, v_BHTK = self.project(x_BTD, place)
-        return self.out(grid.attend(q_BHTK, k_BHTK, v_BHTK, self.pattern)), state
+        return self.out(grid.attend_patches(q_BHTK, k_BHTK, v_BHTK, self.pattern)), state
 
 
-class Channels(QueriesKeysValues):
+class Channels(AttentionProjections):
     """Channels look at channels, in as many groups as patches have heads."""
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         q_BGTC, k_BGTC, v_BGTC = self.project(x_BTD, Place(None))  # a channel has no row and no column
-        return self.out(channel.attend(q_BGTC, k_BGTC, v_BGTC)), state
+        return self.out(channel.attend_channels(q_BGTC, k_BGTC, v_BGTC)), state
 
 
-class VisionBlock(BlockOf):
+class VisionBlock(TransformerBlock):
     """A transformer's block that looks at an image: there is no past, so no state."""
 
-    def __init__(self, config: VitConfig, mix: QueriesKeysValues) -> None:
+    def __init__(self, config: VitConfig, attention: AttentionProjections) -> None:
         super().__init__(config.block)
-        self.mix = mix  # type: ignore[assignment]
+        self.attention = attention  # type: ignore[assignment]
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor | None = None) -> Tensor:
         return self.absorb(x_BTD, (), Place(angles_TK))[0]
@@ -148,12 +151,12 @@ class Vit(nn.Module):
         learned = config.positions == "learned"
         self.positions_CD = nn.Parameter(torch.empty(self.rows * self.columns, D)) if learned else None
         self.token_D = nn.Parameter(torch.empty(D)) if config.tokens else None
-        self.blocks = nn.ModuleList(VisionBlock(config, self.mix(layer)) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(VisionBlock(config, self.make_attention(layer)) for layer in range(config.layers))
         self.norm = Norm(config.block)
         self.classes_VD = nn.Parameter(torch.empty(classes, D))
         self.classes_bias_V = nn.Parameter(torch.empty(classes))
 
-    def mix(self, layer: int) -> QueriesKeysValues:
+    def make_attention(self, layer: int) -> AttentionProjections:
         """What looks in each layer."""
         return Patches(self.config, self.pattern)
 
@@ -161,9 +164,9 @@ class Vit(nn.Module):
     def pattern(self) -> Pattern:
         """Which token may look at which."""
         config, size = self.config, (self.rows, self.columns)
-        if config.pattern == "axial":
+        if config.attention == "axial":
             return Axial(*size, config.tokens)
-        return FULL if config.pattern == "full" else Neighbourhood(*size, config.radius, config.tokens)
+        return FULL if config.attention == "full" else Neighbourhood(*size, config.radius, config.tokens)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
@@ -228,8 +231,8 @@ class Vit(nn.Module):
 class DaVit(Vit):
     """Patch attention and channel attention in turn: what is near, then what is anywhere."""
 
-    def mix(self, layer: int) -> QueriesKeysValues:
-        return Channels(self.config.block) if layer % 2 else super().mix(layer)
+    def make_attention(self, layer: int) -> AttentionProjections:
+        return Channels(self.config.block) if layer % 2 else super().make_attention(layer)
 
 
 def side_of_patch(asked: int, height: int, width: int) -> int:

@@ -17,15 +17,15 @@ from octavo.core import tap
 from octavo.errors import UserError
 
 
-def attend(q_BGNC: Tensor, k_BGNC: Tensor, v_BGNC: Tensor) -> Tensor:
+def attend_channels(q_BGNC: Tensor, k_BGNC: Tensor, v_BGNC: Tensor) -> Tensor:
     """y_BGNC = v aᵀ: every channel becomes a mean of its group's channels."""
     if not q_BGNC.shape == k_BGNC.shape == v_BGNC.shape:
         shapes = ", ".join(str(tuple(x.shape)) for x in (q_BGNC, k_BGNC, v_BGNC))
         raise UserError(f"q, k and v must all have shape (B, G, N, C): {shapes}; channels look at the same positions")
-    return v_BGNC @ tap("channels", weights(q_BGNC, k_BGNC)).mT
+    return v_BGNC @ tap("channels", channel_weights(q_BGNC, k_BGNC)).mT
 
 
-def weights(q_BGNC: Tensor, k_BGNC: Tensor) -> Tensor:
+def channel_weights(q_BGNC: Tensor, k_BGNC: Tensor) -> Tensor:
     """a_BGCC, what each channel takes of each other of its group: rows sum to one."""
     N = q_BGNC.shape[-2]
     e_BGCC: Tensor = (q_BGNC.mT @ k_BGNC) * N**-0.5

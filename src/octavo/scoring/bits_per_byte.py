@@ -6,7 +6,6 @@ N tokens of one document, W tokens of one window.
 from __future__ import annotations
 
 import heapq
-import html
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,8 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from octavo.core import STATE_CARRIED, LanguageModel, device_of, evaluating
+from octavo.core import STATE_CARRIED, LanguageModel, device_of, eval_mode
 from octavo.io.progress import progress
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph, table
 from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
 from octavo.text.blocks import recut
 from octavo.text.tokenizers.closed_vocabulary import Closed
@@ -75,14 +76,12 @@ class Score:
         return told | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
-        body = "".join(
-            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
-            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+        rows = [
+            (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")
             for s in (*self.rows, self)
-        )
-        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
-        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+        ]
+        columns = ("text", "bits/byte", "perplexity", "tokens", "bytes")
+        return notebook_view(table(columns, rows, numeric=range(1, 5)), paragraph(self.label) if self.label else "")
 
 
 NUMBERS = (
@@ -109,7 +108,7 @@ class Passage:
 def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tuple[Tokens, NDArray[Any]]]:
     """Tokens and the bits each costs, window by window, with the state carried; begin tokens start over, free."""
     device = device_of(model)
-    with evaluating(model):
+    with eval_mode(model):
         state, last = model.start(1), None
         for block in tokens:
             for window in _windows(block, model):
@@ -120,7 +119,7 @@ def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tup
                         window[int(window[0] == model.begin) :],
                     )
                 x_1W = torch.from_numpy(np.concatenate([last, window], dtype=np.int64)).to(device)[None]
-                logp_1W, state = model.charge(state, x_1W)
+                logp_1W, state = model.token_log_probs(state, x_1W)
                 bits_W = (-logp_1W[0].double() / math.log(2)).cpu().numpy()
                 bits_W[window == model.begin] = 0
                 yield window, bits_W
@@ -128,11 +127,11 @@ def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tup
 
 
 def _windows(block: Tokens, model: LanguageModel[Any]) -> Iterator[Tokens]:
-    """At most model.window tokens each; where begin does not reset the state by itself, begin opens a window."""
+    """At most model.max_scored_tokens each; where begin does not reset the state by itself, it opens a window."""
     begins = [] if model.begin_resets else np.flatnonzero(block == model.begin).tolist()
     for low, high in pairwise(sorted({0, *begins, len(block)})):
-        for start in range(low, high, model.window):
-            yield block[start : min(high, start + model.window)]
+        for start in range(low, high, model.max_scored_tokens):
+            yield block[start : min(high, start + model.max_scored_tokens)]
 
 
 def score_text(
@@ -160,7 +159,7 @@ def score_text(
     seconds = time.perf_counter() - began
     unknown, words = _unknown_words(tokenizer, text)
     return Score(
-        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.policy, label, passages=worst
+        name, bits, text.size, tokens, seconds, impossible, words, unknown, model.context_policy, label, passages=worst
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from octavo.core import STATE_CARRIED, LanguageModel, device_of, evaluating
+from octavo.core import STATE_CARRIED, LanguageModel, device_of, eval_mode
 from octavo.text import Tokens
 
 PIECE, BEFORE = 4096, 256  # tokens that are charged, and that are read before them
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 def policy_in_pieces(model: LanguageModel[Any]) -> str:
     """What of the past a token is charged with."""
-    within = "the state carried within it" if model.policy == STATE_CARRIED else model.policy
+    within = "the state carried within it" if model.context_policy == STATE_CARRIED else model.context_policy
     return f"pieces of {PIECE:,} tokens, each read after the {BEFORE} before it; {within}"
 
 
@@ -47,7 +47,7 @@ def charges_in_pieces(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> It
     x_N = np.concatenate([np.zeros(0, np.int32), *tokens])
     bits_N = np.zeros(len(x_N))
     pieces = sorted(cut_pieces(x_N, model.begin), key=lambda piece: piece.before - piece.end)
-    with evaluating(model):
+    with eval_mode(model):
         for first in range(0, len(pieces), ROWS):
             _charge(model, x_N, bits_N, pieces[first : first + ROWS])
     yield x_N, bits_N
@@ -70,11 +70,11 @@ def _charge(model: LanguageModel[Any], x_N: NDArray[Any], bits_N: NDArray[Any], 
     rows_BT = np.zeros((len(pieces), longest), np.int64)
     for row_T, piece in zip(rows_BT, pieces, strict=True):
         row_T[: piece.end - piece.before] = x_N[piece.before : piece.end]
-    x_BT = model.after_begin(torch.from_numpy(rows_BT)).to(device_of(model))
+    x_BT = model.prepend_begin(torch.from_numpy(rows_BT)).to(device_of(model))
     state, charged = model.start(len(pieces)), []
     width = max(16, min(WIDTH, LOGITS // (model.vocab * len(pieces))))
     for at in range(0, longest, width):
-        logp_BW, state = model.charge(state, x_BT[:, at : at + width + 1])
+        logp_BW, state = model.token_log_probs(state, x_BT[:, at : at + width + 1])
         charged.append((-logp_BW.double() / math.log(2)).cpu().numpy())
     bits_BT = np.concatenate(charged, 1)
     for bits_T, piece in zip(bits_BT, pieces, strict=True):

@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating, one_thread
+from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance
 from octavo.text.tokenizers.protocol import Tokens
@@ -130,10 +130,10 @@ def lanes_for(model: LanguageModel[Any], tokens: Tensor) -> int:
     most = min(len(tokens) // SAMPLE, MOST_LANES, ROOM // model.vocab)
     if most < 2:
         return 1
-    rows = max(2, min(SAMPLES, model.window // SAMPLE, most))
+    rows = max(2, min(SAMPLES, model.max_scored_tokens // SAMPLE, most))
     starts_R = torch.linspace(0, len(tokens) - SAMPLE, rows).long()
     x_RT = tokens[starts_R[:, None] + torch.arange(SAMPLE)].to(device_of(model))
-    with evaluating(model):
+    with eval_mode(model):
         bits_RT = model.score(x_RT).double() / -math.log(2)
     first, second = (float(half.sum()) / rows for half in bits_RT.chunk(2, 1))
     if not math.isfinite(first + second):
@@ -159,7 +159,7 @@ def encode_tokens(model: LanguageModel[Any], tokens: Tensor, lanes: int, progres
     encoder = constriction.stream.queue.RangeEncoder()
     starts_L = torch.from_numpy(lane_starts(len(tokens), lanes)[:-1])
     x_L = torch.full((lanes,), model.begin, device=device_of(model))
-    with evaluating(model), one_thread():
+    with eval_mode(model), single_thread():
         state = model.start(lanes)
         for t, active in _columns(len(tokens), lanes, progress):
             p_LV, state = model.predict(state, x_L)
@@ -179,7 +179,7 @@ def decode_tokens(
     decoder = constriction.stream.queue.RangeDecoder(np.frombuffer(words, dtype="<u4").astype(np.uint32))
     x_L = torch.full((lanes,), model.begin, device=device_of(model))
     columns = []
-    with evaluating(model), one_thread():
+    with eval_mode(model), single_thread():
         state = model.start(lanes)
         for _, active in _columns(count, lanes, progress):
             p_LV, state = model.predict(state, x_L)

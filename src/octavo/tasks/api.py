@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.config import from_json, no_such_setting
-from octavo.core import seeded
+from octavo.config import from_json, no_such_setting, with_current_names
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
@@ -25,7 +25,7 @@ from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
 from octavo.text.token_store import fingerprint
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 __all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
 
@@ -59,8 +59,10 @@ def train(
 
 def _configs(model: str, usual: Any, settings: dict[str, Any]) -> list[Any]:
     """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
-    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimConfig) if model in NEURAL else ())]
+    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimizerConfig) if model in NEURAL else ())]
     names = [[field.name for field in dataclasses.fields(one)] for one in classes]
+    for one in classes:
+        settings = with_current_names(one, settings)
     if model == "mix":
         names[1] = list(OF_A_MIXTURE)
     for key in settings:
@@ -88,7 +90,7 @@ def train_with_page(
     `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
     """
     if model in NEURAL:
-        loop, optim = how or (LoopConfig(), OptimConfig())
+        loop, optim = how or (LoopConfig(), OptimizerConfig())
         page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
         return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)
     page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
@@ -164,7 +166,7 @@ def generate(
     chosen = make_method(method, settings) if isinstance(method, str) else method
     check_amount("max_tokens", max_tokens, 0)
     chosen = with_draft(run, draft, draft_tokens, chosen)
-    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded(seed))
+    (y_T,) = generate_tokens(run.model, [encode_prompt(run, prompt)], max_tokens, chosen, seeded_generator(seed))
     return run.tokenizer.decode(y_T.tolist()).decode("utf-8", "replace")
 
 

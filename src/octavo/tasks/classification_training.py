@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.config import from_json
-from octavo.core import evaluating, one_thread, seeded
+from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, REPORT, STATE, check_out, read_record
@@ -35,10 +35,10 @@ from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
 from octavo.training.batch_loop import fit
 from octavo.training.naive_bayes import fit_linear
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 SMALL = 1 << 24  # letters in all, up to which one thread is enough
-OPTIM = OptimConfig(optimizer="adamw", rate=0.003, weight_decay=0.01, warmup=0.0)
+OPTIM = OptimizerConfig(optimizer="adamw", learning_rate=0.003, weight_decay=0.01, warmup=0.0)
 Page = Callable[[Classifier, Labelled, Labelled], str]  # the classifier, what it learnt from, what it is measured on
 
 
@@ -67,7 +67,7 @@ class Plan:
     model: str
     config: Any
     how: ClassifyConfig = ClassifyConfig()
-    optim: OptimConfig = OPTIM
+    optim: OptimizerConfig = OPTIM
     seed: int = 0
     device: str = "auto"
     base: Base | None = None
@@ -92,7 +92,7 @@ def fit_classifier(plan: Plan, data: Labelled, folder: Path | None = None, quiet
         raise UserError(f"every class needs examples to learn from: there are none of {listed(missing)}")
     calibrate = plan.how.calibrate and max(data.counts().values()) >= TENTH  # of fewer none can be spared
     if plan.model == "linear":
-        with one_thread() if sum(map(len, data.texts)) < SMALL else nullcontext():
+        with single_thread() if sum(map(len, data.texts)) < SMALL else nullcontext():
             return _fit_linear(plan, data, calibrate)
     if not calibrate:
         return _fit(plan, data, folder, quiet)
@@ -125,7 +125,7 @@ def _fit(plan: Plan, data: Labelled, folder: Path | None, quiet: bool) -> Classi
         assert plan.base is not None
         vectors, x_ND = VectorReader.learn(plan.base, data.texts)
         head = Head(plan.config, vectors.width, len(data.classes))
-        head.initialise(seeded(plan.seed))
+        head.initialise(seeded_generator(plan.seed))
         _descend(plan, head, lambda rows: x_ND[rows], y_N, share_N, folder, quiet)
         return Classifier("head", head.cpu(), vectors, data.classes)
     return _fit_dan(plan, data, y_N, share_N, folder, quiet)
@@ -139,7 +139,7 @@ def _fit_dan(
     known = KnownReader.learn(data.texts, config.min_count, config.ngrams, config.buckets, given.words)
     width = given.rows_WD.shape[1]
     dan = Dan(config, known.rows, width, len(data.classes))
-    dan.initialise(seeded(plan.seed))
+    dan.initialise(seeded_generator(plan.seed))
     place = {word: n for n, word in enumerate(given.words)}
     with torch.no_grad():
         for row, word in enumerate(known.words, 1 + known.buckets):
@@ -173,7 +173,7 @@ def _descend(
     def batch_at(step: int) -> tuple[Bags | Tensor, Tensor, Tensor]:
         epoch, place = divmod(step, steps)
         if orders.get("epoch") is None or orders["epoch"][0] != epoch:
-            orders["epoch"] = (epoch, torch.randperm(count, generator=seeded(plan.seed * 1009 + epoch)))
+            orders["epoch"] = (epoch, torch.randperm(count, generator=seeded_generator(plan.seed * 1009 + epoch)))
         rows = orders["epoch"][1][place * batch : (place + 1) * batch]
         return take(rows).to(device), y_N[rows].to(device), weight_N[rows].to(device)
 
@@ -185,14 +185,14 @@ def _descend(
         return (paid_B * weight_B).mean()
 
     orders: dict[str, tuple[int, Tensor]] = {}  # the last epoch's
-    with one_thread():
+    with single_thread():
         fit(model, objective, batch_at, budget=f"{steps * plan.how.epochs}steps", optim=plan.optim, seed=plan.seed,
             device=device, precision="float32", folder=folder, quiet=quiet)  # fmt: skip
 
 
 def measure(made: Classifier, data: Labelled) -> Classified:
     """How good it is on some examples."""
-    with evaluating(made.model):
+    with eval_mode(made.model):
         return classified(made.probabilities(data.texts), torch.from_numpy(data.y_N), made.classes)
 
 
@@ -251,8 +251,9 @@ def resume_classifier(path: str | Path, page_maker: Callable[..., Page] | None =
     try:
         how = {key: value for key, value in training.items() if key not in ("optim", "finished")}
         config: Any = from_json(ENCODER_CONFIGS[told["model"]], told["config"])
-        plan = Plan(told["model"], config, from_json(ClassifyConfig, how), from_json(OptimConfig, training["optim"]),
-                    told["seed"], base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip
+        plan = Plan(told["model"], config, from_json(ClassifyConfig, how),
+                    from_json(OptimizerConfig, training["optim"]), told["seed"],
+                    base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip
         sources, reading, folds = data["sources"], from_json(LabelledConfig, data["reading"]), data["folds"]
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged or foreign: {error!r}; train it again") from error

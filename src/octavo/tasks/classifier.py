@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.config import from_json
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
 from octavo.models import ENCODER_CONFIGS, ENCODERS
@@ -52,7 +52,7 @@ class Classifier:
             return torch.zeros(0, len(self.classes))
         if isinstance(self.reader, VectorReader):
             return self._logits(texts)
-        with one_thread():  # each: blocks of texts have threads of their own
+        with single_thread():  # each: blocks of texts have threads of their own
             return torch.cat(list(in_order(self._logits, blocks_of(texts))))
 
     @torch.inference_mode()

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.memory import available
@@ -139,7 +139,7 @@ def fit_counts(
         return Fitted(Bag.fit(x_N, config, tokenizer.vocab))
     if model == "bigram":
         history: list[dict[str, Any]] = []
-        bigram, notes = train_bigram(x_N, config, tokenizer, seeded(seed), history.append)
+        bigram, notes = train_bigram(x_N, config, tokenizer, seeded_generator(seed), history.append)
         return Fitted(bigram, history, notes)
     if model != "ngram":
         raise UserError(f"there is no count model {model!r}; models are {', '.join(COUNTED)}")
@@ -182,7 +182,7 @@ def finish(
 
 def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:
     """Text the model writes from nothing."""
-    (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded(seed))
+    (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded_generator(seed))
     return run.tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
 
 
@@ -238,7 +238,7 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_before_work(out: str | Path | None, seed: int) -> None:
     """What would only fail when the model is trained is refused before."""
-    seeded(seed)
+    seeded_generator(seed)
     if out is not None:
         check_out(out)
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, read_bert
@@ -96,7 +96,7 @@ class Encoder:
         rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode(texts)]
         vectors_ND = torch.zeros(len(rows), self.width)
         self.model.to(device)
-        with torch.no_grad(), evaluating(self.model):
+        with torch.no_grad(), eval_mode(self.model):
             for some in _batches(rows):
                 x_BT, lengths_B = padded([rows[i] for i in some], known.pad, device)
                 h_BTD = self.model.encode(x_BT, pattern=Padding(lengths_B))
@@ -156,7 +156,7 @@ class Encoder:
     def _log_probabilities(self, x_BT: Any, places: Sequence[tuple[int, int]]) -> Tensor:
         """logp_KV at places (row, token), in double precision."""
         device = next(self.model.parameters()).device
-        with torch.no_grad(), evaluating(self.model):
+        with torch.no_grad(), eval_mode(self.model):
             h_BTD = self.model.encode(torch.from_numpy(x_BT).to(device))
             rows, columns = map(list, zip(*places, strict=True))
             return self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.questions import Frame, Knowledge, Pair, mark_of
 from octavo.decode.answers import Answer, answer_questions
 from octavo.errors import UserError
@@ -91,7 +91,7 @@ def train_facts(
 
     With `out`, a run that was stopped goes on from its last checkpoint when it is asked for again.
     """
-    seeded(seed)
+    seeded_generator(seed)
     if out is not None:
         check_out(out)
     began, chosen, known = time.perf_counter(), pick_device(device), open_facts(source, seed)

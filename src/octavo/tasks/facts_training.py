@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import Knowledge, Pair, mark_of, open_knowledge, question_rows, shuffled, text_rows
 from octavo.errors import UserError
@@ -27,12 +27,12 @@ from octavo.text.blocks import Block
 from octavo.text.tokenizers.char import Char
 from octavo.text.tokenizers.protocol import Tokenizer
 from octavo.training.batch_loop import Fit, fit
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
 
 Rows = tuple[Tensor, Tensor]  # x_BT, and target_BT of the token behind each; `begin` is not asked for
 USUAL = GPTConfig(width=256, layers=4, heads=8, context=128)
-MATRIX_RATE = 0.02  # Muon's, which suits a GPT
+MUON_LEARNING_RATE = 0.02  # Muon's, which suits a GPT
 KEPT = 7 / 8  # of the context is the most that is kept of a text
 PASSES, PASSES_ALONE = 10, 75  # over the questions, after pretraining and without it
 
@@ -61,7 +61,7 @@ class FactsConfig:
     """The learning rate of finetuning at its highest."""
     optimizer: Literal["muon", "adamw"] = "muon"
     """muon: the matrices inside the model by Muon, everything else by AdamW. adamw: everything by AdamW."""
-    matrix_rate: float = 0.0
+    muon_learning_rate: float = 0.0
     """Muon's rate in pretraining, 0: what suits the model; in finetuning it is less as the other rate is."""
     weight_decay: float = 0.1
     """Of the matrices inside the model."""
@@ -84,11 +84,11 @@ class FactsConfig:
         """Passes of finetuning."""
         return self.passes or (PASSES if self.pretraining else PASSES_ALONE)
 
-    def optim(self, rate: float, warmup: float = 0.05) -> OptimConfig:
+    def optim(self, rate: float, warmup: float = 0.05) -> OptimizerConfig:
         """How the weights are changed at this rate; Muon's is less than its highest as this one is."""
         highest = max(self.pretrain_rate, self.rate)
-        matrix_rate = (self.matrix_rate or MATRIX_RATE) * rate / highest
-        return OptimConfig(self.optimizer, rate, matrix_rate, self.weight_decay, warmup)
+        muon_learning_rate = (self.muon_learning_rate or MUON_LEARNING_RATE) * rate / highest
+        return OptimizerConfig(self.optimizer, rate, muon_learning_rate, self.weight_decay, warmup)
 
 
 def open_facts(source: str | Path, seed: int = 0) -> Knowledge:
@@ -102,7 +102,7 @@ def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Ch
     told = "\n".join([MARK, *known.text, *(part for pair in known.train for part in pair)])
     tokenizer = Char.learn([Block(told.encode())])
     model = GPT(config, tokenizer.vocab)
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return model, tokenizer
 
 
@@ -224,7 +224,7 @@ def _fit(
     device: torch.device, folder: Path | None, quiet: bool,
 ) -> Fit:  # fmt: skip
     model.train()
-    with compiled(model.repeated_parts, "absorb", device):
+    with compiled(model.repeated_blocks, "absorb", device):
         told = fit(
             model, lambda rows: answer_loss(model, rows), batch_at, budget=f"{steps}steps", optim=how.optim(rate),
             seed=seed, device=device, precision=how.precision, folder=folder, quiet=quiet,

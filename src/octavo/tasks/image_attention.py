@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.core import evaluating, trace
+from octavo.core import eval_mode, trace
 from octavo.models.vit import Channels
 from octavo.ops.patches import rows_and_columns
 from octavo.tasks.image_run import ImageRun
@@ -58,9 +58,9 @@ def look(run: ImageRun, x_CHW: Tensor) -> Sight:
     """Classify one image, bytes as they are, and keep what every layer looked at."""
     model = run.model
     x_1CHW = run.pixels(x_CHW[None].to(model.classes_VD.device))
-    with trace() as found, evaluating(model):
+    with trace() as found, eval_mode(model):
         p_V = model(x_1CHW).softmax(-1, dtype=torch.float32)[0].cpu()
-    channel = [layer for layer, block in enumerate(model.blocks, 1) if isinstance(block.mix, Channels)]
+    channel = [layer for layer, block in enumerate(model.blocks, 1) if isinstance(block.attention, Channels)]
     patch = [layer for layer in range(1, len(model.blocks) + 1) if layer not in channel]
     maps = [a_1HTT[0].float().cpu() for a_1HTT in found.get("attention", ())]
     heads = [

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.datasets.image_files import read_picture
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record, read_tensors, save_folder
@@ -75,7 +75,7 @@ class ImageRun:
     def classify(self, x_NCHW: Tensor) -> Tensor:
         """p_NV, the probability of each class, of images as bytes."""
         device = self.model.classes_VD.device
-        with evaluating(self.model):
+        with eval_mode(self.model):
             parts = [
                 self.model(self.pixels(x.to(device))).softmax(-1, dtype=torch.float32).cpu()
                 for x in x_NCHW.split(AT_ONCE)

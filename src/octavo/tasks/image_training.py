@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.images import Images, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, REPORT, STATE, check_out, read_record
@@ -28,7 +28,7 @@ from octavo.tasks.count_training import pick_device
 from octavo.tasks.image_run import VISION, ImageRun, Measured, Scaling, load_images, measure, save_images
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.checkpoint import FILE
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 
 Page = Callable[[ImageRun, Images, Measured, list[dict[str, Any]]], str]
@@ -73,7 +73,7 @@ class ImageRecipe:
     model: str
     config: VitConfig
     loop: ImageLoopConfig
-    optim: OptimConfig
+    optim: OptimizerConfig
     seed: int = 0
     device: str = "auto"
 
@@ -87,7 +87,7 @@ class ImageRecipe:
             training = told["training"]
             return cls(
                 told["model"], from_json(VISION[told["model"]][1], told["config"]),
-                from_json(ImageLoopConfig, training["loop"]), from_json(OptimConfig, training["optim"]),
+                from_json(ImageLoopConfig, training["loop"]), from_json(OptimizerConfig, training["optim"]),
                 int(told["seed"]), str(training["device"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
@@ -107,7 +107,7 @@ def train_images(
     images = open_images(source, recipe.loop.side, recipe.loop.split)
     kind = VISION[recipe.model][0]
     model = kind(recipe.config, **images.sizes)
-    model.initialise(seeded(recipe.seed))
+    model.initialise(seeded_generator(recipe.seed))
     run = ImageRun(model, images.labels, Scaling.of(images.train_NCHW), _record(recipe, source, images))
     if out is not None:  # so that it can be taken up again, whenever it is killed
         save_images(run, out)

@@ -25,7 +25,7 @@ from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import VISION, ImageRun, Measured, load_images, measure
 from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe, held_out_images, resume_images, train_images
 from octavo.tasks.images_page import image_page_maker
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 __all__ = ["ImageRun", "Sight", "classify", "evaluate", "load", "look", "open_images", "resume", "train"]
 
@@ -35,11 +35,11 @@ def train(
     **settings: Any,
 ) -> ImageRun:  # fmt: skip
     """Train vit or davit on digits, mnist5k, fashion or a folder; settings are the model's, the loop's and the
-    optimizers': width=128, pattern="axial", budget="60s", shift=1, rate=0.002, ...
+    optimizers': width=128, attention="axial", budget="60s", shift=1, rate=0.002, ...
     """
     if model not in VISION:
         raise UserError(f"models for images are {', '.join(VISION)}: there is no {model!r}")
-    usual = VISION[model][1](), ImageLoopConfig(), OptimConfig()
+    usual = VISION[model][1](), ImageLoopConfig(), OptimizerConfig()
     config, loop, optim = configs_from(model, usual, settings, ("out", "seed", "device"))
     return train_with_page(ImageRecipe(model, config, loop, optim, seed, device), source, out)
 

@@ -92,7 +92,7 @@ def attention_part(
     sight = look(run, x_CHW)
     identity = "i" + hashlib.sha256(name.encode() + x_CHW.contiguous().numpy().tobytes()).hexdigest()[:12]
     answer = f"predicted {run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
-    image = Thumbnail(identity, *x_CHW.shape[1:], "image" if truth is None else run.labels[truth], answer)
+    image = Thumbnail(identity, x_CHW.shape[1], x_CHW.shape[2], "image" if truth is None else run.labels[truth], answer)
     rollout = image._replace(title="rollout", words="all layers", weights=sight.rollout_hw.tolist())
     parts = [_symbol(identity, x_CHW), element("h3", name) if name else "", thumbnails([image, rollout])]
     layers = sorted({head.layer for head in sight.heads})
@@ -159,7 +159,8 @@ def _mistakes(run: ImageRun, images: Images, measured: Measured) -> Markup:
     for n, answer, p in measured.wrong[:SHOWN_MISTAKES]:
         x_CHW, truth = images.test_NCHW[n], run.labels[int(images.test_N[n])]
         symbols.append(_symbol(f"w{n}", x_CHW))
-        drawn.append(Thumbnail(f"w{n}", *x_CHW.shape[1:], truth, f"predicted {run.labels[answer]}, {p:.0%}"))
+        words = f"predicted {run.labels[answer]}, {p:.0%}"
+        drawn.append(Thumbnail(f"w{n}", x_CHW.shape[1], x_CHW.shape[2], truth, words))
     count = f"{len(measured.wrong):,}" + (f", {len(drawn)} shown" if len(measured.wrong) > len(drawn) else "")
     return section("Mistakes", paragraph(f"The most confident first ({count})."), *symbols, thumbnails(drawn))
 
@@ -183,6 +184,6 @@ def _model(run: ImageRun) -> Markup:
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),
-        ("a patch attends to", PATTERNS[config.pattern]), ("position embedding", config.positions),
+        ("a patch attends to", PATTERNS[config.attention]), ("position embedding", config.positions),
         ("class read from", config.pool),
     ]))  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from octavo.config import from_json
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.files import whole_file
 from octavo.models import CONFIGS, MODELS, NEURAL, build, describe
@@ -38,7 +38,7 @@ from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop, Text
 from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import Log, TensorBoard
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 from octavo.training.signals import Stopping
 from octavo.training.streams import Lanes
@@ -55,7 +55,7 @@ class Recipe:
     config: Any
     text: TextConfig
     loop: LoopConfig
-    optim: OptimConfig
+    optim: OptimizerConfig
     seed: int = 0
     device: str = "auto"
 
@@ -72,7 +72,7 @@ class Recipe:
         return cls(
             record["model"], from_json(CONFIGS[record["model"]], record.get("config", {})),
             from_json(TextConfig, told.get("text", {})), from_json(LoopConfig, told.get("loop", {})),
-            from_json(OptimConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
+            from_json(OptimizerConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
         )  # fmt: skip
 
     def fresh_model(self, tokenizer: Tokenizer, device: torch.device) -> LanguageModel[Any]:
@@ -82,7 +82,7 @@ class Recipe:
             config = replace(config, begin=tokenizer.begin)
         check_begin(self.model, tokenizer, getattr(config, "begin", -1))
         model = MODELS[self.model](config, tokenizer.vocab)
-        model.initialise(seeded(self.seed))
+        model.initialise(seeded_generator(self.seed))
         return model.to(device)
 
 
@@ -122,7 +122,7 @@ def resume(path: str | Path, budget: str | None = None, measure: bool = True, pa
             raise UserError(f"{path} is finished: {why}; to go on, give a larger one with --budget")
         at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
     if budget:
-        at.checked = int(spent * recipe.loop.checks)
+        at.checked = int(spent * recipe.loop.evaluations)
     tokenizer = read_tokenizer(path)
     corpus = reopened(str(path), told, "train", "train it anew")
     with room_on_disk(path, corpus.train.size) as folder, team(pick_device(recipe.device)) as processes:
@@ -150,11 +150,11 @@ def _loop(
     held = hold_out(store.tokens, model.begin)
     if len(held.train_N) < 2:
         raise UserError(f"a text of {len(store)} tokens is too short to learn from; give a longer one")
-    lanes = Lanes.fitting(held.train_N, model.begin, recipe.loop.batch, recipe.loop.window, recipe.seed)
-    if lanes.batch != recipe.loop.batch:  # the pieces of a small text's batch must divide it too
-        recipe = replace(recipe, loop=replace(recipe.loop, batch=lanes.batch, accumulate=1))
+    lanes = Lanes.fitting(held.train_N, model.begin, recipe.loop.batch_size, recipe.loop.sequence_length, recipe.seed)
+    if lanes.batch != recipe.loop.batch_size:  # the pieces of a small text's batch must divide it too
+        recipe = replace(recipe, loop=replace(recipe.loop, batch_size=lanes.batch, accumulate=1))
     pieces_PL = torch.from_numpy(held.pieces_PL.astype("int64"))
-    opened_PL = model.after_begin(pieces_PL) if pieces_PL.numel() else pieces_PL
+    opened_PL = model.prepend_begin(pieces_PL) if pieces_PL.numel() else pieces_PL
     piece_bytes = sum(len(tokenizer.decode(piece)) for piece in held.pieces_PL)
     charged = max(1, len(store) - len(store.starts))
     text = Text(lanes, opened_PL, piece_bytes, corpus.train.size / charged)
@@ -241,10 +241,11 @@ def _refuse_unfinished(out: str | Path | None) -> None:
 def _out_of_memory(error: BaseException, loop: LoopConfig) -> UserError | None:
     if not isinstance(error, MemoryError) and "allocate memory" not in str(error) and "out of memory" not in str(error):
         return None
-    more = next((n for n in range(loop.accumulate + 1, loop.batch + 1) if loop.batch % n == 0), 0)
+    more = next((n for n in range(loop.accumulate + 1, loop.batch_size + 1) if loop.batch_size % n == 0), 0)
     same = f"--accumulate {more} takes less and trains the same, " if more else ""
-    fewer = f"--batch {loop.batch // 2} takes less" if loop.batch > 1 else f"--window {loop.window // 2} takes less"
+    size, length = loop.batch_size, loop.sequence_length
+    fewer = f"--batch-size {size // 2} takes less" if size > 1 else f"--sequence-length {length // 2} takes less"
     return UserError(
-        f"out of memory with batch={loop.batch}, window={loop.window}, accumulate={loop.accumulate}; "
+        f"out of memory with batch_size={size}, sequence_length={length}, accumulate={loop.accumulate}; "
         f"{same}{fewer}, and so does a narrower model"
     )

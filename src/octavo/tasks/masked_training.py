@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import from_json
-from octavo.core import evaluating, seeded
+from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, STATE, check_out, read_record
 from octavo.models.bert import Bert, BertConfig, Texts
@@ -30,7 +30,7 @@ from octavo.tasks.sentences import Sentences, documents
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece
 from octavo.training.batch_loop import Fit, fit
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
 
 CHECKED, MEASURED = 4, 16  # batches of the text held out for choices, and of that which is reported
@@ -106,7 +106,7 @@ def measure(model: Bert, batches: Iterable[Batch]) -> dict[str, float]:
     """How often each task is answered rightly; of replaced words the mean of both kinds, so that 0.5 is chance."""
     nats, kept = 0.0, dict[str, list[Tensor]]()
     device = model.embedding_VD.device
-    with evaluating(model):
+    with eval_mode(model):
         for batch in batches:
             for task, (logits, target_N) in questions(model, batch.to(device)).items():
                 guess_N = logits.argmax(-1) if logits.dim() == 2 else (logits > 0).long()
@@ -130,7 +130,7 @@ def measure(model: Bert, batches: Iterable[Batch]) -> dict[str, float]:
 
 
 def pretrain(
-    source: Any, config: BertConfig, how: PretrainConfig, optim: OptimConfig, mask: MaskConfig = MaskConfig(),  # noqa: B008
+    source: Any, config: BertConfig, how: PretrainConfig, optim: OptimizerConfig, mask: MaskConfig = MaskConfig(),  # noqa: B008
     out: str | Path | None = None, seed: int = 0, device: str = "auto", quiet: bool = False, going_on: bool = False,
 ) -> Encoder:  # fmt: skip
     """Learn words, then a BERT, from the first nine tenths of a text, and measure it on the rest.
@@ -173,14 +173,14 @@ def resume_pretraining(path: str | Path, budget: str | None = None, device: str 
         from_json(BertConfig, settings.get("model", {})),
         from_json(PretrainConfig, settings.get("pretrain", {})),
     )
-    optim, mask = from_json(OptimConfig, settings.get("optim", {})), from_json(MaskConfig, settings.get("mask", {}))
+    optim, mask = from_json(OptimizerConfig, settings.get("optim", {})), from_json(MaskConfig, settings.get("mask", {}))
     how = replace(how, budget=budget) if budget else how
     return pretrain(source, config, how, optim, mask, path, int(record.get("seed", 0)), device, going_on=True)
 
 
 def _check(config: BertConfig, out: str | Path | None, seed: int) -> None:
     """What would only fail when the model is trained is refused before."""
-    seeded(seed)
+    seeded_generator(seed)
     if not config.tasks:
         raise UserError("a BERT learns from a task at least: tasks is empty; try --tasks words next")
     if config.context < 16 or config.segments < 2:
@@ -209,12 +209,12 @@ def _stopped(out: str | Path | None, settings: Mapping[str, Any], going_on: bool
 def _fresh(corpus: Corpus, config: BertConfig, how: PretrainConfig, seed: int) -> Encoder:
     tokenizer = WordPiece.learn((text for _, text in documents(corpus.train)), how.size)
     model = Bert(config, tokenizer.vocab)
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return Encoder(model, tokenizer)
 
 
 def _fit(
-    encoder: Encoder, corpus: Corpus, how: PretrainConfig, optim: OptimConfig, mask: MaskConfig, seed: int,
+    encoder: Encoder, corpus: Corpus, how: PretrainConfig, optim: OptimizerConfig, mask: MaskConfig, seed: int,
     device: torch.device, folder: Path | None, quiet: bool,
 ) -> tuple[Fit, dict[str, float]]:  # fmt: skip
     """Train the encoder's model; how it went, and what it is worth on the text that is reported."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating
+from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
 from octavo.experiments.domains.scoring import KNOWN, seen_share
 from octavo.models import COUNTED, Mix, name_of
@@ -67,13 +67,13 @@ def train_mix(
 @torch.no_grad()
 def learn_weights(mix: Mix, pieces_PL: Tensor) -> int:
     """Expectation-maximisation of the mixture weights over the tokens of the pieces; returns how many served."""
-    x_PL = mix.after_begin(pieces_PL)
-    state, logps, classes, width = mix.start(len(x_PL)), [], [], max(1, mix.window // len(x_PL))
-    with evaluating(mix):
+    x_PL = mix.prepend_begin(pieces_PL)
+    state, logps, classes, width = mix.start(len(x_PL)), [], [], max(1, mix.max_scored_tokens // len(x_PL))
+    with eval_mode(mix):
         for start in range(0, x_PL.shape[1] - 1, width):
             x_PW = x_PL[:, start : start + width + 1]
-            class_PW = mix.class_along(state, x_PW)
-            logp_IPW, state = mix.charge_parts(state, x_PW)
+            class_PW = mix.token_context_classes(state, x_PW)
+            logp_IPW, state = mix.part_log_probs(state, x_PW)
             possible_PW = (logp_IPW > -torch.inf).any(0) & (x_PW[:, 1:] != mix.begin)
             classes.append(class_PW[possible_PW])
             logps.append(logp_IPW[:, possible_PW])

@@ -43,9 +43,9 @@ def _train_bert(source: Any, out: str | Path | None, seed: int, device: str, set
     from octavo.models.bert import BertConfig
     from octavo.tasks.masked_training import PretrainConfig, pretrain
     from octavo.tasks.masking import MaskConfig
-    from octavo.training.optimizer import OptimConfig
+    from octavo.training.optimizer import OptimizerConfig
 
-    usual = BertConfig(), PretrainConfig(), OptimConfig(), MaskConfig()
+    usual = BertConfig(), PretrainConfig(), OptimizerConfig(), MaskConfig()
     config, how, optim, mask = configs_from("bert", usual, settings, ALSO)
     sources = [source] if isinstance(source, str | Path) else list(source)
     return pretrain(list(map(str, sources)), config, how, optim, mask, out, seed, device)

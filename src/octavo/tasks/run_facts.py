@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.core import LanguageModel
-from octavo.models import GPT, Attentive, Bag, Bigram, Mix, NGram, name_of
-from octavo.models.parts.config import REACHING, SYNTHESIZERS
+from octavo.models import GPT, Bag, Bigram, Mix, NGram, RNNAttention, name_of
+from octavo.models.parts.config import SYNTHESIZERS, WINDOWED_ATTENTION
 from octavo.models.recurrent import Recurrent
 from octavo.tasks.run import TENSORS, TOKENIZER, Run
 
@@ -33,7 +33,7 @@ def _titled(model: LanguageModel[Any], tokens: str) -> str:
         return f"neural bigram of {tokens}, {model.config.hidden} hidden units"
     if isinstance(model, Recurrent):
         return f"{type(model).__name__} of {tokens}, {_layers(model.config.layers)} of {model.config.width}"
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units"
     if isinstance(model, GPT):
         return f"{_kind(model)} of {tokens}, {_layers(model.config.layers)} of {model.config.width}"
@@ -45,9 +45,9 @@ def _titled(model: LanguageModel[Any], tokens: str) -> str:
 def _kind(model: GPT) -> str:
     """What a transformer's tokens look at."""
     config = model.config
-    if config.mix in SYNTHESIZERS:
-        return f"{config.mix} synthesizer"
-    return "transformer" if config.mix == "full" else f"transformer with {config.mix} attention,"
+    if config.attention in SYNTHESIZERS:
+        return f"{config.attention} synthesizer"
+    return "transformer" if config.attention == "full" else f"transformer with {config.attention} attention,"
 
 
 def _layers(count: int) -> str:
@@ -94,14 +94,14 @@ def parts_of(model: GPT) -> list[tuple[str, str]]:
     """Which part stands in each place of a transformer."""
     config = model.config
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
-    reach = f", reach {config.reach}" if config.mix in REACHING else ""
-    features = f", {config.features} features" if config.mix == "linear" else ""
+    reach = f", reach {config.attention_window}" if config.attention in WINDOWED_ATTENTION else ""
+    features = f", {config.features} features" if config.attention == "linear" else ""
     return [
         ("parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
         ("blocks", f"{config.layers}, of width {config.width}"),
-        ("looks by", f"{config.mix}{reach}{features}; heads: {config.heads}{shared}"),
+        ("looks by", f"{config.attention}{reach}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
-        ("feed", f"{config.feed}, {config.inner} wide"), ("norm", config.norm),
+        ("feed_forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
         ("cost", f"{model.flops_per_token():,} operations to read a token"),
     ]  # fmt: skip
 

@@ -86,7 +86,7 @@ def detail_of(record: Mapping[str, Any]) -> str:
         told.append(f"{layers} layer{'' if layers == 1 else 's'} of {config['width']}")
     elif "width" in config:
         told.append(f"{config['width']} wide")
-    usual = (("estimator", "kneser-ney"), ("mix", "full"), ("cell", ""), ("pattern", "full"))
+    usual = (("estimator", "kneser-ney"), ("attention", "full"), ("cell", ""))
     told += [str(config[key]) for key, known in usual if config.get(key, known) != known]
     tokens = value_at(record, "training.text.tokenizer")
     return ", ".join([*told, *([f"{tokens} tokens"] if isinstance(tokens, str) and "/" not in tokens else [])])

@@ -61,7 +61,7 @@ class LanguageBase:
                 for start in range(0, len(which), size):
                     rows = which[start : start + size]
                     x_BT = torch.tensor([tokens[n].tolist() for n in rows], dtype=torch.int64, device=device)
-                    for n, vector_D in zip(rows, last_state(model, model.after_begin(x_BT)), strict=True):
+                    for n, vector_D in zip(rows, last_state(model, model.prepend_begin(x_BT)), strict=True):
                         found[n] = vector_D
                     advance(len(rows))
         return torch.stack(found)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import evaluating, trace
+from octavo.core import eval_mode, trace
 from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
@@ -103,7 +103,7 @@ def _translated(run: Translator, text: str, source: list[int], number: int, meth
     """What `run.translate` says, a step a turn."""
     if not text.strip():
         return ""
-    with evaluating(run.model):
+    with eval_mode(run.model):
         with turn():
             given = _InTurns(run.model, run.model.encode(*run.model.together(source)), number)
         given.turn = turn
@@ -119,7 +119,7 @@ def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:
 
 def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:
     """Those of the decoder at the source; it looks at the target so far, too, but that is not asked here."""
-    with evaluating(run.model):
+    with eval_mode(run.model):
         memory = run.model.encode(*run.model.together(source))
         with trace() as found:
             run.model.read(memory, run.model.start(memory), torch.tensor([before], device=run.model.target_VD.device))

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.pairs import Lines, Pairs, open_pairs
 from octavo.decode import Greedy
 from octavo.errors import UserError
@@ -36,14 +36,14 @@ from octavo.text.tokenizers.registry import tokenizer_class
 from octavo.text.tokenizers.word import Word
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.checkpoint import FILE
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 
 Page = Callable[[Translator, Lines, list[dict[str, Any]]], str]
 Kind = Literal["bpe", "word", "char", "byte"]
 # Without cuDNN: it makes plans for every new shape, nearly every batch has one, and a step took 12 times as long.
 ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-OPTIM = OptimConfig(label_smoothing=0.1, ema=0.99)  # where nothing else is asked for
+OPTIM = OptimizerConfig(label_smoothing=0.1, ema=0.99)  # where nothing else is asked for
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class TranslationRecipe:
     config: Any
     pairs: PairsConfig = PairsConfig()
     loop: PairLoopConfig = PairLoopConfig()
-    optim: OptimConfig = OPTIM
+    optim: OptimizerConfig = OPTIM
     seed: int = 0
     device: str = "auto"
 
@@ -126,7 +126,7 @@ class TranslationRecipe:
             return cls(
                 told["model"], from_json(KINDS[told["model"]][1], told["config"]),
                 from_json(PairsConfig, training["pairs"]), from_json(PairLoopConfig, training["loop"]),
-                from_json(OptimConfig, training["optim"]), int(told["seed"]), str(training["device"]),
+                from_json(OptimizerConfig, training["optim"]), int(told["seed"]), str(training["device"]),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"the run does not say how it was trained: {error!r}; train it anew") from error
@@ -143,7 +143,7 @@ def train_translator(
     pairs = open_pairs(source, recipe.pairs.valid, recipe.pairs.test)
     one, other = recipe.pairs.learn(pairs.train)
     model = KINDS[recipe.model][0](recipe.config, one.vocab, other.vocab, len(pairs.languages) - 1)
-    model.initialise(seeded(recipe.seed))
+    model.initialise(seeded_generator(recipe.seed))
     run = Translator(model, one, other, pairs.languages, _record(recipe, source, pairs))
     if out is not None:  # so that it can be taken up again, whenever it is killed
         run.save(out)

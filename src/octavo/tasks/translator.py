@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.config import from_json
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.datasets.pairs import Lines
 from octavo.decode import Beam, Greedy, Sample, generate
 from octavo.errors import UserError
@@ -85,7 +85,7 @@ class Translator:
         found = {one: [""] * len(texts) for one in numbers}
         rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
         self._check_lengths(rows.lengths)
-        with torch.no_grad(), evaluating(self.model), progress("translating", len(texts), "texts") as advance:
+        with torch.no_grad(), eval_mode(self.model), progress("translating", len(texts), "texts") as advance:
             for at_B in _by_length(rows, texts, AT_ONCE.get(self.model.target_VD.device.type, 1 << 10)):
                 memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
                 most = 2 * int(rows.lengths[at_B].max()) + SPARE

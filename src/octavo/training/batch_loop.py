@@ -17,13 +17,13 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from octavo.core import evaluating
+from octavo.core import eval_mode
 from octavo.errors import Stopped, UserError
 from octavo.io.run_folder import METRICS, STATE
 from octavo.training.checkpoint import FILE, Checkpoint, Position, any_not_finite, check_shapes, copies
 from octavo.training.loop import PATIENCE, SMOOTH, copies_on_device, swapped
 from octavo.training.metrics_log import Log, Screen, clock, worth_logging
-from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
+from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 from octavo.training.precision import has_bfloat16
 from octavo.training.schedule import Budget
 from octavo.training.signals import Stopping
@@ -46,7 +46,7 @@ class Fit:
 
 def fit(
     model: nn.Module, objective: Callable[[Batch], Tensor], batch_at: Callable[[int], Batch], *, budget: str,
-    optim: OptimConfig, seed: int, device: torch.device, precision: Precision = "auto",
+    optim: OptimizerConfig, seed: int, device: torch.device, precision: Precision = "auto",
     check: Callable[[], Mapping[str, float]] | None = None, checks: int = 10, keep_best: str | None = None,
     folder: Path | None = None, quiet: bool = False,
 ) -> Fit:  # fmt: skip
@@ -88,7 +88,7 @@ class _Loop(Generic[Batch]):
 
     def __init__(
         self, model: nn.Module, objective: Callable[[Batch], Tensor], batch_at: Callable[[int], Batch],
-        budget: Budget, optim: OptimConfig, seed: int, device: torch.device,
+        budget: Budget, optim: OptimizerConfig, seed: int, device: torch.device,
     ) -> None:  # fmt: skip
         self.model, self.objective, self.batch_at, self.budget = model, objective, batch_at, budget
         self.optim, self.seed, self.device, self.at = optim, seed, device, Position()
@@ -172,7 +172,7 @@ class _Loop(Generic[Batch]):
     def _measure(self) -> Mapping[str, float]:
         """Check, and keep the weights if they are the best so far."""
         assert self.check is not None
-        with swapped(self.learnt, self.average), evaluating(self.model):
+        with swapped(self.learnt, self.average), eval_mode(self.model):
             figures = self.check()
         if self.keep_best is not None:
             figure = figures[self.keep_best]

@@ -132,7 +132,7 @@ def fit_bigram(
 
 def _pairs_of(held: Held, model: Bigram, like_N: Tensor) -> PairCounts:
     """The pairs inside the pieces held out, begin in front of each."""
-    return PairCounts(model.after_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
+    return PairCounts(model.prepend_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
 
 
 def _tensor(tokens: NDArray[Any], like_N: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.io.run_folder import current_tensor_name
 from octavo.tasks.run import STATE, TENSORS, stream_tensors
 
 FILE = "training.safetensors"
@@ -69,7 +70,7 @@ class Checkpoint:
                 position = _position(about["position"])
                 grouped: dict[str, dict[str, Tensor]] = {}
                 for key in opened.keys():  # noqa: SIM118
-                    kind, _, name = key.partition(":")
+                    kind, _, name = current_tensor_name(key).partition(":")
                     grouped.setdefault(kind, {})[name] = opened.get_tensor(key).clone()
         except (OSError, ValueError, KeyError, RecursionError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is damaged or foreign: {error}; train the run anew") from error

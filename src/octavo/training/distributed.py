@@ -41,8 +41,8 @@ class Team:
         """Which rows of a batch are this process's."""
         if batch % self.size:
             raise UserError(
-                f"the processes must divide the batch: batch={batch}, processes={self.size}; "
-                f"try --batch {max(1, batch // self.size) * self.size}"
+                f"the processes must divide the batch: batch_size={batch}, processes={self.size}; "
+                f"try --batch-size {max(1, batch // self.size) * self.size}"
             )
         share = batch // self.size
         return slice(self.rank * share, (self.rank + 1) * share)

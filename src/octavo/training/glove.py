@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
 from octavo.text.blocks import Block
@@ -201,7 +201,7 @@ def train_glove(
 ) -> tuple[Vectors, dict[str, Any]]:
     """Word vectors of a text, and what they were learnt from: words, pairs, tokens, seconds."""
     began = time.perf_counter()
-    generator = seeded(seed)
+    generator = seeded_generator(seed)
     words, word_N = words_of(blocks, config)
     if len(words) < 2:
         raise UserError(

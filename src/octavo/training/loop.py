@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, evaluating, map_state, select, state_from, tensors_of
+from octavo.core import LanguageModel, eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
 from octavo.training.checkpoint import (
     Checkpoint,
@@ -34,7 +34,7 @@ from octavo.training.distributed import Team, joined, placed_like, unsharded, wh
 from octavo.training.loop_config import LoopConfig
 from octavo.training.loss import NextToken
 from octavo.training.metrics_log import Log, Screen, TensorBoard, clock, worth_logging
-from octavo.training.optimizer import OptimConfig, Optimizers, gradient_norm
+from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
 from octavo.training.signals import Stopping
@@ -60,7 +60,7 @@ class Loop:
     """One training run, from wherever its position says it is."""
 
     def __init__(
-        self, model: LanguageModel[Any], text: Text, config: LoopConfig, optim: OptimConfig, team: Team, seed: int,
+        self, model: LanguageModel[Any], text: Text, config: LoopConfig, optim: OptimizerConfig, team: Team, seed: int,
         folder: Path | None = None, sample: Callable[[LanguageModel[Any]], str] | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.text, self.config, self.optim, self.team = model, text, config, optim, team
@@ -83,8 +83,6 @@ class Loop:
         self.board: TensorBoard | None = None
         self.began = self.saved = 0.0  # when, by the clock
         self.told_unsaved = False
-
-    # ------------------------------------------------------------------ one step
 
     def learn(self, window: Window) -> tuple[float, float]:
         """Read a window and put its gradient on the weights: the loss in nats a token, the gradient's length."""
@@ -178,7 +176,7 @@ class Loop:
         candidate = self.average or self.named
         weights = {name: whole(t) for name, t in candidate.items()}
         sound = not any_not_finite(weights.values())
-        with swapped(self.named, self.average), evaluating(self.model), unsharded(self.objective):
+        with swapped(self.named, self.average), eval_mode(self.model), unsharded(self.objective):
             bits = self._held_out_bits()
             text = self.sample(self.model) if sound and self.sample and self.team.leads else ""
         better = bits is None or at.best_bits is None or bits < at.best_bits
@@ -263,8 +261,8 @@ class Loop:
             self.step(min(spent + self._half_a_step(), 1.0))
             spent, stop, due = self._agree(stopping)
             bits = None
-            if spent >= 1 or int(spent * self.config.checks) > self.position.checked:
-                self.position.checked = int(spent * self.config.checks)
+            if spent >= 1 or int(spent * self.config.evaluations) > self.position.checked:
+                self.position.checked = int(spent * self.config.evaluations)
                 bits = self.check()
             self._tell(spent, bits)
         if stop:  # since the last step began
@@ -275,7 +273,9 @@ class Loop:
         """By the leader's clock: how much of the budget is spent, whether to stop, whether to save."""
         now = time.perf_counter()
         self.position.seconds = now - self.began
-        return self.team.agree(self._spent(), float(stopping.asked), float(now - self.saved > self.config.save_every))
+        return self.team.agree(
+            self._spent(), float(stopping.asked), float(now - self.saved > self.config.checkpoint_seconds)
+        )
 
     def _spent(self) -> float:
         return self.budget.spent(self.position.seconds, self.position.step, self.position.tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +15,25 @@ from octavo.training.distributed import placed_like, whole
 from octavo.training.muon import StackedMuon
 from octavo.training.schedule import rate_at
 
-MATRIX_RATE = 0.02  # Muon's, of a model that does not say what suits it
+MUON_LEARNING_RATE = 0.02  # Muon's, of a model that does not say what suits it
 
 
 @dataclass(frozen=True)
-class OptimConfig:
+class OptimizerConfig:
     """How the weights are changed."""
 
     optimizer: Literal["muon", "adamw"] = "muon"
     """muon: the matrices inside the model by Muon, everything else by AdamW. adamw: everything by AdamW."""
-    rate: float = 0.004
+    learning_rate: float = 0.004
     """AdamW's learning rate at its highest."""
-    matrix_rate: float = 0.0
+    muon_learning_rate: float = 0.0
     """Muon's learning rate at its highest; 0: what suits the model."""
     weight_decay: float = 0.1
     """Of the matrices inside the model; embeddings, biases and other vectors do not decay."""
     warmup: float = 0.02
-    """The share of the budget in which the rate rises."""
+    """The share of the budget in which the learning rate rises."""
     decay: Literal["linear", "cosine", "none"] = "linear"
-    """How the rate falls afterwards."""
+    """How the learning rate falls afterwards."""
     clip: float = 1.0
     """The longest a gradient may be; 0: any length."""
     label_smoothing: float = 0.0
@@ -41,11 +41,18 @@ class OptimConfig:
     ema: float = 0.0
     """Measure and keep a running average of the weights, this much of it kept at each step (0.99, say); 0: none."""
 
+    RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "matrix_rate": "muon_learning_rate"}
+
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 10:
-            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.01")
-        if not 0 <= self.matrix_rate <= 10:
-            raise UserError(f"matrix_rate must be at most 10: matrix_rate={self.matrix_rate}; leave it out")
+        if not 0 < self.learning_rate <= 10:
+            raise UserError(
+                f"learning_rate must be above 0 and at most 10: learning_rate={self.learning_rate}; "
+                "try --learning-rate 0.01"
+            )
+        if not 0 <= self.muon_learning_rate <= 10:
+            raise UserError(
+                f"muon_learning_rate must be from 0 to 10: muon_learning_rate={self.muon_learning_rate}; leave it out"
+            )
         for name in ("weight_decay", "clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try 0, which is none")
@@ -53,10 +60,10 @@ class OptimConfig:
             if not 0 <= getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
 
-    def suiting(self, model: nn.Module) -> OptimConfig:
+    def suiting(self, model: nn.Module) -> OptimizerConfig:
         """With a rate that suits the model, where none was asked for."""
-        usual: Any = getattr(model, "matrix_rate", MATRIX_RATE)
-        return replace(self, matrix_rate=self.matrix_rate or float(usual))
+        usual: Any = getattr(model, "muon_learning_rate", MUON_LEARNING_RATE)
+        return replace(self, muon_learning_rate=self.muon_learning_rate or float(usual))
 
 
 def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
@@ -80,7 +87,7 @@ def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Para
 class Optimizers:
     """One or two optimizers that step together, at a rate that the schedule gives."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig) -> None:
+    def __init__(self, model: nn.Module, config: OptimizerConfig) -> None:
         self.config = config = config.suiting(model)
         self.named = dict(model.named_parameters())
         matrices, tables, vectors = parameter_groups(model)
@@ -89,13 +96,13 @@ class Optimizers:
         self.all: list[Optimizer]
         if config.optimizer == "muon" and matrices:
             self.all = [
-                StackedMuon(matrices, lr=config.matrix_rate, weight_decay=config.weight_decay),
-                AdamW([plain], lr=config.rate, betas=betas, fused=True),
+                StackedMuon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay),
+                AdamW([plain], lr=config.learning_rate, betas=betas, fused=True),
             ]
         else:
             decayed = {"params": matrices, "weight_decay": config.weight_decay}
             groups = [group for group in (decayed, plain) if group["params"]]
-            self.all = [AdamW(groups, lr=config.rate, betas=betas, fused=True)]
+            self.all = [AdamW(groups, lr=config.learning_rate, betas=betas, fused=True)]
         self.highest = [[group["lr"] for group in one.param_groups] for one in self.all]
 
     def step(self, spent: float, lowered: float) -> float:

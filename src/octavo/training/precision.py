@@ -29,7 +29,7 @@ class Precision:
         self.compile = compile
         if compile == "auto":
             quick = "graph" if recordable else "parts"
-            self.compile = quick if device.type == "cuda" and model.repeated_parts else "off"
+            self.compile = quick if device.type == "cuda" and model.repeated_blocks else "off"
 
     def lowered(self) -> AbstractContextManager[Any]:
         """Within it, products are computed in the low precision."""
@@ -41,7 +41,7 @@ class Precision:
     def compiled(self, objective: nn.Module, model: LanguageModel[Any]) -> nn.Module:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if self.compile == "parts":
-            for part in model.repeated_parts:  # they have one code, which is compiled once for all of them
+            for part in model.repeated_blocks:  # they have one code, which is compiled once for all of them
                 part.absorb = Quick(part.absorb, part.worth_compiling)
         if self.compile == "graph":
             return Recorded(objective)

@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from octavo.core import LanguageModel, map_state, seeded
+from octavo.core import LanguageModel, map_state, seeded_generator
 from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS, name_of
 from octavo.training.distributed import Team
 from octavo.training.loop import Loop, Text
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, parameter_groups
 from octavo.training.streams import RESTARTS, Lanes, Window
 
 SECONDS = 2.0  # of timed steps, all sizes together
@@ -102,7 +102,7 @@ class Piece:
     vocab: int
     batch: int
     window: int
-    optim: OptimConfig = OptimConfig()  # noqa: RUF009
+    optim: OptimizerConfig = OptimizerConfig()  # noqa: RUF009
     loop: LoopConfig = LoopConfig()  # noqa: RUF009
 
     @property
@@ -194,12 +194,12 @@ class Onward(Lanes):
 def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
     """The loop that training would run, on random tokens, at a window that remembers as much as most do."""
     model = MODELS[piece.model](piece.config, piece.vocab)
-    model.initialise(seeded(0))
+    model.initialise(seeded_generator(0))
     model = model.to(device)
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)
     text = Text(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
-    config = dataclasses.replace(piece.loop, batch=B, window=T)
+    config = dataclasses.replace(piece.loop, batch_size=B, sequence_length=T)
     loop = Loop(model, text, config, piece.optim.suiting(model), Team(0, 1, device), seed=0, quiet=True)
     if model.carries_state:
         x_BP = torch.from_numpy(x_N[: B * past].reshape(B, past).astype(np.int64)).to(device)

@@ -1,6 +1,6 @@
-"""Exercises computed in a process of their own: a check or a figure may take seconds, and must be able to be stopped.
+"""Checks and figures computed in a separate process, because they may take seconds and must be cancellable.
 
-python -m octavo.exercises.framework.check_process reads one line of JSON for each thing to do and answers with one.
+python -m octavo.exercises.framework.check_process reads requests as lines of JSON and answers each with one line.
 """
 
 from __future__ import annotations
@@ -19,116 +19,115 @@ from octavo.errors import UserError
 from octavo.exercises.framework.checking import check_part
 from octavo.exercises.framework.limits import end_process, start_process
 from octavo.exercises.framework.mathml import prose_as_text
-from octavo.exercises.framework.registry import chosen
+from octavo.exercises.framework.registry import select_exercises
 
-LOOK = 0.1  # seconds between two looks at whether the answer is still wanted
-IDLE = 300.0  # seconds without anything to do after which the process ends
-POLITE = 10  # how far it stands back behind the pages
+CANCEL_POLL_SECONDS = 0.1  # between two calls of `raise_if_cancelled` while waiting
+IDLE_SECONDS = 300.0  # without a request, after which the process ends
+NICENESS = 10  # so that pages stay responsive while it computes
 
 
-class Apart:
-    """Has one process, which is started when first needed and does one thing at a time."""
+class CheckProcess:
+    """Client of one process, which is started on the first request and serves one request at a time."""
 
     def __init__(self) -> None:
-        self._one = threading.Lock()
+        self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._at_end: Callable[[], object] = lambda: None
+        self._end_process: Callable[[], object] = lambda: None
 
-    def warm(self) -> None:
-        """Start the process, where it does not run: soon it will be wanted."""
-        if self._one.acquire(blocking=False):
+    def warm_up(self) -> None:
+        """Start the process if it does not run, so that the next request need not wait for its imports."""
+        if self._lock.acquire(blocking=False):
             try:
-                self._started()
+                self._running_process()
             finally:
-                self._one.release()
+                self._lock.release()
 
-    def check(self, exercise: str, part: str, wanted: Callable[[], None]) -> dict[str, Any]:
-        """The evidence for one claim; `wanted` is called while waiting, and may raise to stop it."""
-        return self._ask({"do": "check", "exercise": exercise, "part": part}, wanted)
+    def check(self, exercise: str, part: str, raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
+        """The evidence for one claim; `raise_if_cancelled` is called while waiting, and may raise to stop it."""
+        return self._request({"do": "check", "exercise": exercise, "part": part}, raise_if_cancelled)
 
-    def figure(self, exercise: str, wanted: Callable[[], None]) -> str:
-        """An exercise's figure as HTML, empty where it has none."""
-        return str(self._ask({"do": "figure", "exercise": exercise}, wanted)["figure"])
+    def figure(self, exercise: str, raise_if_cancelled: Callable[[], None]) -> str:
+        """An exercise's figure as HTML, empty if it has none."""
+        return str(self._request({"do": "figure", "exercise": exercise}, raise_if_cancelled)["figure"])
 
-    def _ask(self, what: dict[str, Any], wanted: Callable[[], None]) -> dict[str, Any]:
-        while not self._one.acquire(timeout=LOOK):
-            wanted()
+    def _request(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
+        while not self._lock.acquire(timeout=CANCEL_POLL_SECONDS):
+            raise_if_cancelled()
         try:
-            reply: dict[str, Any] = json.loads(self._reply(what, wanted))
-        except BaseException:  # stopped half-way: what it would still say belongs to nobody
+            reply: dict[str, Any] = json.loads(self._reply(request, raise_if_cancelled))
+        except BaseException:  # a cancelled request must not leave its reply for the next one
             self.end()
             raise
         finally:
-            self._one.release()
+            self._lock.release()
         if "refused" in reply:
             raise UserError(reply["refused"])
         return reply
 
-    def _reply(self, what: dict[str, Any], wanted: Callable[[], None]) -> bytes:
-        for _ in range(2):  # it may just have ended by itself, for having had nothing to do
-            process = self._started()
+    def _reply(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> bytes:
+        for _ in range(2):  # the process may just have ended because it was idle
+            process = self._running_process()
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.write(json.dumps(what).encode() + b"\n")
+                process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()
             except BrokenPipeError:
                 self.end()
                 continue
-            said = b""
-            while not said.endswith(b"\n"):
-                wanted()
-                if select.select([process.stdout], [], [], LOOK)[0]:
-                    piece = os.read(process.stdout.fileno(), 1 << 16)
-                    if not piece:
+            reply = b""
+            while not reply.endswith(b"\n"):
+                raise_if_cancelled()
+                if select.select([process.stdout], [], [], CANCEL_POLL_SECONDS)[0]:
+                    chunk = os.read(process.stdout.fileno(), 1 << 16)
+                    if not chunk:
                         break
-                    said += piece
-            if said.endswith(b"\n"):
-                return said
+                    reply += chunk
+            if reply.endswith(b"\n"):
+                return reply
             self.end()
         raise UserError("the process that computes exercises ended without an answer; try again")
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.end()
-            quiet = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-            self._process = start_process(
-                [sys.executable, "-P", "-m", "octavo.exercises.framework.check_process"], quiet
-            )
-            self._at_end = weakref.finalize(self, end_process, self._process)
+            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+            command = [sys.executable, "-P", "-m", "octavo.exercises.framework.check_process"]
+            self._process = start_process(command, environment)
+            self._end_process = weakref.finalize(self, end_process, self._process)
         return self._process
 
     def end(self) -> None:
         """End the process, if there is one."""
-        self._at_end()
+        self._end_process()
         self._process = None
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    """Do one thing."""
+def answer_request(request: dict[str, Any]) -> dict[str, Any]:
+    """Compute the evidence or the figure that one request asks for."""
     try:
-        [exercise] = chosen([asked["exercise"]])
-        if asked["do"] == "figure":
+        [exercise] = select_exercises([request["exercise"]])
+        if request["do"] == "figure":
             return {"figure": exercise.figure() if exercise.figure else ""}
-        part = exercise.part(asked["part"])
-        found, problem = check_part(part)
-        if found is None:
+        part = exercise.part(request["part"])
+        evidence, problem = check_part(part)
+        if evidence is None:
             return {"id": part.id, "evidence": part.kind, "holds": False, "problem": problem}
-        return {"id": part.id, "evidence": part.kind, **found._asdict(), "note": prose_as_text(found.note)}
+        return {"id": part.id, "evidence": part.kind, **evidence._asdict(), "note": prose_as_text(evidence.note)}
     except UserError as error:
         return {"refused": str(error)}
 
 
 def main() -> None:
-    os.nice(POLITE)
+    os.nice(NICENESS)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what an exercise might print is no reply
-    chosen(())  # while nothing is asked yet
-    while select.select([sys.stdin], [], [], IDLE)[0]:
+    os.dup2(2, 1)  # what an exercise prints must not be read as a reply
+    select_exercises(())  # import everything before the first request
+    while select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
         line = sys.stdin.readline()
         if not line:
             return
-        print(json.dumps(answer(json.loads(line))), file=replies, flush=True)
+        print(json.dumps(answer_request(json.loads(line))), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""An exercise and its parts: each part is one claim with an answer, evidence for it, and the usual wrong answers."""
+"""An exercise and its parts: each part is one claim with an answer, evidence for it, and common wrong answers."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from octavo.errors import UserError
-from octavo.exercises.framework.answers import Answer, At, Choice, Interval, Truth
+from octavo.exercises.framework.answers import Answer, Choice, Interval, IntervalAt, Truth
 
-Kind = Literal["symbolic", "exact", "numeric", "monte carlo", "autograd", "counted", "trained"]
-HALF = 0.5  # of the points, for an answer that is right only if something holds
+EvidenceKind = Literal["symbolic", "exact", "numeric", "monte carlo", "autograd", "counted", "trained"]
+CONDITIONAL_CREDIT = 0.5  # share of the points for an answer that is right only under a condition
 
 
-class Found(NamedTuple):
-    """What a check found by itself, without looking at the answer; `note` says in plain words what was done."""
+class Finding(NamedTuple):
+    """What an evidence function computed, independently of the answer; `note` describes the computation."""
 
     value: Any
     note: str = ""
-    tolerance: str = ""  # of what was computed on the way to a verdict or a choice
+    tolerance: str = ""  # of the numbers behind a verdict or a choice
 
 
 class Evidence(NamedTuple):
-    """A check's outcome: what was found, and whether the part's answer agrees with it."""
+    """The outcome of a check: what was found, and whether the part's answer agrees with it."""
 
     holds: bool
     found: str
@@ -35,47 +35,47 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One claim. `evidence` finds the truth by another way than the answer; `wrong` are refused for the same reason."""
+    """One claim. `evidence` computes the truth independently of the answer, and must refute the `wrong` answers."""
 
     id: str
     ask: str  # the question; formulas between backticks
     answer: Answer
-    kind: Kind  # of evidence
-    evidence: Callable[[], Found]  # computed when asked, never stored
-    why: str  # the derivation in plain words, formulas between backticks
-    wrong: Mapping[str, Any] = field(default_factory=dict)  # what the mistake is -> the answer it leads to
-    only_if: Mapping[str, Any] = field(default_factory=dict)  # a condition -> the answer that is right only then
-    full: Callable[[], Found] | None = None  # the real setting, where `evidence` is a small one
+    kind: EvidenceKind
+    evidence: Callable[[], Finding]  # computed on request, never stored
+    why: str  # the derivation in prose, formulas between backticks
+    wrong: Mapping[str, Any] = field(default_factory=dict)  # name of a common mistake -> the answer it leads to
+    only_if: Mapping[str, Any] = field(default_factory=dict)  # condition -> an answer that is right only under it
+    full: Callable[[], Finding] | None = None  # evidence at full size, where `evidence` uses a small setting
     points: float = 1.0
 
     def check(self, full: bool = False) -> Evidence:
-        """Compute the evidence and hold the answer against it."""
-        began = time.perf_counter()
-        found = (self.full or self.evidence)() if full else self.evidence()
-        refusal = self.answer.compare(self.answer.right, found.value)
-        note = f"{found.note}; but {refusal}" if refusal else found.note
+        """Compute the evidence and compare the answer with it."""
+        start = time.perf_counter()
+        finding = (self.full or self.evidence)() if full else self.evidence()
+        difference = self.answer.compare(self.answer.right, finding.value)
+        note = f"{finding.note}; but {difference}" if difference else finding.note
         return Evidence(
-            refusal is None, words(found.value), words(self.answer.right), self._tolerance(found), note,
-            time.perf_counter() - began,
+            difference is None, format_value(finding.value), format_value(self.answer.right), self._tolerance(finding),
+            note, time.perf_counter() - start,
         )  # fmt: skip
 
-    def _tolerance(self, found: Found) -> str:
-        if found.tolerance:
-            return found.tolerance
-        some = found.value if isinstance(found.value, list) else [found.value]
-        measured = [one for one in some if isinstance(one, Interval | At)]
-        if not measured:
+    def _tolerance(self, finding: Finding) -> str:
+        if finding.tolerance:
+            return finding.tolerance
+        values = finding.value if isinstance(finding.value, list) else [finding.value]
+        intervals = [value for value in values if isinstance(value, Interval | IntervalAt)]
+        if not intervals:
             return self.answer.tolerance()
-        return "inside the interval" if any(one.low != one.high for one in measured) else "exactly right"
+        return "inside the interval" if any(one.low != one.high for one in intervals) else "exact"
 
-    def refused(self) -> dict[str, Any]:
-        """Every wrong answer by name, those included that only its kind makes wrong."""
+    def wrong_answers(self) -> dict[str, Any]:
+        """Every wrong answer by the name of its mistake, including other verdicts and options than the right one."""
         answers = {**self.wrong, **{f"right only if {condition}": given for condition, given in self.only_if.items()}}
         if isinstance(self.answer, Truth):
-            said = {self.answer.verdict(given) for given in answers.values()}
+            verdicts = {self.answer.verdict(given) for given in answers.values()}
             for other in ("true", "false", "nearly"):
-                if other != self.answer.right and other not in said:
-                    answers[f"said to be {other}"] = other
+                if other != self.answer.right and other not in verdicts:
+                    answers[f"answered {other}"] = other
         if isinstance(self.answer, Choice):
             answers |= {f"chose {name}": name for name in self.answer.options
                         if name != self.answer.right and name not in answers.values()}  # fmt: skip
@@ -84,7 +84,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question with its parts; `answer` is the whole story in plain words, `figure` draws it as an HTML figure."""
+    """A question with its parts; `answer` summarises the solution, `figure` returns an HTML figure."""
 
     id: str
     title: str
@@ -94,25 +94,25 @@ class Exercise:
     figure: Callable[[], str] | None = None
 
     def part(self, name: str) -> Part:
-        """The part of that name."""
+        """The part with this id."""
         for part in self.parts:
             if part.id == name:
                 return part
         raise UserError(f"{self.id} has no part {name!r}; it has {', '.join(part.id for part in self.parts)}")
 
     def check(self, full: bool = False) -> Iterator[tuple[Part, Evidence]]:
-        """Every part with its evidence, one after the other."""
+        """Every part with its evidence, in order."""
         for part in self.parts:
             yield part, part.check(full)
 
 
-def words(value: Any) -> str:
-    """An answer or a finding on one line."""
+def format_value(value: Any) -> str:
+    """An answer or a computed value on one line."""
     if callable(value):
         return getattr(value, "__doc__", None) or "a function"
     if isinstance(value, float):
         return f"{value:.8g}"
-    if isinstance(value, list) and value and isinstance(value[0], At):
+    if isinstance(value, list) and value and isinstance(value[0], IntervalAt):
         return "; ".join(map(str, value))
     if isinstance(value, list):
         return f"{len(value)} results"

@@ -1,4 +1,4 @@
-"""Grading: a student's file of answers against the exercises, or a folder with one folder for each student."""
+"""Grading: a student's answer file against the exercises, or a folder with one folder per student."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Any, Literal, NamedTuple
 
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Choice, Formula, Function, Number, Truth
-from octavo.exercises.framework.exercise import HALF, Exercise, Part
+from octavo.exercises.framework.exercise import CONDITIONAL_CREDIT, Exercise, Part
 from octavo.exercises.framework.limits import Limits, Worker, call_function
 
 Outcome = Literal["right", "only if", "wrong", "refused", "missing", "not run"]
-REASON = "-reason"  # ends the key under which a student explains a true or false
-FILE = "answers.toml"
-LONGEST_NAME, LONGEST_WHY = 60, 1000
+REASON = "-reason"  # suffix of the key under which a student explains a true or false
+ANSWER_FILE = "answers.toml"
+MAX_NAME_CHARACTERS, MAX_ANSWER_CHARACTERS, MAX_WHY_CHARACTERS, MAX_REASON_CHARACTERS = 60, 200, 1000, 2000
 NOT_RUN = "a Python file is not run here; run it yourself: octavo exercises grade answers.toml"
-RISKY = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would compute a cell that begins so
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate a cell that begins with one of these
 
 
-class Graded(NamedTuple):
-    """One part of one student: what was answered, what it is worth, and why."""
+class GradedPart(NamedTuple):
+    """One part of one student: the answer, its outcome and points, and why."""
 
     exercise: str
     part: str
     outcome: Outcome
     why: str
     points: float
-    of: float
+    of: float  # points for a right answer
     answer: str
-    reason: str  # the student's, for the teacher to read
+    reason: str  # the student's explanation, for the teacher to read
 
 
 class Student(NamedTuple):
-    """A student's rows; `problem` says why there are none."""
+    """A student's graded parts; `problem` says why the answers could not be read."""
 
     name: str
-    rows: tuple[Graded, ...]
+    rows: tuple[GradedPart, ...]
     problem: str = ""
 
     @property
@@ -51,7 +51,7 @@ class Student(NamedTuple):
         return sum(row.of for row in self.rows)
 
     def count(self, outcome: Outcome) -> int:
-        """How many parts came out so."""
+        """The number of parts with this outcome."""
         return sum(row.outcome == outcome for row in self.rows)
 
 
@@ -59,198 +59,194 @@ def grade(
     answers: str | Path, exercises: Sequence[Exercise], only: Sequence[str] = (), limits: Limits = Limits(),  # noqa: B008
     advance: Callable[[float], None] = lambda _: None,
 ) -> list[Student]:  # fmt: skip
-    """The students of a file, or of a folder; asked is what `only` names or, without it, whatever anybody answered."""
-    files = find_answers(answers)
-    known = {one.id: one for one in exercises}
+    """Grade a file or a folder of students on the exercises `only` names or, without it, those anybody answered."""
+    path, files = Path(answers), find_answers(answers)
+    is_class = path.is_dir() and not (path / ANSWER_FILE).is_file()
     with Worker(limits) as worker:
-        read = [(_short(name, LONGEST_NAME), file, *_read(worker, file, of_class=_is_class(Path(answers))))
+        read = [(_shorten(name, MAX_NAME_CHARACTERS), file, *_read_answers(worker, file, is_class))
                 for name, file in files]  # fmt: skip
-        met = {key for *_, said, _ in read for key, value in said.items() if isinstance(value, dict)}
-        asked = [one for one in exercises if one.id in (only or met)]
+        answered = {key for *_, given, _ in read for key, value in given.items() if isinstance(value, dict)}
+        assigned = [exercise for exercise in exercises if exercise.id in (only or answered)]
         students = []
-        for name, file, said, problem in read:
+        for name, file, given, problem in read:
             if problem:
-                students.append(Student(name, tuple(_lost(one, part, problem) for one in asked for part in one.parts),
-                                        problem))  # fmt: skip
+                rows = [_no_points(one, part, "refused", problem) for one in assigned for part in one.parts]
             else:
-                students.append(_student(name, file, said, asked, known, worker))
+                rows = _grade_student(file, given, assigned, exercises, worker)
+            students.append(Student(name, tuple(rows), problem))
             advance(1)
     return students
 
 
 def grade_text(
-    text: str, exercises: Sequence[Exercise], limits: Limits = Limits(), wanted: Callable[[], None] = lambda: None,  # noqa: B008
+    text: str, exercises: Sequence[Exercise], limits: Limits = Limits(), raise_if_cancelled: Callable[[], None] = lambda: None,  # noqa: B008, E501
 ) -> Student:  # fmt: skip
-    """A file of answers given as its text; no Python file is run, and what asks for one counts neither for nor against.
+    """Grade the text of an answer file. No Python file is run: parts that need one count neither for nor against.
 
-    `wanted` is called before each part, and may raise to stop.
+    `raise_if_cancelled` is called before each part, and may raise to stop.
     """
-    known = {one.id: one for one in exercises}
     with Worker(limits) as worker:
         try:
-            said: dict[str, Any] = worker.ask({"do": "parse", "text": text})
+            given: dict[str, Any] = worker.ask({"do": "parse", "text": text})
         except UserError as error:
             return Student("", (), str(error))
-        asked = [one for one in exercises if isinstance(said.get(one.id), dict)]
-        return _student("", None, said, asked, known, worker, wanted)
+        assigned = [exercise for exercise in exercises if isinstance(given.get(exercise.id), dict)]
+        return Student("", tuple(_grade_student(None, given, assigned, exercises, worker, raise_if_cancelled)))
 
 
 def find_answers(answers: str | Path) -> list[tuple[str, Path]]:
-    """Each student's name and file: a file, a folder with answers.toml in it, or a folder of such folders."""
+    """Each student's name and file: for a file, a folder with answers.toml in it, or a folder of such folders."""
     path = Path(answers)
     if path.is_file():
-        return [(path.parent.name if path.name == FILE and path.parent.name else path.stem, path)]
-    if (path / FILE).is_file():
-        return [(path.resolve().name, path / FILE)]
-    found = [(one.name, one / FILE) for one in sorted(path.iterdir()) if one.is_dir() and one.name[0] not in "._"
-             ] if path.is_dir() else []  # fmt: skip
-    if not any(file.is_file() for _, file in found):
-        raise UserError(f"answers are a TOML file, or a folder with a folder for each student and {FILE} in it: "
-                        f"{answers} is neither; octavo exercises template writes an empty one")  # fmt: skip
-    return found
+        return [(path.parent.name if path.name == ANSWER_FILE and path.parent.name else path.stem, path)]
+    if (path / ANSWER_FILE).is_file():
+        return [(path.resolve().name, path / ANSWER_FILE)]
+    folders = sorted(path.iterdir()) if path.is_dir() else []
+    files = [(one.name, one / ANSWER_FILE) for one in folders if one.is_dir() and one.name[0] not in "._"]
+    if not any(file.is_file() for _, file in files):
+        raise UserError(f"answers must be a TOML file, or a folder with one folder per student and {ANSWER_FILE} in "
+                        f"each: {answers} is neither; octavo exercises template writes an empty file")  # fmt: skip
+    return files
 
 
-def _is_class(path: Path) -> bool:
-    return path.is_dir() and not (path / FILE).is_file()
-
-
-def _read(worker: Worker, file: Path, of_class: bool) -> tuple[dict[str, Any], str]:
-    """What a student answered, or why it cannot be read; a link could lead to what somebody else handed in."""
-    if of_class and (file.is_symlink() or file.parent.is_symlink()):
-        return {}, f"{FILE} or its folder is a link; hand in the file itself"
+def _read_answers(worker: Worker, file: Path, is_class: bool) -> tuple[dict[str, Any], str]:
+    """A student's answers, or why they cannot be read; in a class a link could lead to another student's file."""
+    if is_class and (file.is_symlink() or file.parent.is_symlink()):
+        return {}, f"{ANSWER_FILE} or its folder is a link; hand in the file itself"
     if not file.is_file():
-        return {}, f"there is no file {FILE} in the folder"
+        return {}, f"there is no file {ANSWER_FILE} in the folder"
     try:
-        said: dict[str, Any] = worker.ask({"do": "read", "file": str(file)})
-        return said, ""
+        given: dict[str, Any] = worker.ask({"do": "read", "file": str(file)})
+        return given, ""
     except UserError as error:
         return {}, str(error)
 
 
-def _student(
-    name: str, file: Path | None, said: dict[str, Any], asked: Sequence[Exercise], known: dict[str, Exercise],
-    worker: Worker, wanted: Callable[[], None] = lambda: None,
-) -> Student:  # fmt: skip
+def _grade_student(
+    file: Path | None, given: dict[str, Any], assigned: Sequence[Exercise], exercises: Sequence[Exercise],
+    worker: Worker, raise_if_cancelled: Callable[[], None] = lambda: None,
+) -> list[GradedPart]:  # fmt: skip
     rows = []
-    for one in asked:
-        answers = said.get(one.id)
-        answers = answers if isinstance(answers, dict) else {}
-        for part in one.parts:
-            wanted()
-            rows.append(_graded(one, part, answers, file, worker))
-        rows += [_stray(one.id, key, [part.id for part in one.parts]) for key in answers
-                 if not any(key in (part.id, part.id + REASON) for part in one.parts)]  # fmt: skip
-    rows += [
-        _stray(key, "", list(known)) for key, value in said.items() if key not in known and isinstance(value, dict)
-    ]
-    return Student(name, tuple(rows))
+    for exercise in assigned:
+        table = given.get(exercise.id)
+        answers = table if isinstance(table, dict) else {}
+        for part in exercise.parts:
+            raise_if_cancelled()
+            rows.append(_grade_part(exercise, part, answers, file, worker))
+        ids = [part.id for part in exercise.parts]
+        rows += [_unknown_key(exercise.id, key, ids) for key in answers if key.removesuffix(REASON) not in ids]
+    ids = [exercise.id for exercise in exercises]
+    rows += [_unknown_key(key, "", ids) for key, value in given.items() if key not in ids and isinstance(value, dict)]
+    return rows
 
 
-def _graded(one: Exercise, part: Part, answers: dict[str, Any], file: Path | None, worker: Worker) -> Graded:
+def _grade_part(
+    exercise: Exercise, part: Part, answers: dict[str, Any], file: Path | None, worker: Worker
+) -> GradedPart:
     given, reason = answers.get(part.id, ""), str(answers.get(part.id + REASON, ""))
+    shown = _shorten(str(given), MAX_ANSWER_CHARACTERS)
     if given == "":
-        return _lost(one, part, "", "missing")
+        return _no_points(exercise, part, "missing")
     if file is None and isinstance(part.answer, Function):
-        return Graded(one.id, part.id, "not run", NOT_RUN, 0.0, 0.0, _short(str(given), 200), "")
+        return GradedPart(exercise.id, part.id, "not run", NOT_RUN, 0.0, 0.0, shown, "")
     try:
-        outcome, why = judged(part, given, file, worker)
+        outcome, why = judge(part, given, file, worker)
     except UserError as error:
-        outcome, why = "refused", _unquoted(str(error))
-    worth = {"right": part.points, "only if": HALF * part.points}.get(outcome, 0.0)
-    return Graded(one.id, part.id, outcome, _short(why, LONGEST_WHY), worth, part.points, _short(str(given), 200),
-                  _short(reason, 2000))  # fmt: skip
+        outcome, why = "refused", _without_backticks(str(error))
+    points = {"right": part.points, "only if": CONDITIONAL_CREDIT * part.points}.get(outcome, 0.0)
+    return GradedPart(exercise.id, part.id, outcome, _shorten(why, MAX_WHY_CHARACTERS), points, part.points, shown,
+                      _shorten(reason, MAX_REASON_CHARACTERS))  # fmt: skip
 
 
-def judged(part: Part, given: Any, file: Path | None, worker: Worker) -> tuple[Outcome, str]:
-    """How an answer comes out, and why; a UserError where it cannot be read or computed."""
+def judge(part: Part, given: Any, file: Path | None, worker: Worker) -> tuple[Outcome, str]:
+    """The outcome of an answer, and why; a UserError if it cannot be read or computed."""
     if isinstance(part.answer, Function):
         assert file is not None
-        given = call_function(_beside(file, given), part.answer.name, part.answer.cases, worker.limits)
-    refusal = compared(part, part.answer.right, given, worker)
-    if refusal is None:
+        given = call_function(_file_beside(file, given), part.answer.name, part.answer.cases, worker.limits)
+    difference = compare_answers(part, part.answer.right, given, worker)
+    if difference is None:
         return "right", ""
     for condition, other in part.only_if.items():
-        if compared(part, other, given, worker) is None:
-            return "only if", f"right only if {condition}; {refusal}"
-    same = (f"{mistake}: " for mistake, other in part.wrong.items() if compared(part, other, given, worker) is None)
-    mistake = next(same, "")
+        if compare_answers(part, other, given, worker) is None:
+            return "only if", f"right only if {condition}; {difference}"
+    matching = (name for name, other in part.wrong.items() if compare_answers(part, other, given, worker) is None)
+    mistake = next((f"{name}: " for name in matching), "")
     if isinstance(part.answer, Truth) and part.answer.right == "nearly":
-        half = part.answer.verdict(given) == "true"
-        said = "right only if" if half else "as it stands it is not true, but it is if"
-        return "only if", f"{mistake}{said} {part.answer.only_if}. {part.why}"
-    taught = f". {part.why}" if isinstance(part.answer, Truth | Choice) else ""  # others are shown where they differ
-    return "wrong", mistake + refusal + taught
+        is_half_right = part.answer.verdict(given) == "true"
+        verdict = "right only if" if is_half_right else "as stated it is not true, but it is if"
+        return "only if", f"{mistake}{verdict} {part.answer.only_if}. {part.why}"
+    why = f". {part.why}" if isinstance(part.answer, Truth | Choice) else ""  # other kinds show where they differ
+    return "wrong", mistake + difference + why
 
 
-def compared(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
-    """Why an answer is not this one; what has to be computed is computed by the worker."""
-    kind = part.answer
-    if isinstance(kind, Truth | Choice):
-        return kind.compare(given, kind.verdict(right) if isinstance(kind, Truth) else right)
-    if isinstance(kind, Function):
-        refusal = kind.compare(given, [right(*case) for case in kind.cases] if callable(right) else right)
-        return refusal and _unquoted(refusal)
-    if isinstance(kind, Formula):
-        asked: dict[str, Any] = {"do": "formula", "as": {"right": right, "symbols": dict(kind.symbols)}}
+def compare_answers(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
+    """How an answer differs from this one, None if it does not; formulas and numbers are computed by the worker."""
+    answer = part.answer
+    if isinstance(answer, Truth | Choice):
+        return answer.compare(given, answer.verdict(right) if isinstance(answer, Truth) else right)
+    if isinstance(answer, Function):
+        difference = answer.compare(given, [right(*case) for case in answer.cases] if callable(right) else right)
+        return difference and _without_backticks(difference)
+    if isinstance(answer, Formula):
+        request: dict[str, Any] = {"do": "formula", "as": {"right": right, "symbols": dict(answer.symbols)}}
     else:
-        assert isinstance(kind, Number)
-        text = right if isinstance(right, int | float | str) else str(right)  # a Fraction is a formula of numbers
-        asked = {"do": "number", "as": {"right": text, "rel": kind.rel, "abs": kind.abs}}
-    told: str | None = worker.ask({**asked, "given": given})
-    return told
+        assert isinstance(answer, Number)
+        value = right if isinstance(right, int | float | str) else str(right)  # a Fraction becomes a formula
+        request = {"do": "number", "as": {"right": value, "rel": answer.rel, "abs": answer.abs}}
+    reply: str | None = worker.ask({**request, "given": given})
+    return reply
 
 
-def _unquoted(text: str) -> str:
-    """Foreign text without backticks, between which formulas of ours stand."""
+def _without_backticks(text: str) -> str:
+    """A student's text, in which backticks must not mark formulas as they do in ours."""
     return text.replace("`", "'")
 
 
-def _beside(file: Path, name: Any) -> Path:
-    """A file in the student's own folder; anything else could be another student's."""
+def _file_beside(file: Path, name: Any) -> Path:
+    """A Python file in the student's own folder; any other could be another student's."""
     if not isinstance(name, str) or not name.endswith(".py"):
-        raise UserError(
-            f'the answer must be the name of a Python file, such as "answers.py": it is {_short(str(name), 60)!r}'
-        )
-    found = (file.parent / name).resolve()
-    if found.parent != file.parent.resolve() or not found.is_file():
-        raise UserError(f"the Python file must lie beside {file.name}: {_short(name, 60)!r} does not")
-    return found
+        shown = _shorten(str(name), MAX_NAME_CHARACTERS)
+        raise UserError(f'the answer must be the name of a Python file, such as "answers.py": it is {shown!r}')
+    path = (file.parent / name).resolve()
+    if path.parent != file.parent.resolve() or not path.is_file():
+        raise UserError(f"the Python file must be beside {file.name}: {_shorten(name, MAX_NAME_CHARACTERS)!r} is not")
+    return path
 
 
-def _lost(one: Exercise, part: Part, why: str, outcome: Outcome = "refused") -> Graded:
-    return Graded(one.id, part.id, outcome, why, 0.0, part.points, "", "")
+def _no_points(exercise: Exercise, part: Part, outcome: Outcome, why: str = "") -> GradedPart:
+    return GradedPart(exercise.id, part.id, outcome, why, 0.0, part.points, "", "")
 
 
-def _stray(exercise: str, part: str, known: Sequence[str]) -> Graded:
-    """An answer to nothing that was asked: shown, but worth nothing and asked of nobody."""
-    name = part or exercise
-    near = difflib.get_close_matches(name, known, 1)
-    why = f"there is no such {'part' if part else 'exercise'}" + (f"; did you mean {near[0]}?" if near else "")
-    return Graded(_short(exercise, 60), _short(part, 60), "refused", why, 0.0, 0.0, "", "")
+def _unknown_key(exercise: str, part: str, known: Sequence[str]) -> GradedPart:
+    """An answer to a question that does not exist: shown, but it changes no points."""
+    similar = difflib.get_close_matches(part or exercise, known, 1)
+    why = f"there is no such {'part' if part else 'exercise'}" + (f"; did you mean {similar[0]}?" if similar else "")
+    exercise, part = (_shorten(name, MAX_NAME_CHARACTERS) for name in (exercise, part))
+    return GradedPart(exercise, part, "refused", why, 0.0, 0.0, "", "")
 
 
-def _short(text: str, most: int) -> str:
-    clean = "".join(letter if letter.isprintable() else " " for letter in text)
-    return clean if len(clean) <= most else clean[: most - 3] + "..."
+def _shorten(text: str, limit: int) -> str:
+    clean = "".join(character if character.isprintable() else " " for character in text)
+    return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 
 
 def as_csv(students: Sequence[Student]) -> str:
-    """A line for each part of each student; no cell is one that a spreadsheet would compute."""
+    """One line per part of each student; no cell is one that a spreadsheet would evaluate."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("student", *Graded._fields))
+    writer.writerow(("student", *GradedPart._fields))
     for student in students:
         for row in student.rows:
-            writer.writerow(_cell(value) for value in (student.name, *row))
+            writer.writerow(_quote_formula(value) for value in (student.name, *row))
     return out.getvalue()
 
 
-def _cell(value: Any) -> Any:
-    return "'" + value if isinstance(value, str) and value.startswith(RISKY) else value
+def _quote_formula(value: Any) -> Any:
+    return "'" + value if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
 def as_json(students: Sequence[Student]) -> list[dict[str, Any]]:
-    """Everything, student by student."""
+    """All results, student by student."""
     return [
         {"student": one.name, "points": one.points, "of": one.of, "problem": one.problem or None,
          "parts": [row._asdict() for row in one.rows]}

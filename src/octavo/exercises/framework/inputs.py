@@ -1,4 +1,4 @@
-"""What somebody may set in an interactive exercise: a number, one of a few options, a small table; each is checked."""
+"""The inputs of an interactive exercise: a number, one of a few options, or a small table; each validates its value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = list[list[float]]
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number from `low` to `high`; a `step` of one means whole numbers, `log` that a slider goes by factors."""
+    """A number from `low` to `high`; a `step` of one means integers, `log` a logarithmic slider."""
 
     kind: ClassVar[str] = "number"
     name: str
@@ -25,8 +25,8 @@ class Parameter:
     value: float
     log: bool = False
 
-    def checked(self, given: Any) -> float:
-        """The number, or a UserError."""
+    def validate(self, given: Any) -> float:
+        """The number; a UserError if it is not valid."""
         if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
             raise UserError(f"{self.name} must be a number: it is {str(given)[:40]!r}; try {self.value:g}")
         if not self.low <= given <= self.high:
@@ -38,16 +38,16 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Option:
-    """One of a few named things."""
+    """One of a few named options."""
 
     kind: ClassVar[str] = "option"
     name: str
     label: str
-    options: Mapping[str, str]  # name -> what it says
+    options: Mapping[str, str]  # name -> meaning
     value: str
 
-    def checked(self, given: Any) -> str:
-        """The name, or a UserError."""
+    def validate(self, given: Any) -> str:
+        """The name; a UserError if there is no such option."""
         if not isinstance(given, str) or given not in self.options:
             raise UserError(f"{self.name} must be one of {', '.join(self.options)}: it is {str(given)[:40]!r}")
         return given
@@ -55,37 +55,37 @@ class Option:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of equally many numbers that are not negative."""
+    """Rows of equal length with non-negative numbers."""
 
     kind: ClassVar[str] = "table"
     name: str
     label: str
-    fewest: int  # rows, and numbers in a row
-    most: int
+    min_size: int  # rows, and numbers in a row
+    max_size: int
     value: Rows
 
-    def checked(self, given: Any) -> Rows:
-        """The rows, or a UserError."""
+    def validate(self, given: Any) -> Rows:
+        """The rows, scaled so that they sum to one; a UserError if they are not valid."""
         rows = given if isinstance(given, list | tuple) else ()
         sizes = {len(row) if isinstance(row, list | tuple) else 0 for row in rows}
-        if len(sizes) != 1 or not all(self.fewest <= size <= self.most for size in (len(rows), *sizes)):
-            raise UserError(f"{self.name} must be {self.fewest} to {self.most} rows of equally many numbers, "
-                            f"{self.fewest} to {self.most}; try {self.value}")  # fmt: skip
-        for one in (one for row in rows for one in row):
-            if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one) or one < 0:
-                raise UserError(f"{self.name} holds numbers that are not negative: one is {str(one)[:40]!r}; write 0")
-        total = sum(one for row in rows for one in row)
+        if len(sizes) != 1 or not all(self.min_size <= size <= self.max_size for size in (len(rows), *sizes)):
+            raise UserError(f"{self.name} must be {self.min_size} to {self.max_size} rows of equally many numbers, "
+                            f"{self.min_size} to {self.max_size}; try {self.value}")  # fmt: skip
+        for x in (x for row in rows for x in row):
+            if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or x < 0:
+                raise UserError(f"{self.name} holds numbers that are not negative: one is {str(x)[:40]!r}; write 0")
+        total = sum(x for row in rows for x in row)
         if not 0 < total < math.inf:
             raise UserError(f"the numbers of {self.name} must add up to more than 0: they add up to {total:g}")
-        return [[one / total for one in row] for row in rows]
+        return [[x / total for x in row] for row in rows]
 
 
 Input = Parameter | Option | Table
 
 
 @dataclass(frozen=True)
-class Play:
-    """An interactive exercise: what can be set, and `function`, which checks that and says what is seen."""
+class InteractiveExercise:
+    """An interactive exercise: its inputs, and `function`, which validates their values and computes the curves."""
 
     title: str
     exercise_id: str
@@ -93,14 +93,14 @@ class Play:
     compute: Callable[..., dict[str, Any]] = field(repr=False)
 
     def function(self, /, **values: Any) -> dict[str, Any]:
-        """Series, axes, and a sentence, all of which JSON can hold; what is not given has its first value."""
+        """Curves, axes and a summary, ready for JSON; inputs that are not given have their default value."""
         known = {one.name: one for one in self.parameters}
-        if strange := sorted(set(values) - set(known)):
-            raise UserError(f"there is no {strange[0]!r} to set; there are {', '.join(known)}")
-        return self.compute(**{name: one.checked(values.get(name, one.value)) for name, one in known.items()})
+        if unknown := sorted(set(values) - set(known)):
+            raise UserError(f"there is no input {unknown[0]!r}; the inputs are {', '.join(known)}")
+        return self.compute(**{name: one.validate(values.get(name, one.value)) for name, one in known.items()})
 
-    def told(self) -> dict[str, Any]:
-        """What can be set, for a page that draws the controls."""
+    def describe(self) -> dict[str, Any]:
+        """The inputs, for a page that draws the controls."""
         controls = [{"kind": one.kind, **{name: getattr(one, name) for name in one.__dataclass_fields__}}
                     for one in self.parameters]  # fmt: skip
         return {"title": self.title, "exercise_id": self.exercise_id, "parameters": controls}

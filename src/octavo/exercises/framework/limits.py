@@ -1,4 +1,4 @@
-"""Foreign formulas, files and functions, each handled in a process of its own with a limit on time and memory."""
+"""Students' formulas, files and functions, each handled in a separate process with limited time and memory."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from typing import Any, NamedTuple
 
 from octavo.errors import UserError
 
-LONGEST_REPLY = 1 << 22  # bytes
-DEEPEST = 10  # lists within lists of a result
-LOOK = 0.1  # seconds between two looks at how much memory a process has
-PAGE = os.sysconf("SC_PAGE_SIZE")
-STARTING = 60.0  # seconds that the worker may need until it is ready
-LIFETIME = 600  # seconds of computing after which the worker's own limit ends it; it is then started anew
+MAX_REPLY_BYTES = 1 << 22
+MAX_RESULT_DEPTH = 10  # lists within lists
+MEMORY_POLL_SECONDS = 0.1  # between two measurements of a process's memory
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+START_SECONDS = 60.0  # until the worker must be ready
+WORKER_CPU_SECONDS = 600  # after which the system ends the worker; a new one is then started
 
 
 class Limits(NamedTuple):
-    """What one answer may take."""
+    """The time and memory that one answer may use."""
 
     seconds: float = 10.0
     memory: int = 1 << 30  # bytes
 
 
 class Worker:
-    """Reads files and compares answers; where one takes too long its process is ended, and the next gets a new one."""
+    """Client of a process that reads files and compares answers; a request over its limits ends the process."""
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
         self.limits = limits
@@ -46,30 +46,29 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.end()
 
-    def ask(self, what: dict[str, Any]) -> Any:
-        """The reply; a UserError says why there is none."""
+    def ask(self, request: dict[str, Any]) -> Any:
+        """The reply to a request; a UserError says why there is none."""
         if self.process is None or self.process.poll() is not None:
             self.end()
-            longest = math.ceil(max(self.limits.seconds, STARTING)) + 5  # the clock here comes first
+            alarm = math.ceil(max(self.limits.seconds, START_SECONDS)) + 5  # later than the deadline kept here
             module = "octavo.exercises.framework.worker"
-            command = [sys.executable, "-P", "-m", module, str(LIFETIME), str(self.limits.memory),
-                       str(longest)]  # fmt: skip
+            command = [sys.executable, "-P", "-m", module, str(WORKER_CPU_SECONDS), str(self.limits.memory),
+                       str(alarm)]  # fmt: skip
             self.process = start_process(command, dict(os.environ))
-            self._reply(
-                {"do": "number", "as": {"right": 0}, "given": 0}, STARTING
-            )  # starting is not the answer's fault
-        reply = self._reply(what, self.limits.seconds)
+            ready = {"do": "number", "as": {"right": 0}, "given": 0}
+            self._reply(ready, START_SECONDS)  # the time to start does not count against the answer
+        reply = self._reply(request, self.limits.seconds)
         if "refused" in reply:
             raise UserError(reply["refused"])
         return reply["ok"]
 
-    def _reply(self, what: dict[str, Any], seconds: float) -> dict[str, Any]:
+    def _reply(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         assert self.process is not None
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(what).encode() + b"\n")
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
-            line = _read(self.process, time.monotonic() + seconds, self.limits.memory, b"\n")
+            line = read_reply(self.process, time.monotonic() + seconds, self.limits.memory, b"\n")
             reply: dict[str, Any] = json.loads(line)
             return reply
         except TimeoutError:
@@ -90,20 +89,20 @@ class Worker:
 
 
 def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list[Any]:
-    """The results of a function in a student's file; a UserError says what went wrong."""
-    processor = math.ceil(limits.seconds) + 1  # more than the clock allows, so that it is the clock that is told of
+    """The results of a function in a student's file, one per case; a UserError says what went wrong."""
+    cpu_seconds = math.ceil(limits.seconds) + 1  # above the wall-clock limit, so that its message is shown
     command = [sys.executable, "-B", "-P", str(Path(__file__).with_name("function_runner.py")),
-               str(processor), str(limits.memory)]  # fmt: skip
-    quiet = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as empty:
-        process = start_process(command, quiet, empty)
+               str(cpu_seconds), str(limits.memory)]  # fmt: skip
+    environment = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as empty_folder:
+        process = start_process(command, environment, empty_folder)
         assert process.stdin is not None
         try:
             with contextlib.suppress(BrokenPipeError):
-                asked = {"file": str(file.resolve()), "function": function, "cases": cases}
-                process.stdin.write(json.dumps(asked).encode())
+                request = {"file": str(file.resolve()), "function": function, "cases": cases}
+                process.stdin.write(json.dumps(request).encode())
                 process.stdin.close()
-            reply = json.loads(_read(process, time.monotonic() + limits.seconds, limits.memory))
+            reply = json.loads(read_reply(process, time.monotonic() + limits.seconds, limits.memory))
         except TimeoutError:
             raise UserError(f"it took more than {limits.seconds:g} s and was stopped") from None
         except MemoryError:
@@ -112,84 +111,86 @@ def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list
             raise UserError("it ended without an answer, or needed more than the limits allow") from None
         finally:
             end_process(process)
-    return _results(reply, len(cases))
+    return _validate_results(reply, len(cases))
 
 
-def _results(reply: Any, count: int) -> list[Any]:
-    """The file could have written the line itself, so nothing about it is taken for granted."""
+def _validate_results(reply: Any, count: int) -> list[Any]:
+    """The results in a reply, all of which is validated: the student's file could have written it itself."""
     if isinstance(reply, dict) and isinstance(reply.get("problem"), str):
         raise UserError(reply["problem"][:300])
     results = reply.get("results") if isinstance(reply, dict) else None
     if not isinstance(results, list) or len(results) != count:
         raise UserError("it ended without an answer")
-    if not _shallow(results, DEEPEST):
-        raise UserError(f"a result may be a list of lists {DEEPEST} deep; return less")
-    return [_with_infinities(one) for one in results]
+    if not _is_shallow(results, MAX_RESULT_DEPTH):
+        raise UserError(f"a result may be a list of lists {MAX_RESULT_DEPTH} deep; return less")
+    return [_restore_infinities(result) for result in results]
 
 
-def _with_infinities(value: Any) -> Any:
-    """JSON has no numbers that are not finite, so they came as words."""
+def _restore_infinities(value: Any) -> Any:
+    """Numbers that are not finite travel as words, because JSON has none."""
     if isinstance(value, list):
-        return [_with_infinities(one) for one in value]
+        return [_restore_infinities(item) for item in value]
     return float(value) if value in ("inf", "-inf", "nan") else value
 
 
-def _shallow(value: Any, depth: int) -> bool:
-    return not isinstance(value, list) or (depth > 0 and all(_shallow(one, depth - 1) for one in value))
+def _is_shallow(value: Any, depth: int) -> bool:
+    return not isinstance(value, list) or (depth > 0 and all(_is_shallow(item, depth - 1) for item in value))
 
 
 def start_process(
     command: list[str], environment: dict[str, str], folder: str | None = None
 ) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, so that what it starts can be ended with it."""
+    """Start a process in its own session, so that its children can be ended with it."""
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, cwd=folder,
         start_new_session=True,
     )  # fmt: skip
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float, memory: int, until: bytes = b"") -> bytes:
-    """What a process writes until its end or a sign, within a time, a size, and the memory that it may take.
+def read_reply(process: subprocess.Popen[bytes], deadline: float, memory: int, until: bytes = b"") -> bytes:
+    """What a process writes until it ends, or until the marker, within limits on time, size and the process's memory.
 
-    Where the system limits memory itself, the process notices first; macOS does not, so it is looked at from outside.
+    Where the system enforces the memory limit, the process fails by itself; macOS does not, so memory is polled here.
     """
     assert process.stdout is not None
-    said = b""
-    while not (until and said.endswith(until)):
-        left = deadline - time.monotonic()
-        if left <= 0:
+    reply = b""
+    while not (until and reply.endswith(until)):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError
-        if not select.select([process.stdout], [], [], min(left, LOOK))[0]:
-            if resident(process.pid) > memory:
+        if not select.select([process.stdout], [], [], min(remaining, MEMORY_POLL_SECONDS))[0]:
+            if resident_bytes(process.pid) > memory:
                 raise MemoryError
             continue
-        piece = os.read(process.stdout.fileno(), 1 << 16)
-        if not piece:
+        chunk = os.read(process.stdout.fileno(), 1 << 16)
+        if not chunk:
             break
-        said += piece
-        if len(said) > LONGEST_REPLY:
-            raise ValueError("too long a reply")
-    return said
+        reply += chunk
+        if len(reply) > MAX_REPLY_BYTES:
+            raise ValueError("the reply is too long")
+    return reply
 
 
-def resident(pid: int) -> int:
-    """The bytes of memory that a process has now; 0 where it has ended."""
+def resident_bytes(pid: int) -> int:
+    """The resident memory of a process; 0 if it has ended."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE
-    except (OSError, IndexError):  # no Linux, or no such process
-        return _resident_by_ps(pid)
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):  # not Linux, or no such process
+        return resident_bytes_by_ps(pid)
 
 
-def _resident_by_ps(pid: int) -> int:
+def resident_bytes_by_ps(pid: int) -> int:
+    """The same, asked of the program ps."""
     try:
-        told = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, timeout=5, check=False).stdout
-        return int(told or 0) << 10
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        output = subprocess.run(command, capture_output=True, timeout=5, check=False).stdout
+        return int(output or 0) << 10
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return 0
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
-    """End a process and whatever it has started."""
+    """End a process and its children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,4 +1,7 @@
-"""Which exercises there are: a topic is a list of modules, each with its `EXERCISES`; a teacher's is a file."""
+"""The registry of exercises: each topic is a list of modules with an `EXERCISES` tuple; teachers add a folder of files.
+
+To add an exercise, write one module in `octavo/exercises/topics` and add its name to its topic in `TOPICS`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pathlib import Path
 from octavo.errors import UserError
 from octavo.exercises.framework.exercise import Exercise
 
-TOPICS: dict[str, tuple[str, ...]] = {
+TOPICS_PACKAGE = "octavo.exercises.topics"
+TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
     "Attention and softmax": ("softmax", "scores", "attention", "heads", "head_width", "permutation"),
     "Copy and average": ("copying", "noisy_keys", "lookup"),
     "Positions": ("positions", "positions_learnt"),
@@ -19,53 +23,47 @@ TOPICS: dict[str, tuple[str, ...]] = {
     "Recurrent networks": ("sigmoid", "recurrence", "lstm_gradients", "long_gradients"),
     "Language models": ("language", "greedy", "perplexity", "preprocessing"),
     "Networks and pretraining": (
-        "networks",
-        "hidden_layer",
-        "averaging",
-        "pretraining",
-        "self_labels",
-        "facts",
-        "unseen",
-        "thresholds",
+        "networks", "hidden_layer", "averaging", "pretraining", "self_labels", "facts", "unseen", "thresholds",
     ),
-}
-OWN = "Your own"
+}  # fmt: skip
+FOLDER_TOPIC = "Your own"  # the topic of exercises that come from a teacher's folder
 
 
-def exercises(folder: str | Path | None = None) -> dict[str, list[Exercise]]:
+def exercises_by_topic(folder: str | Path | None = None) -> dict[str, list[Exercise]]:
     """Every topic with its exercises, in order; those of a teacher's folder come last."""
-    topics = {topic: [one for module in modules for one in _of_module(module)] for topic, modules in TOPICS.items()}
+    topics = {topic: [one for module in modules for one in _load_module(module)] for topic, modules in TOPICS.items()}
     if folder is not None:
-        topics[OWN] = from_folder(folder)
-    every = [one.id for some in topics.values() for one in some]
-    if twice := sorted({name for name in every if every.count(name) > 1}):
-        raise UserError(f"every exercise needs an id of its own: {', '.join(twice)} is there twice; rename one")
+        topics[FOLDER_TOPIC] = load_folder(folder)
+    ids = [exercise.id for exercises in topics.values() for exercise in exercises]
+    if repeated := sorted({name for name in ids if ids.count(name) > 1}):
+        raise UserError(f"every exercise needs its own id: {', '.join(repeated)} occurs twice; rename one")
     return topics
 
 
-def chosen(names: Sequence[str], folder: str | Path | None = None) -> list[Exercise]:
-    """The exercises of these ids or topics, all of them where none is named."""
-    topics = exercises(folder)
-    every = {one.id: one for some in topics.values() for one in some}
+def select_exercises(names: Sequence[str], folder: str | Path | None = None) -> list[Exercise]:
+    """The exercises with these ids or of these topics; all of them if no name is given."""
+    topics = exercises_by_topic(folder)
+    by_id = {exercise.id: exercise for exercises in topics.values() for exercise in exercises}
     if not names:
-        return list(every.values())
-    picked: dict[str, Exercise] = {}
+        return list(by_id.values())
+    by_topic = {topic.lower(): exercises for topic, exercises in topics.items()}
+    selected: dict[str, Exercise] = {}
     for name in names:
-        of_topic = next((some for topic, some in topics.items() if topic.lower() == name.lower()), None)
-        if of_topic is None and name not in every:
-            near = difflib.get_close_matches(name, [*every, *topics], 1)
-            remedy = f"did you mean {near[0]}?" if near else "octavo exercises list shows them"
-            raise UserError(f"there is no exercise {name!r}; {remedy}")
-        picked |= {one.id: one for one in (of_topic if of_topic is not None else [every[name]])}
-    return list(picked.values())
+        if name not in by_id and name.lower() not in by_topic:
+            similar = difflib.get_close_matches(name, [*by_id, *topics], 1)
+            remedy = f"did you mean {similar[0]}?" if similar else "octavo exercises list shows them"
+            raise UserError(f"there is no exercise or topic {name!r}; {remedy}")
+        exercises = by_topic[name.lower()] if name.lower() in by_topic else [by_id[name]]
+        selected |= {exercise.id: exercise for exercise in exercises}
+    return list(selected.values())
 
 
-def from_folder(folder: str | Path) -> list[Exercise]:
-    """The exercises of a teacher's Python files, which are run: name only a folder whose code you wrote or read."""
+def load_folder(folder: str | Path) -> list[Exercise]:
+    """The exercises of a teacher's Python files. The files are executed: name only a folder whose code you trust."""
     files = sorted(Path(folder).glob("*.py"))
     if not files:
         raise UserError(f"a folder of exercises holds Python files: {folder} has none; see octavo exercises --help")
-    found: list[Exercise] = []
+    loaded: list[Exercise] = []
     for file in files:
         spec = importlib.util.spec_from_file_location(f"octavo_own_{file.stem}", file)
         assert spec is not None
@@ -74,16 +72,17 @@ def from_folder(folder: str | Path) -> list[Exercise]:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            raise UserError(
-                f"{file} cannot be run: {type(error).__name__}: {error}; mend it or move it away"
-            ) from error
-        own = getattr(module, "EXERCISES", None)
-        if not isinstance(own, list | tuple) or not all(isinstance(one, Exercise) for one in own):
-            raise UserError(f"{file} must have a list EXERCISES of Exercise; see octavo/exercises/__init__.py")
-        found += own
-    return found
+            remedy = (
+                "import names from octavo.exercises" if isinstance(error, ImportError) else "fix it or move it away"
+            )
+            raise UserError(f"{file} cannot be executed: {type(error).__name__}: {error}; {remedy}") from error
+        exercises = getattr(module, "EXERCISES", None)
+        if not isinstance(exercises, list | tuple) or not all(isinstance(one, Exercise) for one in exercises):
+            raise UserError(f"{file} must define EXERCISES, a list of Exercise; see docs/exercises.md")
+        loaded += exercises
+    return loaded
 
 
-def _of_module(name: str) -> Sequence[Exercise]:
-    found: Sequence[Exercise] = importlib.import_module(f"octavo.exercises.topics.{name}").EXERCISES
-    return found
+def _load_module(name: str) -> Sequence[Exercise]:
+    exercises: Sequence[Exercise] = importlib.import_module(f"{TOPICS_PACKAGE}.{name}").EXERCISES
+    return exercises

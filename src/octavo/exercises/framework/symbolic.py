@@ -1,28 +1,31 @@
-"""Formulas as SymPy expressions, for exercises that prove theirs; only what an exercise itself says comes here."""
+"""Formulas as SymPy expressions, for evidence that derives them; never used for students' formulas."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 import sympy
 
-from octavo.exercises.framework.formula import Node, parse
+from octavo.exercises.framework.formula import Node, evaluate, parse
 
 CALLS: dict[str, Any] = {
     "sqrt": sympy.sqrt, "exp": sympy.exp, "log": sympy.log, "ln": sympy.log, "sin": sympy.sin, "cos": sympy.cos,
     "tan": sympy.tan, "atan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
     "gamma": sympy.gamma, "factorial": sympy.factorial, "binomial": sympy.binomial, "min": sympy.Min, "max": sympy.Max,
 }  # fmt: skip
-ASSUMED: dict[str, dict[str, bool]] = {
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "^": operator.pow}
+CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "E": sympy.E}
+ASSUMPTIONS: dict[str, dict[str, bool]] = {  # kind of a symbol -> what SymPy may assume of it
     "whole": {"integer": True, "positive": True}, "positive": {"positive": True}, "real": {"real": True},
     "share": {"positive": True},
 }  # fmt: skip
 
 
 def symbol(name: str, kind: str) -> Any:
-    """The SymPy symbol that a formula's name stands for: whole, positive, real, or a share between 0 and 1."""
-    return sympy.Symbol(name, **ASSUMED[kind])
+    """The SymPy symbol for a formula's name: whole, positive, real, or a share between 0 and 1."""
+    return sympy.Symbol(name, **ASSUMPTIONS[kind])
 
 
 def symbols(kinds: Mapping[str, str]) -> list[Any]:
@@ -32,34 +35,10 @@ def symbols(kinds: Mapping[str, str]) -> list[Any]:
 
 def expression(text: str, kinds: Mapping[str, str]) -> Any:
     """The SymPy expression of a formula."""
-    return _made(parse(text, kinds), {name: symbol(name, kind) for name, kind in kinds.items()})
+    names = CONSTANTS | {name: symbol(name, kind) for name, kind in kinds.items()}
+    return evaluate(parse(text, kinds), sympy.Rational, names.__getitem__, CALLS | OPERATORS)
 
 
 def from_sympy(found: Any, kinds: Mapping[str, str]) -> Node:
-    """A SymPy result as a tree, so that it can be computed with 50 digits like any other formula."""
+    """A SymPy result as a tree, so that it can be evaluated with 50 digits like any other formula."""
     return parse(str(found).replace("Abs(", "abs(").replace("Min(", "min(").replace("Max(", "max("), kinds)
-
-
-def _made(node: Node, names: Mapping[str, Any]) -> Any:
-    inside = [_made(one, names) for one in node.inside]
-    match node.kind:
-        case "number":
-            return sympy.Rational(node.text)
-        case "name":
-            constants = {"pi": sympy.pi, "e": sympy.E, "E": sympy.E}
-            return names[node.text] if node.text in names else constants[node.text]
-        case "()":
-            return inside[0]
-        case "sign":
-            return -inside[0]
-        case "call":
-            return CALLS[node.text](*inside)
-        case "^":
-            return inside[0] ** inside[1]
-        case "+":
-            return inside[0] + inside[1]
-        case "-":
-            return inside[0] - inside[1]
-        case "*":
-            return inside[0] * inside[1]
-    return inside[0] / inside[1]

@@ -1,4 +1,4 @@
-"""An empty file of answers: the questions as comments, a key for every part."""
+"""An empty answer file: the questions as TOML comments, and a key for every part."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from octavo.exercises.framework.exercise import Exercise, Part
 from octavo.exercises.framework.grading import REASON
 from octavo.exercises.framework.mathml import prose_as_text
 
-HEAD = """# Answers to octavo's exercises. Fill in what stands between the quotes; what is left empty counts as missing.
-# Numbers need no quotes. Formulas stand in quotes: "sqrt(x^2 + 1)/(2*pi)"; write 2*x, not 2x.
-# true and false need no quotes; "only if ..." says on which condition a statement holds.
-# To grade it: octavo exercises grade answers.toml
+HEADER = """# Answers to octavo's exercises. Write your answers between the quotes; an empty answer counts as missing.
+# Numbers need no quotes. Formulas need quotes: "sqrt(x^2 + 1)/(2*pi)"; write 2*x, not 2x.
+# true and false need no quotes; "only if ..." names the condition under which a statement holds.
+# To grade this file: octavo exercises grade answers.toml
 """
+COMMENT_WIDTH = 110
 
 
-def template(exercises: Sequence[Exercise]) -> str:
-    """The file as text."""
-    blocks = [HEAD]
-    for one in exercises:
-        blocks.append(
-            "\n".join([f"[{one.id}]", _comment(f"{one.title}. {one.question}"), *map(_part, one.parts)]) + "\n"
-        )
+def answer_template(exercises: Sequence[Exercise]) -> str:
+    """The text of an answer file without answers."""
+    blocks = [HEADER]
+    for exercise in exercises:
+        heading = _comment(f"{exercise.title}. {exercise.question}")
+        blocks.append("\n".join([f"[{exercise.id}]", heading, *map(_part_lines, exercise.parts)]) + "\n")
     return "\n".join(blocks)
 
 
-def _part(part: Part) -> str:
-    lines = ["", _comment(part.ask), *map(_comment, hints(part.answer)), f'{part.id} = ""']
+def _part_lines(part: Part) -> str:
+    lines = ["", _comment(part.ask), *map(_comment, answer_hints(part.answer)), f'{part.id} = ""']
     if isinstance(part.answer, Truth):
         lines.append(f'{part.id}{REASON} = ""')
     return "\n".join(lines)
 
 
-def hints(answer: Answer) -> list[str]:
-    """What an answer may be, and the options of a choice."""
+def answer_hints(answer: Answer) -> list[str]:
+    """The format of an answer, and the options of a choice."""
     options = answer.options.items() if isinstance(answer, Choice) else ()
-    return [f"({answer.template})", *(f"{name}: {said}" for name, said in options)]
+    return [f"({answer.template})", *(f"{name}: {meaning}" for name, meaning in options)]
 
 
 def _comment(text: str) -> str:
+    words = " ".join(prose_as_text(text).split())
     return textwrap.fill(
-        " ".join(prose_as_text(text).split()), 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-    )
+        words, COMMENT_WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )  # fmt: skip

@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import seeded
-from octavo.exercises.framework.answers import Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.core import seeded_generator
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.dan import Dan, DanConfig
 from octavo.pages.figures.lines import Series, lines
 from octavo.text.bag_of_ngrams import KnownReader
@@ -30,7 +29,7 @@ def network(texts: Sequence[str], ngrams: int = 1, layers: int = 2, seed: int = 
                        min_count=1)  # fmt: skip
     reader = KnownReader.learn(texts, 1, ngrams, config.buckets)
     model = Dan(config, reader.rows, config.width, 2).double()
-    model.initialise(seeded(seed))
+    model.initialise(seeded_generator(seed))
     return model.eval(), reader
 
 
@@ -58,7 +57,7 @@ def right_share(model: Dan, reader: KnownReader, labelled: dict[str, int]) -> fl
     return (answers == torch.tensor(list(labelled.values()))).double().mean().item()
 
 
-def shuffling() -> Found:
+def shuffling() -> Finding:
     dice, words, moved = torch.Generator().manual_seed(1), TEXT.split(), {}
     orders = [" ".join(words[i] for i in torch.randperm(len(words), generator=dice)) for _ in range(200)]
     for ngrams in (1, 2):
@@ -66,7 +65,7 @@ def shuffling() -> Found:
         answers = said(model, reader, [TEXT, *orders])
         moved[ngrams] = (answers - answers[0]).abs().max().item()
     note = f"200 orders of ten words move the answer by at most {moved[1]:.1g}; if pairs of neighbours have vectors "
-    return Found(verdict(max(moved.values()) < SAME, moved[1] < SAME), note + f"too, by {moved[2]:.1g}", f"{SAME:g}")
+    return Finding(verdict(max(moved.values()) < SAME, moved[1] < SAME), note + f"too, by {moved[2]:.1g}", f"{SAME:g}")
 
 
 def changed_by(one: str, other: str) -> float:
@@ -79,10 +78,10 @@ def changed_by(one: str, other: str) -> float:
     return max(moved)
 
 
-def explains(one: str, other: str, what: str) -> Found:
+def explains(one: str, other: str, what: str) -> Finding:
     """Whether a difference between two texts, and nothing else, can change the answer."""
     moved = changed_by(one, other)
-    return Found(verdict(moved > SAME), f"{what}: the answers of 5 networks move by up to {moved:.1g}", f"{SAME:g}")
+    return Finding(verdict(moved > SAME), f"{what}: the answers of 5 networks move by up to {moved:.1g}", f"{SAME:g}")
 
 
 @cache
@@ -95,40 +94,40 @@ def among_others() -> dict[str, list[tuple[int, float]]]:
             for word, some in shares.items()}  # fmt: skip
 
 
-def drowned() -> Found:
+def drowned() -> Finding:
     good, bad = among_others().values()
     alone, many = good[0][1] - bad[0][1], good[-1][1] - bad[-1][1]
     note = (
         f"a trained network tells “good” from “bad” by {alone:.2f} where they stand alone, by {many:.2f} among "
         f"{good[-1][0]} other words"
     )
-    return Found(verdict(many < alone / 2), note, "less than half")
+    return Finding(verdict(many < alone / 2), note, "less than half")
 
 
-def counted_twice() -> Found:
+def counted_twice() -> Finding:
     return explains("a bad good film", "a bad good good film", "one word said twice")
 
 
-def unknown_word() -> Found:
+def unknown_word() -> Finding:
     model, reader = network(["a good film"])
     moved = (said(model, reader, ["a good film"]) - said(model, reader, ["a dreadful good film"])).abs().item()
     known = changed_by("a good film", "a dreadful good film")
     note = f"a word without a vector moves the answer by {moved:g}; if it had one, it would, by up to {known:.1g}"
-    return Found(verdict(moved == 0 and known > SAME), note, f"{SAME:g}")
+    return Finding(verdict(moved == 0 and known > SAME), note, f"{SAME:g}")
 
 
-def whole_twice() -> Found:
+def whole_twice() -> Finding:
     moved = changed_by(TEXT, f"{TEXT} {TEXT}")
-    return Found(verdict(moved < SAME), f"5 networks, each text once and twice: at most {moved:.1g}", f"{SAME:g}")
+    return Finding(verdict(moved < SAME), f"5 networks, each text once and twice: at most {moved:.1g}", f"{SAME:g}")
 
 
-def negation() -> Found:
+def negation() -> Finding:
     right = {layers: right_share(*taught(NEGATED, layers), NEGATED) for layers in (0, 2)}
     note = f"four texts, 300 steps: right are {right[2]:.0%} with two layers above the mean, {right[0]:.0%} with none"
-    return Found(verdict(right[2] < 1 and right[0] < 1, right[0] < 1), note, "all four or not")
+    return Finding(verdict(right[2] < 1 and right[0] < 1, right[0] < 1), note, "all four or not")
 
 
-def bitten() -> Found:
+def bitten() -> Finding:
     model, reader = taught(BITTEN)
     gap = float(said(model, reader, list(BITTEN)).diff().abs())
     orders = {" ".join(one) for one in permutations("the dog bit the man".split())}
@@ -138,7 +137,7 @@ def bitten() -> Found:
         f"words are all given {spread.min():.3f}"
     )
     one_answer = gap < SAME  # so exactly one of two opposite labels is met
-    return Found(0.5 if one_answer else right_share(model, reader, BITTEN), note)
+    return Finding(0.5 if one_answer else right_share(model, reader, BITTEN), note)
 
 
 def drowning_figure() -> str:
@@ -162,19 +161,17 @@ AVERAGING = Exercise(
     "belongs.",
     figure=drowning_figure,
     parts=[
-        Part("shuffle", "Shuffling a text's words leaves the answer unchanged.",
-             Truth("nearly", "only single words have vectors, not pairs or longer groups of neighbours"), "numeric",
-             shuffling, why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours "
-             "with a vector of its own is a different thing in another order.",
-             wrong={"took single words for granted": True}),
+        Part("shuffle", "Shuffling a text's words leaves the answer unchanged.", Truth("nearly",
+             "only single words have vectors, not pairs or longer groups of neighbours"), "numeric", shuffling,
+             why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours with a "
+             "vector of its own is a different thing in another order.", wrong={"took single words for granted": True}),
         Part("last-word", "“It erred because the friendly word came last”: this can be the explanation.",
              Truth("false"), "numeric",
              lambda: explains("bad start , good end", "good start , bad end", "what comes first and last, swapped"),
              why="With the friendly word first, the answer would have been the same.",
              wrong={"explained the error as a person would have made it": True}),
-        Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.",
-             Truth("false"), "numeric",
-             lambda: explains("not bad , good", "bad , not good", "“not” in front of another word"),
+        Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.", Truth("false"),
+             "numeric", lambda: explains("not bad , good", "bad , not good", "“not” in front of another word"),
              why="It takes “not” to belong to no word at all: it knows only that it is there.",
              wrong={"explained the error as a person would have made it": True}),
         Part("drowned", "“The one telling word was drowned by many others”: this can be the explanation.",
@@ -184,22 +181,21 @@ AVERAGING = Exercise(
         Part("repeated", "“A word was said twice and outweighed the others”: this can be the explanation.",
              Truth("true"), "numeric", counted_twice, why="Its share of the mean doubles, nearly.",
              wrong={"took a mean to count each word once": False}),
-        Part("unknown", "“The telling word has no vector, so it was not there for the network”: this can be "
-             "the explanation.", Truth("true"), "numeric", unknown_word,
+        Part("unknown", "“The telling word has no vector, so it was not there for the network”: this can be the "
+             "explanation.", Truth("true"), "numeric", unknown_word,
              why="Words that training has not seen are left out of the mean.",
              wrong={"thought that every word has a vector": False}),
-        Part("twice", "A text and the same text said twice get the same answer.", Truth("true"), "numeric",
-             whole_twice, why="All shares stay: twice the sum over twice the number. A sum instead of a mean would "
-             "tell them apart.",
+        Part("twice", "A text and the same text said twice get the same answer.", Truth("true"), "numeric", whole_twice,
+             why="All shares stay: twice the sum over twice the number. A sum instead of a mean would tell them apart.",
              wrong={"took the mean for a sum": False}),
         Part("negation", "The network cannot learn that “good” and “not bad” are positive, and “bad” and “not good” "
              "negative.", Truth("nearly", "there is no layer between the mean and the classes"), "trained", negation,
-             why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also "
-             "`g > b` for the words alone. A hidden layer can do what a sum cannot, and order plays no part in it.",
+             why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also `g > "
+             "b` for the words alone. A hidden layer can do what a sum cannot, and order plays no part in it.",
              wrong={"took not seeing order for not seeing combinations": True}),
         Part("bitten", "“The dog bit the man” and “the man bit the dog” have opposite labels. Which share of such "
-             "pairs' texts can any deep averaging network of single words get right?", Number("1/2"), "trained",
-             bitten, why="Both texts get one answer, so one of the two is right, whatever was learnt.",
+             "pairs' texts can any deep averaging network of single words get right?", Number("1/2"), "trained", bitten,
+             why="Both texts get one answer, so one of the two is right, whatever was learnt.",
              wrong={"thought that training finds a way": 1, "thought that it gets both wrong": 0}),
     ],
 )  # fmt: skip

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
-from octavo.ops.attention import weights
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
+from octavo.ops.attention import attention_weights
 from octavo.pages.figures.lines import Series, lines
 
 NEARLY = 1e-12
@@ -20,7 +19,7 @@ def attention(scores: list[float]) -> list[float]:
     """octavo's own weights of one query with these scores."""
     q_11TK = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     k_11SK = torch.tensor(scores, dtype=torch.float64)[None, None, :, None]
-    found: list[float] = weights(q_11TK, k_11SK, scale=1.0).flatten().tolist()
+    found: list[float] = attention_weights(q_11TK, k_11SK, scale=1.0).flatten().tolist()
     return found
 
 
@@ -32,48 +31,51 @@ def root(rises: Callable[[float], bool], low: float, high: float) -> float:
     return high
 
 
-def copied_weight() -> Found:
+def copied_weight() -> Finding:
     points = []
     for n, m in ((2, 1.0), (5, 3.0), (50, 0.5), (1000, 7.0)):
         found = attention([m] + [0.0] * (n - 1))[0]
-        points.append(At({"n": n, "m": m}, found - NEARLY, found + NEARLY))
-    return Found(points, "octavo's attention weights of one query in float64, to 1e-12")
+        points.append(IntervalAt({"n": n, "m": m}, found - NEARLY, found + NEARLY))
+    return Finding(points, "octavo's attention weights of one query in float64, to 1e-12")
 
 
-def least_weight() -> Found:
+def least_weight() -> Finding:
     dice, worst = np.random.default_rng(1), math.inf
     for _ in range(2000):
         n, m = int(dice.integers(2, 60)), float(dice.uniform(0, 8))
         others = -m - dice.exponential(2.0, n - 1)
         others[0] = -m  # the nearest one defines the margin
         worst = min(worst, attention([0.0, *others.tolist()])[0] - 1 / (1 + (n - 1) * math.exp(-m)))
-    return Found(verdict(worst >= -NEARLY), f"2,000 random sets of scores: never below the bound by more than "
-                 f"{max(0.0, -worst):.0e}", "to 1e-12")  # fmt: skip
+    return Finding(
+        verdict(worst >= -NEARLY),
+        f"2,000 random sets of scores: never below the bound by more than {max(0.0, -worst):.0e}",
+        "to 1e-12",
+    )
 
 
-def needed_margin() -> Found:
+def needed_margin() -> Finding:
     points = []
     for n, p in ((2, 0.1), (10, 0.01), (1000, 0.01), (1000, 0.5)):
         m = root(lambda m: attention([m] + [0.0] * (n - 1))[0] >= 1 - p, -5.0, 40.0)  # noqa: B023
-        points.append(At({"n": n, "p": p}, m - 1e-9, m + 1e-9))
-    return Found(points, "the least margin whose softmax reaches 1 - p, by halving, to 1e-9")
+        points.append(IntervalAt({"n": n, "p": p}, m - 1e-9, m + 1e-9))
+    return Finding(points, "the least margin whose softmax reaches 1 - p, by halving, to 1e-9")
 
 
-def most_keys() -> Found:
+def most_keys() -> Finding:
     most = next(n for n in range(2, 10_000) if attention([10.0] + [0.0] * n)[0] < 0.99)
-    return Found(most, f"one key more and more until the weight falls below 0.99: with {most + 1} keys it does")
+    return Finding(most, f"one key more and more until the weight falls below 0.99: with {most + 1} keys it does")
 
 
-def ten_is_enough() -> Found:
+def ten_is_enough() -> Finding:
     least = {n: attention([10.0] + [0.0] * (n - 1))[0] for n in (2, 100, 223, 224, 10_000)}
     note = "; ".join(f"{n:,} keys: {weight:.6f}" for n, weight in least.items())
     holds = [weight >= 0.99 for weight in least.values()]
-    return Found(verdict(all(holds), all(holds[:3])), note, "at least 0.99")
+    return Finding(verdict(all(holds), all(holds[:3])), note, "at least 0.99")
 
 
-def saturated_margin() -> Found:
+def saturated_margin() -> Finding:
     margin = root(lambda m: attention([m, 0.0])[0] == 1.0, 1.0, 100.0)
-    return Found(margin, "the least margin at which float64 gives a weight of exactly 1, by halving")
+    return Finding(margin, "the least margin at which float64 gives a weight of exactly 1, by halving")
 
 
 COPY = Exercise(
@@ -84,6 +86,12 @@ COPY = Exercise(
     answer="In the worst case all others lie exactly m below. Then the weight is `1/(1 + (n - 1)*exp(-m))`: the margin "
     "works against `ln(n - 1)`, not against a constant. At `m = ln(n - 1)` the value has half the weight; each further "
     "unit of margin divides the odds of the rest by e. Attention copies exactly only in rounded arithmetic.",
+    figure=lambda: lines(
+         [Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
+          for n in (2, 100, 10_000)],
+         "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).",
+         ("margin of its score", "weight"),
+     ),
     parts=[
         Part("weight", "All other scores lie exactly m below the best. What is the weight of the best?",
              Formula("1/(1 + (n - 1)*exp(-m))", {"n": "whole", "m": "positive"}), "numeric", copied_weight,
@@ -103,9 +111,8 @@ COPY = Exercise(
              Truth("nearly", only_if="there are at most 223 keys"), "numeric", ten_is_enough,
              why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
              wrong={"forgot that many small weights add up": True}),
-        Part("most-keys", "Up to how many keys does a margin of 10 guarantee 99% of the weight?",
-             Number(223, rel=0), "numeric", most_keys,
-             why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
+        Part("most-keys", "Up to how many keys does a margin of 10 guarantee 99% of the weight?", Number(223, rel=0),
+             "numeric", most_keys, why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
              wrong={"forgot the best key itself": 222, "asked only that half be copied": 22027}),
         Part("exactly-one", "With two keys, from which margin on is the weight exactly 1 in float64?",
              Number("53*ln(2)"), "numeric", saturated_margin,
@@ -113,29 +120,23 @@ COPY = Exercise(
              "arithmetic no margin is enough.",
              wrong={"took the smallest float64 for the limit": "1074*ln(2)", "took all 64 bits": "64*ln(2)"}),
     ],
-    figure=lambda: lines(
-        [Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
-         for n in (2, 100, 10_000)],
-        "The weight of the best key in the worst case. More keys shift the curve right by ln(n - 1).",
-        ("margin of its score", "weight"),
-    ),
 )  # fmt: skip
 
 
-def averaging_weight() -> Found:
+def averaging_weight() -> Finding:
     points = []
     for n, b in ((2, 1.0), (3, 2.0), (100, 5.0), (1000, 12.0)):
         found = attention([b, b] + [0.0] * (n - 2))[0]
-        points.append(At({"n": n, "b": b}, found - NEARLY, found + NEARLY))
-    return Found(points, "scores b, b and n - 2 zeros through octavo's weights, to 1e-12")
+        points.append(IntervalAt({"n": n, "b": b}, found - NEARLY, found + NEARLY))
+    return Finding(points, "scores b, b and n - 2 zeros through octavo's weights, to 1e-12")
 
 
-def averaging_length() -> Found:
+def averaging_length() -> Finding:
     length = root(lambda b: sum(attention([b, b] + [0.0] * 98)[2:]) <= 0.01, 0.0, 50.0)
-    return Found(length, "the least b at which the 98 other keys share 1% of the weight, by halving")
+    return Finding(length, "the least b at which the 98 other keys share 1% of the weight, by halving")
 
 
-def equal_weights() -> Found:
+def equal_weights() -> Finding:
     dice = np.random.default_rng(2)
     largest = {False: 0.0, True: 0.0}
     for same in largest:
@@ -147,7 +148,7 @@ def equal_weights() -> Found:
     note = (
         f"200 pairs of keys: the weights differ by up to {largest[False]:.2f}; with equal lengths {largest[True]:.0e}"
     )
-    return Found(verdict(largest[False] < 1e-9, largest[True] < 1e-9), note, "to 1e-9")
+    return Finding(verdict(largest[False] < 1e-9, largest[True] < 1e-9), note, "to 1e-9")
 
 
 AVERAGE = Exercise(
@@ -158,28 +159,27 @@ AVERAGE = Exercise(
     answer="Both keys score b, all others 0, so each of the two has the weight `1/(2 + (n - 2)*exp(-b))`. It is below "
     "one half for every b, and needs `b = ln((n - 2)*(1 - p)/(2*p))` to leave the rest a share p. That the two are "
     "equal rests on equal lengths of the keys, not on their being orthogonal.",
+    figure=lambda: lines(
+     [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
+     10_000)],
+     "The weight of each of the two values: one half at most.", ("length b", "weight")),
     parts=[
         Part("weight", "Which weight has each of the two values?",
              Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", averaging_weight,
              why="`exp(b)/(2*exp(b) + n - 2)`, divided by `exp(b)`.",
              wrong={"forgot the other keys": "1/2", "let the query have length b": "1/(2 + (n - 2)*exp(-b/sqrt(2)))"}),
-        Part("length", "n = 100. Which b leaves the other 98 keys 1% of the weight together?",
-             Number("ln(98*99/2)"), "numeric", averaging_length,
-             why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
+        Part("length", "n = 100. Which b leaves the other 98 keys 1% of the weight together?", Number("ln(98*99/2)"),
+             "numeric", averaging_length, why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
              wrong={"forgot that two keys share": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
              Truth("nearly", only_if="the two keys are equally long"), "numeric", equal_weights,
              why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: the mixed product is in both and cancels.",
              wrong={"took keys of one length for granted": True}),
     ],
-    figure=lambda: lines(
-        [Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)]) for n in (3, 100,
-        10_000)],
-        "The weight of each of the two values: one half at most.", ("length b", "weight")),
 )  # fmt: skip
 
 
-def projector_works() -> Found:
+def projector_works() -> Finding:
     dice = np.random.default_rng(6)
     errors = {}
     for orthogonal in (False, True):
@@ -188,7 +188,7 @@ def projector_works() -> Found:
         v_a, v_b = a @ dice.normal(size=3), b @ dice.normal(size=2)
         errors[orthogonal] = float(np.abs(a @ a.T @ (v_a + v_b) - v_a).max())
     note = f"largest error {errors[False]:.2f} for two random subspaces, {errors[True]:.0e} for orthogonal ones"
-    return Found(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note, "to 1e-9")
+    return Finding(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note, "to 1e-9")
 
 
 def two_directions(c: float) -> tuple[np.ndarray, np.ndarray]:
@@ -196,27 +196,27 @@ def two_directions(c: float) -> tuple[np.ndarray, np.ndarray]:
     return np.array([1.0, 0.0]), np.array([c, math.sqrt(1 - c * c)])
 
 
-def projector_error() -> Found:
+def projector_error() -> Finding:
     points = []
     for c, length in ((0.1, 2.0), (0.5, 1.0), (0.9, 3.0)):
         a, b = two_directions(c)
         error = float(np.linalg.norm(np.outer(a, a) @ (5 * a + length * b) - 5 * a))
-        points.append(At({"c": c, "L": length}, error - NEARLY, error + NEARLY))
-    return Found(points, "a a^T applied to 5 a + L b, to 1e-12")
+        points.append(IntervalAt({"c": c, "L": length}, error - NEARLY, error + NEARLY))
+    return Finding(points, "a a^T applied to 5 a + L b, to 1e-12")
 
 
-def oblique_norm() -> Found:
+def oblique_norm() -> Finding:
     points = []
     for c in (0.1, 0.5, 0.9, 0.99):
         a, b = two_directions(c)
         columns = np.stack([a, b], 1)
         keep_a = columns @ np.diag([1.0, 0.0]) @ np.linalg.inv(columns)
         norm = float(np.linalg.norm(keep_a, 2))
-        points.append(At({"c": c}, norm * (1 - 1e-9), norm * (1 + 1e-9)))
-    return Found(points, "the largest singular value of the map that keeps a and removes b, to 1e-9 of it")
+        points.append(IntervalAt({"c": c}, norm * (1 - 1e-9), norm * (1 + 1e-9)))
+    return Finding(points, "the largest singular value of the map that keeps a and removes b, to 1e-9 of it")
 
 
-def some_map_works() -> Found:
+def some_map_works() -> Finding:
     dice = np.random.default_rng(7)
     largest = 0.0
     for _ in range(100):
@@ -226,9 +226,11 @@ def some_map_works() -> Found:
         largest = max(largest, float(np.abs(keep_a @ (v_a + v_b) - v_a).max()))
     shared = np.eye(6)[:, :1]  # one direction in both subspaces: the sum 2 e can be e + e or 2 e + 0
     sums_equal = bool((1 * shared + 1 * shared == 2 * shared + 0 * shared).all())
-    note = (f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
-            "2e + 0 are the same sum of different parts")  # fmt: skip
-    return Found(verdict(not sums_equal, largest < 1e-8), note, "to 1e-8")
+    note = (
+        f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
+        "2e + 0 are the same sum of different parts"
+    )
+    return Finding(verdict(not sums_equal, largest < 1e-8), note, "to 1e-8")
 
 
 PROJECTOR = Exercise(
@@ -240,6 +242,11 @@ PROJECTOR = Exercise(
     "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not `A*T(A)`, "
     "and it stretches noise by up to `1/sqrt(1 - c^2)` for directions with cosine c. If they share a direction, no map "
     "exists.",
+    figure=lambda: lines(
+     [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
+      Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
+     "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one "
+     "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
              Truth("nearly", only_if="the subspaces of A and B are orthogonal"), "numeric", projector_works,
@@ -258,11 +265,6 @@ PROJECTOR = Exercise(
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
     ],
-    figure=lambda: lines(
-        [Series("noise stretched by", [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
-         Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
-        "Two directions with cosine c: the plain projector lets a share c of the other vector through; the oblique one "
-        "lets nothing through, and stretches noise.", ("cosine c", "factor"), log_y=True),
 )  # fmt: skip
 
 EXERCISES = (COPY, AVERAGE, PROJECTOR)

@@ -15,12 +15,11 @@ from functools import cache
 
 import torch
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
 from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
-from octavo.exercises.framework.answers import Interval, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
@@ -127,7 +126,7 @@ def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
     known, cpu = people(setting), torch.device("cpu")
     tokenizer = vocabulary(known)
     model = GPT(GPTConfig(width=setting.width, layers=2, heads=4, context=32), tokenizer.vocab)
-    model.initialise(seeded(setting.seed))
+    model.initialise(seeded_generator(setting.seed))
     how = FactsConfig(
         pretraining, pretrain_passes=setting.passes, pretrain_batch=32, rate=0.002, batch=64, precision="float32",
         passes=20 if pretraining else 75,
@@ -143,20 +142,24 @@ def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
     }  # fmt: skip
 
 
-def constant_share() -> Found:
+def constant_share() -> Finding:
     drawn = made_up(FIRSTS, LASTS, PLACES, 3000, seed=5)
     answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
     share = answers.count(drawn.commonest) / len(answers)
     error = 4 * math.sqrt(share * (1 - share) / len(answers))
-    return Found(Interval(share - error, share + error), f"{len(answers):,} made-up people; “{drawn.commonest}” for "
-                 "all of them, 4 standard errors")  # fmt: skip
+    return Finding(
+        Interval(share - error, share + error),
+        f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors",
+    )
 
 
-def drawn_share() -> Found:
+def drawn_share() -> Finding:
     """Every place with every answer, exactly."""
     chance = [Fraction(1, rank) for rank in range(1, len(PLACES) + 1)]
     chance = [one / sum(chance) for one in chance]
-    return Found(sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added")
+    return Finding(
+        sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added"
+    )
 
 
 def each(settings: Settings, pretraining: bool, group: str) -> list[Examined]:
@@ -168,28 +171,28 @@ def told_each(some: Sequence[object]) -> str:
     return f"{first}; with other people and weights: {'; '.join(others)}" if others else first
 
 
-def without(settings: Settings = SMALL) -> Found:
+def without(settings: Settings = SMALL) -> Finding:
     found = each(settings, False, TOLD_OF)
     beats = any(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
 
 
-def memorised(settings: Settings = SMALL) -> Found:
+def memorised(settings: Settings = SMALL) -> Finding:
     found = each(settings, False, ASKED)
     beats = all(one.beats_constant() for one in found)
-    return Found(verdict(not beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(not beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
 
 
-def with_pretraining(settings: Settings = SMALL) -> Found:
+def with_pretraining(settings: Settings = SMALL) -> Finding:
     found = each(settings, True, TOLD_OF)
     beats = all(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
 
 
-def strangers(settings: Settings = SMALL) -> Found:
+def strangers(settings: Settings = SMALL) -> Finding:
     found = each(settings, True, NOWHERE)
     beats = any(one.beats_constant() for one in found)
-    return Found(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
 
 
 def facts_figure() -> str:
@@ -217,16 +220,17 @@ PRETRAINING = Exercise(
     parts=[
         Part("constant", "How often is the best constant answer right, on average?", Number("280/761"), "monte carlo",
              constant_share, why="Its chance is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
-             wrong={"took the 8 places to be equally frequent": "1/8", "drew the answer by lot instead of always "
-                    "giving the best one": 0.2068, "took 1/k for its chance without making them add up to one": 1}),
+             wrong={"took the 8 places to be equally frequent": "1/8",
+                    "drew the answer by lot instead of always giving the best one": 0.2068,
+                    "took 1/k for its chance without making them add up to one": 1}),
         Part("by-lot", "And if the answer is drawn with the places' own chances?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
              why="Both draws must be place k: the sum of the squares of the chances. Drawing in proportion looks fair, "
              "but is worse than always saying the commonest.",
-             wrong={"thought it is as good as the constant answer": "280/761", "took all to be equally frequent":
-                    "1/8"}),
-        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.",
-             Truth("false"), "trained", memorised, full=lambda: memorised(REAL),
+             wrong={"thought it is as good as the constant answer": "280/761",
+                    "took all to be equally frequent": "1/8"}),
+        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.", Truth("false"),
+             "trained", memorised, full=lambda: memorised(REAL),
              why="It learns them by heart, which says nothing of what it knows of others.",
              wrong={"took not knowing others for not learning these": True}),
         Part("without", "Without pretraining, it does better than the constant answer on the others.", Truth("false"),

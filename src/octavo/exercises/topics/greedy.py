@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.decode import Exact, Greedy, exact_search, generate
-from octavo.exercises.framework.answers import Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.pages.figures.lines import Series, lines
 
@@ -36,24 +35,24 @@ def chosen(rows: dict[str, int]) -> tuple[str, str]:
     return "".join(map(str, greedy)), "".join(map(str, best))
 
 
-def probability_of(which: int) -> Found:
+def probability_of(which: int) -> Finding:
     texts = chosen(FOOLED)
-    return Found(
+    return Finding(
         float(Fraction(FOOLED[texts[which]], 9)),
         f"octavo's decoders: greedy writes {texts[0]}, exact search {texts[1]}",
     )
 
 
-def finds_best() -> Found:
+def finds_best() -> Finding:
     greedy, best = chosen(SERVED)
-    return Found(verdict(greedy == best), f"octavo's decoders: greedy writes {greedy}, exact search {best}")
+    return Finding(verdict(greedy == best), f"octavo's decoders: greedy writes {greedy}, exact search {best}")
 
 
-def safe_first() -> Found:
+def safe_first() -> Finding:
     """The largest p at which some table still fools greedy decoding."""
     a = np.linspace(0.5, 1, 501)
     fooled = [p for p in np.linspace(0.5, 1, 3001) if ((1 - p) * a[None] > p * a[:, None] + 1e-12).any()]
-    return Found(max(fooled) + (0.5 / 3000), "3,001 values of p, 501 squared tables each; half a step is added")
+    return Finding(max(fooled) + (0.5 / 3000), "3,001 values of p, 501 squared tables each; half a step is added")
 
 
 def failing_integral(joint: bool) -> float:
@@ -75,14 +74,16 @@ def random_tables(joint: bool) -> NDArray[np.float64]:
     return np.stack([np.stack([p * a, p * (1 - a)], 1), np.stack([(1 - p) * b, (1 - p) * (1 - b)], 1)], 1)
 
 
-def fooled_share(joint: bool) -> Found:
+def fooled_share(joint: bool) -> Finding:
     exact, cells = failing_integral(joint), random_tables(joint)
     greedy = cells.max(2)[np.arange(DRAWS), cells.sum(2).argmax(1)]
     share = float((greedy < cells.max((1, 2))).mean())
     error = 4 * math.sqrt(share * (1 - share) / DRAWS)
-    note = (f"the integral is {exact:.7f}; {DRAWS:,} random tables give {share:.5f}, give or take {error:.5f} "
-            "(4 standard errors)")  # fmt: skip
-    return Found(exact if abs(exact - share) <= error else share, note)
+    note = (
+        f"the integral is {exact:.7f}; {DRAWS:,} random tables give {share:.5f}, give or take {error:.5f} "
+        "(4 standard errors)"
+    )
+    return Finding(exact if abs(exact - share) <= error else share, note)
 
 
 GREEDY = Exercise(
@@ -95,41 +96,36 @@ GREEDY = Exercise(
     "cannot happen with two tokens. For random tables, the first probability and both conditionals independent and "
     "uniform, greedy fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the four texts' probabilities are "
     "uniform over all that sum to one, it is 1/12.",
+    figure=lambda: lines(
+     [Series("greedy fails", [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
+                              for p in range(150, 241)])],
+     "Tables of two tokens with uniform conditionals: how likely greedy fails, by the probability of its first "
+     "token.",
+     ("probability of the likelier first token", "probability")),
     parts=[
         Part("greedy", "First table: which probability has greedy's text?", Number("1/3"), "exact",
-             lambda: probability_of(0),
-             why="It takes 0 with 5/9, then 0 with 3/5: together 3/9.",
+             lambda: probability_of(0), why="It takes 0 with 5/9, then 0 with 3/5: together 3/9.",
              wrong={"took the best text's": "4/9", "stopped at the first token": "5/9"}),
         Part("best", "First table: which probability has the most probable text?", Number("4/9"), "exact",
-             lambda: probability_of(1),
-             why="11 is 4 of the 9 texts: 1 with 4/9, and then always 1.",
+             lambda: probability_of(1), why="11 is 4 of the 9 texts: 1 with 4/9, and then always 1.",
              wrong={"took greedy's": "1/3", "took the likelier beginning": "5/9"}),
         Part("served", "Second table: 00 five times, 01, 10 once each, 11 twice. Greedy finds the most probable text.",
-             Truth("true"),
-             "exact", finds_best, why="6/9 times 5/6 is 5/9, more than all else.",
+             Truth("true"), "exact", finds_best, why="6/9 times 5/6 is 5/9, more than all else.",
              wrong={"thought that greedy always fails": False}),
         Part("safe", "From which probability of its first token on is greedy always right with two tokens?",
-             Number("2/3", abs=4e-4),
-             "numeric", safe_first, why="It reaches at least p/2, the others at most 1 - p.",
+             Number("2/3", abs=4e-4), "numeric", safe_first, why="It reaches at least p/2, the others at most 1 - p.",
              wrong={"thought a majority is enough": 0.5, "thought of three quarters": 0.75}),
         Part("random", "p(0), p(0 | 0) and p(0 | 1) are independent and uniform. How likely does greedy fail?",
              Number("ln(128/27) - 3/2"), "monte carlo", lambda: fooled_share(False),
-             why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform on 1/2 to 1 it fails if "
-             "`X < r*Y`: for `r > 1/2` with probability `2*r + 1/(2*r) - 2`. Integrate over p from 1/2 to 2/3, twice.",
+             why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform on 1/2 to 1 it fails if `X < "
+             "r*Y`: for `r > 1/2` with probability `2*r + 1/(2*r) - 2`. Integrate over p from 1/2 to 2/3, twice.",
              wrong={"drew the four texts' probabilities at once": "1/12", "took the worst p = 1/2 for all": 0.5,
                     "let p be uniform on 1/2 to 2/3 only": 0.16858019}),
         Part("joint", "The four texts' probabilities are drawn uniformly among all that sum to one. How likely does "
-             "greedy fail?",
-             Number("1/12"), "monte carlo", lambda: fooled_share(True),
+             "greedy fail?", Number("1/12"), "monte carlo", lambda: fooled_share(True),
              why="Now p has the density `6*p*(1 - p)`, and the integral becomes one of a polynomial.",
              wrong={"drew conditionals uniformly": 0.056193398, "compared rows only": 0.25}),
     ],
-    figure=lambda: lines(
-        [Series("greedy fails", [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
-                                 for p in range(150, 241)])],
-        "Tables of two tokens with uniform conditionals: how likely greedy fails, by the probability of its first "
-        "token.",
-        ("probability of the likelier first token", "probability")),
 )  # fmt: skip
 
 EXERCISES = (GREEDY,)

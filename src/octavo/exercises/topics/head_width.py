@@ -9,11 +9,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from octavo.exercises.framework.answers import At, Formula, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.topics.heads import OF_LAYER, SHAPES, numbers_in, random_heads, random_tokens
 from octavo.ops.attention.multi_head import maps
-from octavo.ops.attention.reference import attend
+from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
 
 
@@ -29,30 +28,30 @@ def score_operations(D: int, H: int, K: int, N: int) -> int:
     """Multiplications for the scores and for mixing the values, of all heads."""
     q = torch.ones(1, H, N, K)
     with FlopCounterMode(display=False) as counter:
-        attend(q, q, q)
+        attend_reference(q, q, q)
     return int(counter.get_total_flops()) // 2
 
 
-def full_width_weights() -> Found:
-    found = [At({"D": D, "H": H}, x, x) for D, H, _ in SHAPES for x in [numbers_in(heads_of_width(D, H, D), 2)]]
-    return Found(found, "the weights of torch's linear layers for heads of width D, counted for five shapes")
+def full_width_weights() -> Finding:
+    found = [IntervalAt({"D": D, "H": H}, x, x) for D, H, _ in SHAPES for x in [numbers_in(heads_of_width(D, H, D), 2)]]
+    return Finding(found, "the weights of torch's linear layers for heads of width D, counted for five shapes")
 
 
-def full_width_operations() -> Found:
-    found = [At({"N": N, "D": D, "H": H}, x, x) for D, H, N in SHAPES for x in [score_operations(D, H, D, N)]]
-    return Found(found, "torch counts the multiplications of octavo's attention with heads of width D, five shapes")
+def full_width_operations() -> Finding:
+    found = [IntervalAt({"N": N, "D": D, "H": H}, x, x) for D, H, N in SHAPES for x in [score_operations(D, H, D, N)]]
+    return Finding(found, "torch counts the multiplications of octavo's attention with heads of width D, five shapes")
 
 
-def share_is_free() -> Found:
+def share_is_free() -> Finding:
     weights = {numbers_in(heads_of_width(48, H, 48 // H), 2) for H in (1, 2, 3, 4, 6, 12)}
     operations = {score_operations(48, H, 48 // H, 5) for H in (1, 2, 3, 4, 6, 12)}
     note = f"width 48, 1 to 12 heads: weights {weights}, multiplications for scores and mixing {operations}"
-    return Found(verdict(len(weights) == len(operations) == 1), note)
+    return Finding(verdict(len(weights) == len(operations) == 1), note)
 
 
-def nothing_costs_more() -> Found:
+def nothing_costs_more() -> Finding:
     entries = [maps(random_tokens(5, 48), random_heads(48, H)).numel() for H in (1, 4, 12)]
-    return Found(
+    return Finding(
         verdict(len(set(entries)) == 1), f"width 48, 5 tokens: with 1, 4 and 12 heads the maps hold {entries} weights"
     )
 
@@ -69,10 +68,8 @@ def width_figure() -> str:
 WIDTH = Exercise(
     id="head-width",
     title="Why heads have width D/H",
-    question=(
-        "A layer of width D has H heads. Compare heads of width D/H with heads of the full width D, in weights and "
-        "in multiplications."
-    ),
+    question="A layer of width D has H heads. Compare heads of width D/H with heads of the full width D, in weights "
+    "and in multiplications.",
     answer="Heads of width D/H share out what one head of width D would have: `4*D^2` weights and `2*N^2*D` "
     "multiplications for scores and mixing, whatever H. Heads of full width take H times that. What grows with H in "
     "any case is the number of maps: `H*N^2` softmax entries.",
@@ -89,28 +86,27 @@ WIDTH = Exercise(
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",
              Truth("true"), "counted", share_is_free,
              why="H heads of width D/H have D columns together, as one head of width D has; scores and mixing add up "
-             "likewise.",
-             wrong={"thought that every head costs extra": False}),
-        Part("nothing", "So with heads of width D/H, more heads need no more of anything.",
-             Truth("false"), "counted", nothing_costs_more,
+             "likewise.", wrong={"thought that every head costs extra": False}),
+        Part("nothing", "So with heads of width D/H, more heads need no more of anything.", Truth("false"), "counted",
+             nothing_costs_more,
              why="Each head has a map of its own: `H*N^2` exponentials and as much memory, where maps are kept.",
              wrong={"forgot the maps": True}),
     ],
 )  # fmt: skip
 
 
-def any_output_width() -> Found:
+def any_output_width() -> Finding:
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 5, 4, generator=generator)
-    shapes = [tuple(attend(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
-    return Found(
+    shapes = [tuple(attend_reference(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
+    return Finding(
         verdict(shapes != [(5, 1), (5, 3), (5, 9)]),
         f"values of width 1, 3 and 9 gave outputs of shape {shapes}",
         "exactly this shape",
     )
 
 
-def residual_needs_it() -> Found:
+def residual_needs_it() -> Finding:
     """Adding shapes that differ: refused, except a width of one, which is silently repeated."""
     x_ND, refused = torch.zeros(5, 4), []
     for width in (1, 3, 4, 9):
@@ -121,16 +117,16 @@ def residual_needs_it() -> Found:
     note = (
         f"torch adding widths 1, 3, 4, 9 to 4: refused {refused}; a width of 1 is repeated, which is no residual either"
     )
-    return Found(verdict(refused[1] and refused[3] and not refused[2]), note, "exactly this shape")
+    return Finding(verdict(refused[1] and refused[3] and not refused[2]), note, "exactly this shape")
 
 
-def rows_are_queries() -> Found:
+def rows_are_queries() -> Finding:
     generator = torch.Generator().manual_seed(0)
     shapes = []
     for T, S in ((1, 7), (5, 7), (9, 2)):
         q, k = torch.randn(1, 1, T, 4, generator=generator), torch.randn(1, 1, S, 4, generator=generator)
-        shapes.append(attend(q, k, k).shape[2] == T)
-    return Found(
+        shapes.append(attend_reference(q, k, k).shape[2] == T)
+    return Finding(
         verdict(all(shapes)),
         "1, 5 and 9 queries over 7, 7 and 2 keys: as many outputs as queries each time",
         "exactly as many",
@@ -144,17 +140,16 @@ SIZE = Exercise(
     answer="Attention itself gives one output for each query, of the width of the values or of the output matrix. The "
     "width is made D because the output is added to the input, and because equal layers are stacked.",
     parts=[
-        Part("width", "Attention can only work if its output is as wide as its input.",
-             Truth("false"), "numeric", any_output_width,
+        Part("width", "Attention can only work if its output is as wide as its input.", Truth("false"), "numeric",
+             any_output_width,
              why="Values and output may have any width; only queries and keys must agree with each other.",
              wrong={"took a choice for a law": True}),
-        Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.",
-             Truth("true"), "numeric", residual_needs_it,
+        Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.", Truth("true"),
+             "numeric", residual_needs_it,
              why="Vectors are added entry by entry. Beware of a width of 1: libraries repeat it without a word.",
              wrong={"thought that adding pads by itself": False}),
-        Part("rows", "There are as many outputs as queries, however many keys there are.",
-             Truth("true"), "numeric", rows_are_queries,
-             why="Each query makes one row of weights, and each row one weighted sum.",
+        Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
+             rows_are_queries, why="Each query makes one row of weights, and each row one weighted sum.",
              wrong={"took the number of keys": False}),
     ],
 )  # fmt: skip

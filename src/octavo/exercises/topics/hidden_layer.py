@@ -13,8 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Function, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, IntervalAt, Part, Truth, verdict
 from octavo.exercises.topics.networks import Row, loss
 from octavo.models.classifier_head import Head, HeadConfig
 
@@ -59,9 +58,11 @@ def by_autograd(x: Row, W1: Any, b1: Row, W2: Any, b2: Row, y: Row) -> list[Tens
     return [one.grad for one in given if one.grad is not None]
 
 
-def all_gradients() -> Found:
-    return Found([[one.tolist() for one in by_autograd(*case)] for case in NETWORKS], "autograd, two networks of width "
-                 "3 throughout")  # fmt: skip
+def all_gradients() -> Finding:
+    return Finding(
+        [[one.tolist() for one in by_autograd(*case)] for case in NETWORKS],
+        "autograd, two networks of width 3 throughout",
+    )
 
 
 OF = {
@@ -71,10 +72,10 @@ OF = {
 }  # fmt: skip
 
 
-def which(place: int) -> Callable[[], Found]:
+def which(place: int) -> Callable[[], Finding]:
     """The one of all options that is what autograd finds, in a network whose widths all differ."""
 
-    def evidence() -> Found:
+    def evidence() -> Finding:
         case = drawn_network(2, 4, 5, 3)
         x, W1, b1, W2, b2, y = (torch.tensor(one, dtype=torch.float64) for one in case)
         h = (W1 @ x + b1).sigmoid()
@@ -85,7 +86,7 @@ def which(place: int) -> Callable[[], Found]:
                 "W1T_delta1": W1.T @ delta1, "W1T_W2T_delta2": W1.T @ (W2.T @ delta2)}  # fmt: skip
         right = by_autograd(*case)[place]
         [name] = [n for n, one in made.items() if one.shape == right.shape and torch.allclose(one, right, 1e-9, 1e-12)]
-        return Found(name, f"4 inputs, 5 hidden units, 3 classes: of {len(made)} that can be computed at all, only "
+        return Finding(name, f"4 inputs, 5 hidden units, 3 classes: of {len(made)} that can be computed at all, only "
                      "this one is what autograd finds", "to 1e-9")  # fmt: skip
 
     return evidence
@@ -96,16 +97,16 @@ def _asked(name: str, symbol: str, place: int, right: str, others: Sequence[str]
     return Part(name, f"What is `d(L, {symbol})`?", Choice(right, options), "autograd", which(place), why=why)
 
 
-def layer_parameters() -> Found:
+def layer_parameters() -> Finding:
     points = []
     for inputs, hidden, classes in ((3, 5, 2), (100, 7, 4), (1, 1, 1)):
         head = Head(HeadConfig(hidden=hidden, layers=1), inputs, classes)
         count = sum(one.numel() for one in head.parameters())
-        points.append(At({"D": inputs, "H": hidden, "C": classes}, count, count))
-    return Found(points, "octavo's own layers from a vector to classes, counted")
+        points.append(IntervalAt({"D": inputs, "H": hidden, "C": classes}, count, count))
+    return Finding(points, "octavo's own layers from a vector to classes, counted")
 
 
-def zeros_stay_alike() -> Found:
+def zeros_stay_alike() -> Finding:
     x, *drawn, y = drawn_network(3, 4, 5, 3)
     learnt = [torch.zeros_like(torch.tensor(one, dtype=torch.float64)) for one in drawn]
     for _ in range(200):
@@ -114,10 +115,10 @@ def zeros_stay_alike() -> Found:
         learnt = [one - 0.5 * slope for one, slope in zip(learnt, slopes, strict=True)]
     apart = (learnt[0] - learnt[0][0]).abs().max().item()
     note = f"200 steps from zero: W_1 moved by {learnt[0].abs().max():.2f}, its 5 rows differ by {apart:g}"
-    return Found(verdict(apart > 1e-12), note, "1e-12")
+    return Finding(verdict(apart > 1e-12), note, "1e-12")
 
 
-def off_unit_learns() -> Found:
+def off_unit_learns() -> Finding:
     x, W1, b1, W2, b2, y = (torch.tensor(one, dtype=torch.float64) for one in drawn_network(4, 4, 5, 3))
     b1[0] = -100.0
     given = [one.requires_grad_() for one in (W1, b1, W2)]
@@ -125,7 +126,7 @@ def off_unit_learns() -> Found:
     loss(W2 @ h + b2, y).backward()
     slopes = [one.grad for one in given if one.grad is not None]
     own = max(slopes[0][0].abs().max().item(), slopes[1][0].abs().item(), slopes[2][:, 0].abs().max().item())
-    return Found(verdict(own > 0), f"autograd: the largest gradient of any of its weights is {own:g}", "exactly 0")
+    return Finding(verdict(own > 0), f"autograd: the largest gradient of any of its weights is {own:g}", "exactly 0")
 
 
 HIDDEN = Exercise(
@@ -148,10 +149,9 @@ HIDDEN = Exercise(
                "As for `W_2`, one layer below: the delta times what came in."),
         _asked("input", "x", 0, "W1T_delta1", ("W1_delta1", "W1T_W2T_delta2", "delta1_x"),
                "Each `x_j` reaches every hidden unit i by entry (i, j) of `W_1`: a sum over i, so the transpose."),
-        Part("all", "Write a function that returns the five gradients.",
-             Function("network_gradients", network_gradients, NETWORKS, "network_gradients(x, W1, b1, W2, b2, y: "
-                      "lists; matrices as lists of rows) -> [dx, dW1, db1, dW2, db2]"), "autograd", all_gradients,
-             why="The five answers above, in one function.",
+        Part("all", "Write a function that returns the five gradients.", Function("network_gradients",
+             network_gradients, NETWORKS, "network_gradients(x, W1, b1, W2, b2, y: lists; matrices as lists of rows) "
+             "-> [dx, dW1, db1, dW2, db2]"), "autograd", all_gradients, why="The five answers above, in one function.",
              wrong={"left out the slope of the sigmoid": _mistaken("slope"),
                     "went back through the matrices without transposing them": _mistaken("transposing"),
                     "turned the outer products round": _mistaken("order")}),
@@ -163,13 +163,11 @@ HIDDEN = Exercise(
         Part("zeros", "Started with all weights and biases at zero, the hidden units become different from each other.",
              Truth("false"), "autograd", zeros_stay_alike,
              why="All hidden units start alike and have the same gradient, at every step; so they stay alike. That is "
-             "why weights are drawn at random.",
-             wrong={"thought that different inputs make units different": True}),
-        Part("off", "The sigmoid is replaced by `max(0, z)`, ReLU, and a unit is off for this x. "
-             "Some of the weights into it or out of it still have a gradient.", Truth("false"), "autograd",
-             off_unit_learns, why="Its slope is 0, so nothing goes back into it; its value is 0, so `delta_2*T(h)` "
-             "has zeros in its column.",
-             wrong={"thought that the weights out of it still learn": True}),
+             "why weights are drawn at random.", wrong={"thought that different inputs make units different": True}),
+        Part("off", "The sigmoid is replaced by `max(0, z)`, ReLU, and a unit is off for this x. Some of the weights "
+             "into it or out of it still have a gradient.", Truth("false"), "autograd", off_unit_learns,
+             why="Its slope is 0, so nothing goes back into it; its value is 0, so `delta_2*T(h)` has zeros in its "
+             "column.", wrong={"thought that the weights out of it still learn": True}),
     ],
 )  # fmt: skip
 

@@ -15,9 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
-from octavo.ops.attention import synthesizer, weights
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, IntervalAt, Number, Part, Truth, verdict
+from octavo.ops.attention import attention_weights, synthesizer
 from octavo.pages.figures.bars import bars
 
 Array = NDArray[np.float64]
@@ -28,7 +27,7 @@ TESTED = 20_000
 def attended(q_TK: Array, k_SK: Array, v_SV: Array) -> Array:
     """Attention with plain dot products as scores, by octavo's weights."""
     q, k = (torch.from_numpy(np.ascontiguousarray(x))[None, None] for x in (q_TK, k_SK))
-    found: Array = weights(q, k, scale=1.0)[0, 0].numpy() @ v_SV
+    found: Array = attention_weights(q, k, scale=1.0)[0, 0].numpy() @ v_SV
     return found
 
 
@@ -38,25 +37,25 @@ def tokens(b: float, c_times: float = 0.0, d_times: float = 0.0) -> tuple[Array,
     return u, np.stack([u[3] + u[1], u[0] + c_times * u[2] + d_times * u[3], u[2] + u[1]])
 
 
-def what_c2_is() -> Found:
+def what_c2_is() -> Finding:
     u, x = tokens(5.0)
     c2 = attended(x, x, x)[1]
     options = {"u_a": u[0], "u_b": u[1], "mean": x.mean(0), "x_1": x[0]}
     nearest = min(options, key=lambda name: float(np.linalg.norm(options[name] - c2)))
-    return Found(
+    return Finding(
         nearest,
         f"length 5: the distance of c_2 to it is {np.linalg.norm(options[nearest] - c2):.0e}",
         "the nearest one",
     )
 
 
-def own_weight() -> Found:
+def own_weight() -> Finding:
     points = []
     for b in (0.5, 1.0, 2.0):
         u, x = tokens(b)
         found = float(attended(x, x, x)[1] @ u[0]) / b**2
-        points.append(At({"b": b}, found - 1e-12, found + 1e-12))
-    return Found(points, "the share of u_a in c_2, to 1e-12")
+        points.append(IntervalAt({"b": b}, found - 1e-12, found + 1e-12))
+    return Finding(points, "the share of u_a in c_2, to 1e-12")
 
 
 def nearest_by_adding(b: float) -> float:
@@ -65,23 +64,23 @@ def nearest_by_adding(b: float) -> float:
     return min(float(np.linalg.norm(attended(x, x, x)[1] - u[1])) / b for u, x in tried)
 
 
-def adding_helps() -> Found:
+def adding_helps() -> Finding:
     nearest = {b: nearest_by_adding(b) for b in (1.0, 2.0, 5.0, 10.0)}
     note = "; ".join(f"length {b:g}: at best {distance:.2f} lengths away" for b, distance in nearest.items())
-    return Found(
+    return Finding(
         verdict(min(nearest.values()) < 0.1),
         "multiples from -20 to 20 of u_c and of u_d; " + note,
         "within a tenth of the length",
     )
 
 
-def nearest_mean() -> Found:
+def nearest_mean() -> Finding:
     u, x = tokens(1.0)
     shares = np.array([(i, j, 400 - i - j) for i in range(401) for j in range(401 - i)]) / 400
-    return Found(float(np.linalg.norm(shares @ x - u[1], axis=1).min()), "all weights in steps of 1/400")
+    return Finding(float(np.linalg.norm(shares @ x - u[1], axis=1).min()), "all weights in steps of 1/400")
 
 
-def looks_at_itself() -> Found:
+def looks_at_itself() -> Finding:
     dice, holds = np.random.default_rng(1), {}
     for equal in (False, True):
         x = dice.normal(size=(500, 6, 3))
@@ -89,7 +88,7 @@ def looks_at_itself() -> Found:
         most = (x @ x.transpose(0, 2, 1)).argmax(-1)
         holds[equal] = float((most == np.arange(6)).mean())
     note = f"3,000 tokens: {holds[False]:.1%} look most at themselves; of equally long ones {holds[True]:.1%}"
-    return Found(verdict(holds[False] == 1, holds[True] == 1), note, "every token")
+    return Finding(verdict(holds[False] == 1, holds[True] == 1), note, "every token")
 
 
 def with_projections(*u: Sequence[float]) -> list[list[float]]:
@@ -124,9 +123,9 @@ CASES: list[tuple[Any, ...]] = [tuple((6 * np.eye(4)).tolist()), tuple((8 * np.l
     np.array([[1.0, 2, 0, 1], [0, 1, 3, 1], [2, 0, 1, 1], [1, 1, 1, 4]]))[0].T).tolist())]  # fmt: skip
 
 
-def wanted_outputs() -> Found:
+def wanted_outputs() -> Finding:
     wanted = [[(np.array(b) - np.array(c)).tolist(), list(b)] for _, b, c, _ in CASES]
-    return Found(wanted, "u_b - u_c and u_b themselves; attention must come within 1e-6")
+    return Finding(wanted, "u_b - u_c and u_b themselves; attention must come within 1e-6")
 
 
 def raw_figure() -> str:
@@ -154,23 +153,21 @@ RAW = Exercise(
     "`c_1 = u_b - u_c`, up to a share of order `exp(-b^2)`.",
     figure=raw_figure,
     parts=[
-        Part("c2", "What is `c_2` close to?",
-             Choice("u_a", {"u_a": "token 2 copies itself", "u_b": "what the two others have in common",
-                            "mean": "the mean of the tokens", "x_1": "the first token"}), "numeric", what_c2_is,
+        Part("c2", "What is `c_2` close to?", Choice("u_a", {"u_a": "token 2 copies itself",
+             "u_b": "what the two others have in common", "mean": "the mean of the tokens", "x_1": "the first token"}),
+             "numeric", what_c2_is,
              why="Its scores are 0, `b^2` and 0, so nearly all weight is on itself, and its value is `u_a`."),
         Part("share", "Which weight has token 2 in `c_2`?", Formula("1/(1 + 2*exp(-b^2))", {"b": "positive"}),
-             "numeric",
-             own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
-             wrong={"took b for the score": "1/(1 + 2*exp(-b))", "forgot one of the other "
-                    "tokens": "1/(1 + exp(-b^2))"}),
+             "numeric", own_weight, why="Two other scores are 0: `exp(b^2)/(exp(b^2) + 2)`.",
+             wrong={"took b for the score": "1/(1 + 2*exp(-b))",
+                    "forgot one of the other tokens": "1/(1 + exp(-b^2))"}),
         Part("adding", "Adding a suitable multiple of `u_c` or `u_d` to `x_2` brings `c_2` close to `u_b`.",
              Truth("false"), "numeric", adding_helps,
              why="With `x_2 = u_a + s*u_d` the scores are `s*b^2`, `(1 + s^2)*b^2` and 0. The second is the largest by "
              "at least `3*b^2/4`, whatever s is.",
              wrong={"saw that it matches another token more, not that it matches itself more still": True}),
         Part("mean", "Take any attention weights at all. How near to `u_b`, in units of b, can a mean of the tokens "
-             "come?",
-             Number("sqrt(2/5)"), "numeric", nearest_mean,
+             "come?", Number("sqrt(2/5)"), "numeric", nearest_mean,
              why="With weights w, `1 - 2*w` and w the squared distance is `2*(1 - 2*w)^2 + 2*w^2` in units of `b^2`: "
              "least at w = 2/5, where a fifth of token 2 shortens what is left of `u_c` and `u_d`.",
              wrong={"gave token 2 no weight": "1/sqrt(2)", "thought the other vectors cancel": 0,
@@ -178,20 +175,18 @@ RAW = Exercise(
         Part("itself", "With raw dot products every token looks most at itself.",
              Truth("nearly", only_if="all tokens are equally long"), "numeric", looks_at_itself,
              why="`dot(x, y) <= norm(x)*norm(y)` is at most `norm(x)^2` when y is no longer than x; a longer y can "
-             "win.",
-             wrong={"forgot that a longer token has a larger product": True}),
+             "win.", wrong={"forgot that a longer token has a larger product": True}),
         Part("projections", "Write a function that builds Q, K and V from the four vectors and returns attention's "
-             "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.",
-             Function("outputs", with_projections, CASES, "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of "
-                      "2 lists of 4 numbers", rel=0, abs=1e-6), "numeric", wanted_outputs,
+             "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.", Function("outputs", with_projections, CASES,
+             "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of 2 lists of 4 numbers", rel=0, abs=1e-6),
+             "numeric", wanted_outputs,
              why="`Q*x_2 = u_d` matches `x_1` alone, and V makes it `u_b`; `Q*x_1 = u_c` matches `x_3` alone, and V "
-             "makes it `u_b - u_c`.",
-             wrong={"raw dot products": without_projections, "left V out": values_left_alone}),
+             "makes it `u_b - u_c`.", wrong={"raw dot products": without_projections, "left V out": values_left_alone}),
     ],
 )  # fmt: skip
 
 
-def synthesizer_ignores() -> Found:
+def synthesizer_ignores() -> Finding:
     torch.manual_seed(0)
     x_TD, W1, W2 = (torch.randn(*size, dtype=torch.float64) for size in ((6, 4), (4, 4), (6, 4)))
     keyed, synthetic = [], []
@@ -200,16 +195,18 @@ def synthesizer_ignores() -> Found:
         def last_row(x_D: Tensor, s: int = s) -> tuple[Tensor, Tensor]:
             x = torch.cat([x_TD[:s], x_D[None], x_TD[s + 1 :]])
             logits = synthesizer.dense_logits((x @ W1)[None, None], W2[None])
-            return weights(x[None, None], x[None, None])[0, 0, -1], synthesizer.weights(logits)[0, 0, -1]
+            return attention_weights(x[None, None], x[None, None])[0, 0, -1], synthesizer.synthesizer_weights(logits)[
+                0, 0, -1
+            ]
 
         by_keys, by_places = torch.autograd.functional.jacobian(last_row, x_TD[s])
         keyed.append(float(by_keys.abs().max()))
         synthetic.append(float(by_places.abs().max()))
     note = f"largest derivative by another token: {max(synthetic)} in the synthesizer, {max(keyed):.2f} with keys"
-    return Found(verdict(max(synthetic) > 0), note, "exactly 0")
+    return Finding(verdict(max(synthetic) > 0), note, "exactly 0")
 
 
-def best_guess() -> Found:
+def best_guess() -> Finding:
     points = []
     for n in (2, 3, 4):
         seen: dict[tuple[int, ...], Counter[int]] = {}
@@ -218,8 +215,8 @@ def best_guess() -> Found:
                 seen.setdefault(values, Counter())[values[place]] += 1
         right = sum(max(counter.values()) for counter in seen.values())
         exact = Fraction(right, sum(sum(counter.values()) for counter in seen.values()))
-        points.append(At({"n": n}, float(exact), float(exact)))
-    return Found(points, "every arrangement of 2, 3 and 4 pairs, and for each list of values the best answer to it")
+        points.append(IntervalAt({"n": n}, float(exact), float(exact)))
+    return Finding(points, "every arrangement of 2, 3 and 4 pairs, and for each list of values the best answer to it")
 
 
 def lookup_batch(size: int, dice: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -232,8 +229,8 @@ def lookup_batch(size: int, dice: torch.Generator) -> tuple[Tensor, Tensor, Tens
 def lookup_weights(kind: str, parts: list[Tensor], keys_BS: Tensor, asked_B: Tensor) -> Tensor:
     asked_B1TK = parts[0][asked_B][:, None, None]
     if kind == "keys":
-        return weights(asked_B1TK, parts[1][keys_BS][:, None])[:, 0, 0]
-    return synthesizer.weights(synthesizer.dense_logits(asked_B1TK, parts[1][None]))[:, 0, 0]
+        return attention_weights(asked_B1TK, parts[1][keys_BS][:, None])[:, 0, 0]
+    return synthesizer.synthesizer_weights(synthesizer.dense_logits(asked_B1TK, parts[1][None]))[:, 0, 0]
 
 
 def trained_accuracy(kind: str, steps: int) -> float:
@@ -254,13 +251,15 @@ def trained_accuracy(kind: str, steps: int) -> float:
         return float((values_BS.gather(1, chosen_B1)[:, 0] == right_B).float().mean())
 
 
-def beats_guessing(steps: int = 150) -> Found:
+def beats_guessing(steps: int = 150) -> Finding:
     keyed, synthetic = (trained_accuracy(kind, steps) for kind in ("keys", "synthesizer"))
     error = 4 * math.sqrt(1 / PAIRS * (1 - 1 / PAIRS) / TESTED)
-    note = (f"{steps} steps, then {TESTED:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
-            f"{keyed:.1%}; the best guess is {1 / PAIRS:.1%}, give or take {error:.1%} (4 standard "
-            "errors)")  # fmt: skip
-    return Found(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
+    note = (
+        f"{steps} steps, then {TESTED:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
+        f"{keyed:.1%}; the best guess is {1 / PAIRS:.1%}, give or take {error:.1%} (4 standard "
+        "errors)"
+    )
+    return Finding(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
 
 
 def head_for_each_key(size: int = 2000) -> float:
@@ -276,14 +275,14 @@ def head_for_each_key(size: int = 2000) -> float:
     return float((y_BV.argmax(-1) == right_B).double().mean())
 
 
-def cannot_look_up() -> Found:
+def cannot_look_up() -> Finding:
     points = best_guess().value
     guess = all(math.isclose(at.low, 1 / at.values["n"]) for at in points)
     built = head_for_each_key()
     note = (
         f"built by hand, {PAIRS} heads for {PAIRS} keys answer {built:.1%} right; without keys in the values only 1/n"
     )
-    return Found(verdict(built < 1, guess), note, "every lookup")
+    return Finding(verdict(built < 1, guess), note, "every lookup")
 
 
 SYNTHESIZER = Exercise(
@@ -297,6 +296,10 @@ SYNTHESIZER = Exercise(
     "better than 1/n. The words 'cannot look up' are too strong, though: let head h show only the value of key h, and "
     "let every head but that of the key asked for look at the question itself. One layer then looks everything up, "
     "with a head for each key; attention needs one head for any number of keys.",
+    figure=lambda: bars(
+     [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
+      ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())],
+     "Lookups answered right, in percent: 8 pairs, one layer.", 1),
     parts=[
         Part("changes", "In a synthesizer the attention weights of token t change when another token changes.",
              Truth("false"), "autograd", synthesizer_ignores,
@@ -310,18 +313,12 @@ SYNTHESIZER = Exercise(
              Truth("false"), "trained", beats_guessing, full=lambda: beats_guessing(2000),
              why="Whatever is learnt, the place looked at is independent of where the key stands.",
              wrong={"thought that training finds what the weights cannot see": True}),
-        Part("cannot", "One synthesizer layer cannot look things up.",
-             Truth("nearly", only_if="its values carry nothing of the keys, or it has too few heads to give each key "
-                   "one"),
-             "numeric", cannot_look_up,
+        Part("cannot", "One synthesizer layer cannot look things up.", Truth("nearly",
+             only_if="its values carry nothing of the keys, or it has too few heads to give each key one"), "numeric",
+             cannot_look_up,
              why="Key and value can meet in `W_v*x_s`; then only the choice of the head must depend on the question, "
-             "which a synthesizer can do.",
-             wrong={"forgot that values may carry their keys": True}),
+             "which a synthesizer can do.", wrong={"forgot that values may carry their keys": True}),
     ],
-    figure=lambda: bars(
-        [("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
-         ("with keys", 100 * trained_accuracy("keys", 150)), ("a head a key", 100 * head_for_each_key())],
-        "Lookups answered right, in percent: 8 pairs, one layer.", 1),
 )  # fmt: skip
 
 EXERCISES = (RAW, SYNTHESIZER)

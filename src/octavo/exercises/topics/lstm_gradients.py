@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, IntervalAt, Number, Part, Truth, verdict
 from octavo.ops.recurrent import Weights, lstm_step
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
@@ -59,7 +58,7 @@ def by_w_g(y: Tensor, w: Weights) -> float:
     return float(torch.autograd.grad(y, w.ih_GI, retain_graph=True)[0][2])
 
 
-def partial_one() -> Found:
+def partial_one() -> Finding:
     points = []
     for w, u, b, x in EXAMPLES:
         weights = scalar_weights(w, u, b)
@@ -68,11 +67,11 @@ def partial_one() -> Found:
         _, c_new, gates = one_step(x[0], h, c, weights)
         found = by_w_g(c_new, weights)
         at = {"i": gates[0].item(), "g": gates[2].item(), "x": x[0]}
-        points.append(At(at, found - CLOSE, found + CLOSE))
-    return Found(points, "autograd of octavo's LSTM with the old h and c held fixed, to 1e-11")
+        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
+    return Finding(points, "autograd of octavo's LSTM with the old h and c held fixed, to 1e-11")
 
 
-def total_without_feedback() -> Found:
+def total_without_feedback() -> Finding:
     points = []
     for example in range(2):
         weights, ((_, _, one), (_, c, two)) = first_steps(example, feedback=False)
@@ -80,11 +79,11 @@ def total_without_feedback() -> Found:
         found = by_w_g(c, weights)
         at = {"i_1": one[0].item(), "g_1": one[2].item(), "x_1": x[0], "i_2": two[0].item(), "f_2": two[1].item(),
               "g_2": two[2].item(), "x_2": x[1]}  # fmt: skip
-        points.append(At(at, found - CLOSE, found + CLOSE))
-    return Found(points, "autograd through two steps of octavo's LSTM with U = 0, to 1e-11")
+        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
+    return Finding(points, "autograd through two steps of octavo's LSTM with U = 0, to 1e-11")
 
 
-def total_with_feedback() -> Found:
+def total_with_feedback() -> Finding:
     points = []
     for example in range(2):
         weights, ((_, c_1, one), (_, c_2, two)) = first_steps(example, feedback=True)
@@ -95,8 +94,8 @@ def total_with_feedback() -> Found:
         at = {"P_1": by_w_g(c_1, weights), "P_2": (i * (1 - g**2) * x[1]).item(), "f_2": f.item(), "s": by_h.item(),
               "o_1": one[3].item(), "t_1": c_1.tanh().item()}  # fmt: skip
         found = by_w_g(c_2, weights)
-        points.append(At(at, found - CLOSE, found + CLOSE))
-    return Found(points, "autograd through two steps of octavo's LSTM, to 1e-11")
+        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
+    return Finding(points, "autograd through two steps of octavo's LSTM, to 1e-11")
 
 
 def gradient(w: Sequence[float], u: Sequence[float], b: Sequence[float], xs: Sequence[float]) -> float:
@@ -130,7 +129,7 @@ def last_step_only(w: list[float], u: list[float], b: list[float], xs: list[floa
     return _carried(w, u, b, xs, through_h=False, through_c=False)
 
 
-def by_autograd() -> Found:
+def by_autograd() -> Finding:
     found = []
     for w, u, b, x in EXAMPLES:
         weights = scalar_weights(w, u, b)
@@ -139,7 +138,7 @@ def by_autograd() -> Found:
         for one in x:
             h, c, _ = one_step(one, h, c, weights)
         found.append(by_w_g(h, weights))
-    return Found(found, "autograd through octavo's LSTM: " + ", ".join(f"{one:.6f}" for one in found))
+    return Finding(found, "autograd through octavo's LSTM: " + ", ".join(f"{one:.6f}" for one in found))
 
 
 TWO = {"i_1": "share", "g_1": "real", "x_1": "real", "i_2": "share", "f_2": "share", "g_2": "real", "x_2": "real"}
@@ -147,13 +146,17 @@ FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "s
 W_G = Exercise(
     id="lstm-gradient-wg",
     title="The gradient with respect to W_g, assembled",
-    question="An LSTM of one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, "
-    "`g_t = tanh(w*x_t + u_g*h_old)`, starting from zero; w is the unit's `W_g`, used at every step.",
+    question="An LSTM of one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
+    "u_g*h_old)`, starting from zero; w is the unit's `W_g`, used at every step.",
     answer="Keep two derivatives apart. The partial one holds everything earlier fixed: `P_t = i_t*(1 - g_t^2)*x_t`. "
     "The total one also follows the earlier uses of w, along two paths: the cell, with the factor `f_t`, and the state "
     "`h_old`, which feeds all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s is the partial derivative of "
     "the new c by the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, and so on step by step. Leaving the "
     "second path out gives a plausible number that is wrong.",
+    figure=lambda: bars(
+     [(name, abs(function(*map(list, EXAMPLES[1]))))
+      for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
+     "The derivative's size over five steps, as it is and with paths left out.", 4),
     parts=[
         Part("partial", "What is the partial derivative of `c_t` by w, the old h and c held fixed?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
@@ -172,18 +175,13 @@ W_G = Exercise(
              wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot tanh's slope": "P_2 + (f_2 + s*o_1)*P_1",
                     "took the partial derivative for the total": "P_2"}),
         Part("assembled", "Write a function that returns the derivative of the last h by w, for weights of the gates "
-             "i, f, g, o.",
-             Function("gradient", gradient, EXAMPLES, "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> "
-                      "number",
-                      rel=1e-9, abs=1e-12), "autograd", by_autograd,
+             "i, f, g, o.", Function("gradient", gradient, EXAMPLES,
+             "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> number", rel=1e-9, abs=1e-12), "autograd",
+             by_autograd,
              why="Carry h, c and their derivatives along; every gate gets its slope times u times the derivative of "
              "the old h.",
              wrong={"left out the path through h": without_h, "differentiated the last step only": last_step_only}),
     ],
-    figure=lambda: bars(
-        [(name, abs(function(*map(list, EXAMPLES[1]))))
-         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
-        "The derivative's size over five steps, as it is and with paths left out.", 4),
 )  # fmt: skip
 
 
@@ -197,7 +195,7 @@ def cell_flow(bias: float, steps: int = STEPS) -> float:
     return float(torch.autograd.grad(c, start)[0])
 
 
-def alive_term() -> Found:
+def alive_term() -> Finding:
     w = scalar_weights([0.0] * 4, [0.0] * 4, [-0.5, 1.5, 0.3, 0.7])
     h, c, products = (
         zero(),
@@ -211,15 +209,15 @@ def alive_term() -> Found:
     measured = cell_flow(1.5, 10)
     same = [name for name, product in products.items() if math.isclose(product, measured, rel_tol=1e-9)]
     note = ", ".join(f"{name} {product:.2e}" for name, product in products.items())
-    return Found(
+    return Finding(
         " ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}", "to 1e-9 of it"
     )
 
 
-def cannot_vanish() -> Found:
+def cannot_vanish() -> Finding:
     flows = {bias: cell_flow(bias) for bias in (0.0, 1.0, 4.6, 12.0)}
     note = "; ".join(f"f = {1 / (1 + math.exp(-bias)):.5f}: {flow:.2g}" for bias, flow in flows.items())
-    return Found(
+    return Finding(
         verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99),
         f"after 100 steps, {note}",
         "above 0.1; 0.99 with gates near one",
@@ -234,17 +232,19 @@ ALIVE = Exercise(
     "It stays alive as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f = "
     "0.731, the gate of a fresh LSTM with a forget bias of 1. The LSTM does not abolish vanishing; it makes it a "
     "choice.",
+    figure=lambda: lines(
+     [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
+     "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
-        Part("term", "Which factor is multiplied at each step?",
-             Choice("forget", {"forget": "the forget gate", "input": "the input gate", "output": "the output gate",
-                               "tanh": "tanh's slope"}), "autograd", alive_term,
+        Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
+             "input": "the input gate", "output": "the output gate", "tanh": "tanh's slope"}), "autograd", alive_term,
              why="`d(c_t, c_old) = f_t`; the other term does not hold c."),
         Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
-             lambda: Found(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
+             lambda: Finding(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
              why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`: a third is left.",
              wrong={"added the losses": 0, "took one step": 0.99, "thought nothing is lost": 1}),
         Part("fresh", "And with a forget bias of 1 and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
-             lambda: Found(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
+             lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
              why="The gate is `sigma(1) = 0.7311` at every step, whatever comes in: `0.7311^100`.",
              wrong={"took the bias for the gate": 1, "forgot the bias": "2^(-100)"}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
@@ -252,9 +252,6 @@ ALIVE = Exercise(
              why="The product of numbers below one vanishes too, only with a rate that is learnt.",
              wrong={"took forget gates near one for granted": True}),
     ],
-    figure=lambda: lines(
-        [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
-        "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
 )  # fmt: skip
 
 EXERCISES = (W_G, ALIVE)

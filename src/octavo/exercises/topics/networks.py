@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises.framework.answers import Formula, Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -66,12 +65,14 @@ def gradient_by_autograd(z: Row, y: Row) -> list[float]:
     return found
 
 
-def score_gradients() -> Found:
-    return Found([gradient_by_autograd(z, y) for z, y in CASES], "autograd on the loss; labels that add up to 1, to 2, "
-                 "to 1/2 and to nothing")  # fmt: skip
+def score_gradients() -> Finding:
+    return Finding(
+        [gradient_by_autograd(z, y) for z, y in CASES],
+        "autograd on the loss; labels that add up to 1, to 2, to 1/2 and to nothing",
+    )
 
 
-def gradient_formula() -> Found:
+def gradient_formula() -> Finding:
     """Differentiate, then write what came out in a, y and s instead of in scores and single labels."""
     a, y, s = symbols(KINDS)
     z = sympy.symbols("z1:4", real=True)
@@ -81,12 +82,14 @@ def gradient_formula() -> Found:
     slope = sympy.diff(-sum(label * (one - sympy.log(total)) for label, one in zip(labels, z, strict=True)), z[0])
     rest = sympy.exp(z[1]) + sympy.exp(z[2])
     found = sympy.simplify(slope.subs(z[0], sympy.log(a / (1 - a) * rest)))
-    return Found(found, "SymPy differentiates the loss of three classes; a third label of s - y_1 - y_2")
+    return Finding(found, "SymPy differentiates the loss of three classes; a third label of s - y_1 - y_2")
 
 
-def adds_up_to_zero() -> Found:
+def adds_up_to_zero() -> Finding:
     sums = [abs(math.fsum(gradient_by_autograd(z, y))) for z, y in CASES]
-    return Found(verdict(max(sums) < 1e-12), f"autograd, labels of every sum: at most {max(sums):.0e} from 0", "1e-12")
+    return Finding(
+        verdict(max(sums) < 1e-12), f"autograd, labels of every sum: at most {max(sums):.0e} from 0", "1e-12"
+    )
 
 
 def descended(y: Row, step: Callable[[Row, Row], list[float]], steps: int = 4000) -> list[float]:
@@ -96,7 +99,7 @@ def descended(y: Row, step: Callable[[Row, Row], list[float]], steps: int = 4000
     return z
 
 
-def ends_at_labels() -> Found:
+def ends_at_labels() -> Finding:
     off = {}
     for name, y in LABELS.items():
         a = weights_of(descended(y, gradient_by_autograd, 1000))
@@ -105,19 +108,21 @@ def ends_at_labels() -> Found:
         f"1,000 steps of gradient descent by autograd: labels that add up to 1 are met to {off['one']:.0e}; those that "
         f"add up to 2 are missed by {off['more']:.2f}"
     )
-    return Found(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, off["one"] < 1e-6), note, "1e-6")
+    return Finding(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, off["one"] < 1e-6), note, "1e-6")
 
 
-def drift() -> Found:
+def drift() -> Finding:
     y = [SUM / CLASSES + 0.1 * (i - 2) for i in range(CLASSES)]
     z = torch.zeros(CLASSES, dtype=torch.float64)
     moved = -RATE * (z.softmax(-1) - torch.tensor(y, dtype=torch.float64))
     later = [sum(descended(y, _labels_taken_to_add_up, n)) / CLASSES for n in (100, 200)]
-    return Found(moved.mean().item(), f"one step; after 100 and 200 steps the mean score is {later[0]:.2f} and "
-                 f"{later[1]:.2f}: it never stops")  # fmt: skip
+    return Finding(
+        moved.mean().item(),
+        f"one step; after 100 and 200 steps the mean score is {later[0]:.2f} and {later[1]:.2f}: it never stops",
+    )
 
 
-def vanishes() -> Found:
+def vanishes() -> Finding:
     """The gradient of the right class's score, where another one leads by 40."""
     slopes = []
     for squared in (False, True):
@@ -127,7 +132,7 @@ def vanishes() -> Found:
         assert z.grad is not None
         slopes.append(abs(z.grad[0].item()))
     note = f"autograd, the wrong class leads by 40: {slopes[0]:.2f} in size; with squared error {slopes[1]:.0e}"
-    return Found(verdict(slopes[0] < 1e-6), note, "below 1e-6")
+    return Finding(verdict(slopes[0] < 1e-6), note, "below 1e-6")
 
 
 def slope_figure() -> str:
@@ -163,19 +168,18 @@ CROSS_ENTROPY = Exercise(
                     "differentiated only the term with y_i, and left out the other labels": "-y*(1 - a)"},
              only_if={"the labels add up to one": "a - y"}),
         Part("function", "Write a function that returns the gradient for any scores and any labels.",
-             Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"),
-             "autograd", score_gradients, why="Weights times the sum of the labels, less the labels.",
+             Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
+             score_gradients, why="Weights times the sum of the labels, less the labels.",
              wrong={"took the labels to add up to one": _labels_taken_to_add_up, "turned the sign round": _wrong_sign,
                     "differentiated only the term with y_i": _own_term_alone}),
         Part("sum", "The gradient's entries add up to zero, whatever the labels add up to.", Truth("true"), "autograd",
-             adds_up_to_zero, why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all "
-             "scores together changes no weight, hence no loss.",
-             wrong={"took labels that add up to one for needed here": False}),
+             adds_up_to_zero,
+             why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all scores together "
+             "changes no weight, hence no loss.", wrong={"took labels that add up to one for needed here": False}),
         Part("ends", "Gradient descent on the scores ends at weights equal to the labels.",
              Truth("nearly", "the labels add up to one"), "autograd", ends_at_labels,
              why="It ends where `s*a_i = y_i`: at the labels' shares `y_i/s`. Weights that add up to one cannot meet "
-             "labels that do not.",
-             wrong={"took labels that add up to one for granted": True}),
+             "labels that do not.", wrong={"took labels that add up to one for granted": True}),
         Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes add up to 1.5. With a rate of 0.1, "
              "by how much does the mean of the 5 scores change at every step?", Number(0.01), "numeric", drift,
              why="The entries add up to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, for ever: it is the "

@@ -10,8 +10,7 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.exercises.framework.answers import At, Formula, Function, Interval, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, Function, Interval, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -35,59 +34,61 @@ def single_variance(b: float, spread: float = SPREAD) -> float:
     return normal_mean(lambda z: (sigmoid(b * spread * z) - 0.5) ** 2)
 
 
-def single_mean() -> Found:
+def single_mean() -> Finding:
     mean = normal_mean(lambda z: sigmoid(10 * SPREAD * z))
-    return Found(mean, f"numeric integral for b = 10: {mean:.12f}")
+    return Finding(mean, f"numeric integral for b = 10: {mean:.12f}")
 
 
-def single_at_ten() -> Found:
+def single_at_ten() -> Finding:
     z = np.random.default_rng(3).normal(size=DRAWS)
     w = sigmoid(10 * SPREAD * z)
     variance = single_variance(10.0)
     note = f"numeric integral; {DRAWS:,} draws give {w.var():.5f}"
-    return Found(variance, note)
+    return Finding(variance, note)
 
 
 VARIANCES = [(0.1, 1.0), (1.0, 0.5), (10.0, 0.7), (50.0, 2.0)]
 
 
-def exact_variances() -> Found:
+def exact_variances() -> Finding:
     """Another way: Var = 1/4 - E(w (1 - w)), with mpmath."""
     found = []
     for b, s in VARIANCES:
         bump = mpmath.quad(lambda z: mpmath.sech(b * s * z / 2) ** 2 / 4 * mpmath.npdf(z),  # noqa: B023
                            [-12, -2, -0.5, -0.1, -0.02, 0, 0.02, 0.1, 0.5, 2, 12])  # fmt: skip
         found.append(0.25 - float(bump))
-    return Found(found, "1/4 - E(w (1 - w)) by mpmath: " + ", ".join(f"{one:.6f}" for one in found))
+    return Finding(found, "1/4 - E(w (1 - w)) by mpmath: " + ", ".join(f"{one:.6f}" for one in found))
 
 
-def single_short() -> Found:
+def single_short() -> Finding:
     import sympy
 
     b, s = symbols({"b": "positive", "s": "positive"})
     x = sympy.Symbol("x", real=True)
     slope = sympy.diff(1 / (1 + sympy.exp(-x)), x).subs(x, 0)
-    return Found(slope**2 * b**2 * s**2, f"the sigmoid's slope at 0 is {slope}; the score's variance is (b s)^2")
+    return Finding(slope**2 * b**2 * s**2, f"the sigmoid's slope at 0 is {slope}; the score's variance is (b s)^2")
 
 
-def single_long() -> Found:
-    points = [At({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
-              for b, s in ((50.0, 1.0), (200.0, 0.5))]  # fmt: skip
-    return Found(points, "numeric integrals; the next term is of order 1/(b s)^3")
+def single_long() -> Finding:
+    points = [
+        IntervalAt({"b": b, "s": s}, single_variance(b, s) - 4 / (b * s) ** 3, single_variance(b, s) + 4 / (b * s) ** 3)
+        for b, s in ((50.0, 1.0), (200.0, 0.5))
+    ]
+    return Finding(points, "numeric integrals; the next term is of order 1/(b s)^3")
 
 
-def single_steadier() -> Found:
+def single_steadier() -> Finding:
     variances = [single_variance(float(b)) for b in (1, 2, 5, 10, 30, 100)]
     falls = any(later < earlier for earlier, later in pairwise(variances))
-    return Found(
+    return Finding(
         verdict(falls), "b = 1, 2, 5, 10, 30, 100: variance " + ", ".join(f"{v:.4f}" for v in variances), "less or not"
     )
 
 
-def single_limit() -> Found:
+def single_limit() -> Finding:
     squares = (sigmoid(1e9 * np.random.default_rng(4).normal(size=DRAWS)) - 0.5) ** 2  # the mean is 1/2 by symmetry
     variance, error = float(squares.mean()), SURE * float(squares.std()) / math.sqrt(DRAWS) + 1e-6
-    return Found(Interval(variance - error, variance + error), f"b = 1e9, {DRAWS:,} draws: the weight is 0 or 1")
+    return Finding(Interval(variance - error, variance + error), f"b = 1e9, {DRAWS:,} draws: the weight is 0 or 1")
 
 
 NOISY_KEY = ("Keys a and b are orthogonal with length 1, but noise changes the length of key a: it becomes "
@@ -104,6 +105,12 @@ ONE_HEAD = Exercise(
     "length. The mean of w is 1/2 by symmetry. Its variance is that of a logistic-normal variable and has no simple "
     "formula: it begins as `(b*s)^2/16` and rises to 1/4, where each result is one value or the other and never the "
     "mean. A short query is steady but lets other keys in: one head cannot have both.",
+    figure=lambda: lines(
+     [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
+      Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]),
+      Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])],
+     "The variance of the weight, and the formulas for short and for long queries.",
+     ("length b of the query", "variance"), log_x=True),
     parts=[
         Part("mean", "What is E(w) for b = 10?", Number("1/2", rel=1e-9), "numeric", single_mean,
              why="z and -z are equally likely, and they give w and 1 - w.",
@@ -112,14 +119,13 @@ ONE_HEAD = Exercise(
              why="`E((w - 1/2)^2)`, an integral over z; `1/4 - 1/(b*s*sqrt(2*pi))` is close already.",
              wrong={"took the short-query formula": 3.125, "took the limit": 0.25,
                     "took only the first two terms of the long-query formula": 0.19358104}),
-        Part("function", "Write Var(w) as a function of b and s.",
-             Function("variance", single_variance, VARIANCES, "variance(b: number, s: number) -> number", rel=1e-6,
-                      abs=0),
-             "numeric", exact_variances, why="`E((w - 1/2)^2)` with `w = 1/(1 + exp(-b*s*z))`, integrated over z.",
+        Part("function", "Write Var(w) as a function of b and s.", Function("variance", single_variance, VARIANCES,
+             "variance(b: number, s: number) -> number", rel=1e-6, abs=0), "numeric", exact_variances,
+             why="`E((w - 1/2)^2)` with `w = 1/(1 + exp(-b*s*z))`, integrated over z.",
              wrong={"took the short query's formula": lambda b, s: (b * s) ** 2 / 16,
                     "took the long query's formula": lambda b, s: 0.25 - 1 / (b * s * math.sqrt(2 * math.pi))}),
-        Part("short", "To leading order in b, what is Var(w) for a short query?", Formula("b^2*s^2/16", BS),
-             "symbolic", single_short, why="The sigmoid's slope at 0 is 1/4, and `b*s*z` has the variance `(b*s)^2`.",
+        Part("short", "To leading order in b, what is Var(w) for a short query?", Formula("b^2*s^2/16", BS), "symbolic",
+             single_short, why="The sigmoid's slope at 0 is 1/4, and `b*s*z` has the variance `(b*s)^2`.",
              wrong={"forgot to square the slope": "b^2*s^2/4", "left the query's length linear": "b*s^2/16"}),
         Part("long", "Give Var(w) for a long query, up to and including the term in `1/b`.",
              Formula("1/4 - 1/(b*s*sqrt(2*pi))", BS), "numeric", single_long,
@@ -134,12 +140,6 @@ ONE_HEAD = Exercise(
              why="`b*s` multiplies the noise, so the variance only grows.",
              wrong={"thought that a sharper softmax shuts noise out": True}),
     ],
-    figure=lambda: lines(
-        [Series("variance", [(b, single_variance(b)) for b in BETWEEN]),
-         Series("short query's formula", [(b, b * b / 32) for b in BETWEEN if b < 2.6]),
-         Series("long query's formula", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in BETWEEN if b > 2.6])],
-        "The variance of the weight, and the formulas for short and for long queries.",
-        ("length b of the query", "variance"), log_x=True),
 )  # fmt: skip
 
 
@@ -160,30 +160,32 @@ def variance_interval(w: Array) -> Interval:
     return Interval(float(squares.mean()) - error, float(squares.mean()) + error)
 
 
-def finds_its_key() -> Found:
+def finds_its_key() -> Finding:
     found = lengths() > 0
     share, error = float(found.mean()), SURE * float(found.std()) / math.sqrt(DRAWS)
-    return Found(Interval(share - error, share + error), f"{DRAWS:,} draws, 4 standard errors")
+    return Finding(Interval(share - error, share + error), f"{DRAWS:,} draws, 4 standard errors")
 
 
-def two_head_variance() -> Found:
-    return Found(variance_interval(two_head_weight(lengths(), 1e5)), f"b = 1e5, {DRAWS:,} draws, 4 standard errors")
+def two_head_variance() -> Finding:
+    return Finding(variance_interval(two_head_weight(lengths(), 1e5)), f"b = 1e5, {DRAWS:,} draws, 4 standard errors")
 
 
-def two_heads_settle() -> Found:
+def two_heads_settle() -> Finding:
     length = lengths()
-    table = {b: (float(two_head_weight(length, b).var()), float(two_head_weight(length[length > 0], b).var()))
-             for b in (10.0, 1e3, 1e5)}  # fmt: skip
+    table = {
+        b: (float(two_head_weight(length, b).var()), float(two_head_weight(length[length > 0], b).var()))
+        for b in (10.0, 1e3, 1e5)
+    }
     note = "; ".join(
         f"b = {b:g}: all draws {every:.4f}, length above 0 {kept:.1e}" for b, (every, kept) in table.items()
     )
-    return Found(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note, "below 1e-4 at b = 1e5")
+    return Finding(verdict(table[1e5][0] < 1e-4, table[1e5][1] < 1e-4 < table[10.0][1]), note, "below 1e-4 at b = 1e5")
 
 
-def conditioned_single() -> Found:
+def conditioned_single() -> Finding:
     length = lengths()
     w = (length[length > 0] > 1).astype(float)  # an endless query: the longer key has all
-    return Found(variance_interval(w), f"{len(w):,} of {DRAWS:,} draws, 4 standard errors")
+    return Finding(variance_interval(w), f"{len(w):,} of {DRAWS:,} draws, 4 standard errors")
 
 
 def noise_figure() -> str:
@@ -218,10 +220,10 @@ TWO_HEADS = Exercise(
     "instead. So the textbook's 'variance near zero' is a statement about the draws with `1 + s*z > 0`; over all draws "
     "0.0181 remains, a fourteenth of one head's 0.25. The same condition does not help one head, whose weight changes "
     "sides at length 1, not at 0.",
+    figure=noise_figure,
     parts=[
-        Part("finds", "With which probability does the first head, b without end, copy value a?",
-             Number(0.9213503965), "monte carlo", finds_its_key, why="`P(1 + s*z > 0) = Phi(1/s)` with "
-             "`1/s = sqrt(2)`.",
+        Part("finds", "With which probability does the first head, b without end, copy value a?", Number(0.9213503965),
+             "monte carlo", finds_its_key, why="`P(1 + s*z > 0) = Phi(1/s)` with `1/s = sqrt(2)`.",
              wrong={"thought the noise cannot turn a key": 1, "forgot the square root of the variance": 0.97724987,
                     "asked for a length above 1": 0.5}),
         Part("variance", "What is the variance of the share of value a in the result, over all draws?",
@@ -229,19 +231,17 @@ TWO_HEADS = Exercise(
              why="The first head has 1 or 0 of it with p = 0.9214; half of that counts: `p*(1 - p)/4`.",
              wrong={"took the heads' sum instead of the mean": 0.07246384, "said there is none": 0,
                     "kept one head's": 0.25}),
-        Part("settles", "The variance of the two heads' result goes to zero as b grows.",
-             Truth("nearly", only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo",
-             two_heads_settle, why="Given `1 + s*z > 0` every draw tends to the mean of both values. The others, 7.9% "
-             "of all, tend to something else.",
-             wrong={"forgot that noise can turn the key round": True}),
+        Part("settles", "The variance of the two heads' result goes to zero as b grows.", Truth("nearly",
+             only_if="the noise does not turn the key around, `1 + s*z > 0`"), "monte carlo", two_heads_settle,
+             why="Given `1 + s*z > 0` every draw tends to the mean of both values. The others, 7.9% of all, tend to "
+             "something else.", wrong={"forgot that noise can turn the key round": True}),
         Part("one-head-given", "What is the variance of one head's weight, b without end, given `1 + s*z > 0`?",
              Number(0.2481782724), "monte carlo", conditioned_single,
              why="Its weight is 1 where `z > 0`: given the condition with probability `0.5/0.92135 = 0.54268`, and "
              "`0.54268*(1 - 0.54268) = 0.24818`.",
-             wrong={"thought the condition helps as it helps two heads": 0, "took the two heads' "
-                    "variance": 0.01811596}),
+             wrong={"thought the condition helps as it helps two heads": 0,
+                    "took the two heads' variance": 0.01811596}),
     ],
-    figure=noise_figure,
 )  # fmt: skip
 
 EXERCISES = (ONE_HEAD, TWO_HEADS)

@@ -8,8 +8,7 @@ import numpy as np
 import sympy
 import torch
 
-from octavo.exercises.framework.answers import At, Formula, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
@@ -46,22 +45,25 @@ def characters_of(text: str) -> Char:
     return Char.learn([Block(text.encode())])
 
 
-def base_free() -> Found:
+def base_free() -> Finding:
     b, p = sympy.symbols("b p", positive=True)
     power = sympy.simplify(b ** (-sympy.log(p) / sympy.log(b)))
     score = bag_score(words_of(PLAIN), PLAIN, PLAIN)
     nats = score.bits * math.log(2) / score.tokens
     same = math.isclose(score.perplexity, math.exp(nats), rel_tol=1e-12)
-    return Found(verdict(power == 1 / p and same), f"SymPy: b to the power -log_b(p) is {power}; a bag's "
-                 f"{score.perplexity:.6f} in bits "
-                 f"is {math.exp(nats):.6f} in nats")  # fmt: skip
+    return Finding(
+        verdict(power == 1 / p and same),
+        f"SymPy: b to the power -log_b(p) is {power}; a bag's "
+        f"{score.perplexity:.6f} in bits "
+        f"is {math.exp(nats):.6f} in nats",
+    )
 
 
-def mixed(power_of: float) -> Found:
+def mixed(power_of: float) -> Finding:
     (p,) = symbols({"P": "positive"})
     if power_of == 2:
-        return Found(2 ** sympy.log(p), "SymPy: 2 to the power of the nats, ln P")
-    return Found(sympy.exp(sympy.log(p) / sympy.log(2)), "SymPy: e to the power of the bits, ln(P)/ln(2)")
+        return Finding(2 ** sympy.log(p), "SymPy: 2 to the power of the nats, ln P")
+    return Finding(sympy.exp(sympy.log(p) / sympy.log(2)), "SymPy: e to the power of the bits, ln(P)/ln(2)")
 
 
 BASES = Exercise(
@@ -71,45 +73,41 @@ BASES = Exercise(
     answer="If the logarithm and the power have the same base, it cancels: P is the inverse of the geometric mean of "
     "the probabilities. If they do not, the result is no perplexity: 2 to the power of nats is `P^ln(2)`, too good, "
     "and e to the power of bits is `P^(1/ln(2))`, too bad; 100 becomes 24 or 768.",
+    figure=lambda: lines(
+     [Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
+      Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
+      Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
+     "What is reported when bases are mixed.", ("perplexity", "reported"), log_y=True),
     parts=[
         Part("free", "Perplexity does not depend on the base, if the same one is used for logarithm and power.",
-             Truth("true"),
-             "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
+             Truth("true"), "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
              wrong={"thought that bits give another perplexity than nats": False}),
         Part("too-good", "The loss is in nats, and 2 is raised to it. What comes out?",
-             Formula("P^ln(2)", {"P": "positive"}),
-             "symbolic", lambda: mixed(2),
+             Formula("P^ln(2)", {"P": "positive"}), "symbolic", lambda: mixed(2),
              why="The loss is `ln(P)`, and `2^ln(P) = exp(ln(2)*ln(P)) = P^ln(2)`, with an exponent below one.",
              wrong={"thought a factor comes out": "P*ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^(1/ln(2))"}),
         Part("too-bad", "The loss is in bits, and e is raised to it. What comes out?",
-             Formula("P^(1/ln(2))", {"P": "positive"}),
-             "symbolic", lambda: mixed(math.e),
+             Formula("P^(1/ln(2))", {"P": "positive"}), "symbolic", lambda: mixed(math.e),
              why="The loss is `ln(P)/ln(2)`, and `exp(ln(P)/ln(2)) = P^(1/ln(2))`, with an exponent above one.",
              wrong={"thought a factor comes out": "P/ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^ln(2)"}),
         Part("hundred", "A model of perplexity 100 is reported with 2 to the power of nats. Which number is reported?",
-             Number("100^ln(2)"), "numeric", lambda: Found(2 ** -float(np.log([0.01] * 9).mean()),
-             "nine tokens of probability 0.01"),
+             Number("100^ln(2)"), "numeric",
+             lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()), "nine tokens of probability 0.01"),
              why="`2^ln(100) = 100^ln(2) = 24.3`: four times too good.",
-             wrong={"reported e to the power of bits": "100^(1/ln(2))",
-             "divided by ln 2": "100/ln(2)"}),
+             wrong={"reported e to the power of bits": "100^(1/ln(2))", "divided by ln 2": "100/ln(2)"}),
     ],
-    figure=lambda: lines(
-        [Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
-         Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
-         Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
-        "What is reported when bases are mixed.", ("perplexity", "reported"), log_y=True),
 )  # fmt: skip
 
 
-def per_character() -> Found:
+def per_character() -> Finding:
     points = []
     for p, w, c in ((100.0, 20, 110), (7.0, 5, 30), (2.0, 9, 10)):
         bits = w * math.log2(p)
         found = 2 ** (bits / c)
-        points.append(At({"P": p, "W": w, "C": c}, found * (1 - 1e-12), found * (1 + 1e-12)))
-    return Found(points, "the same bits divided by words and by characters, to 1e-12 of it")
+        points.append(IntervalAt({"P": p, "W": w, "C": c}, found * (1 - 1e-12), found * (1 + 1e-12)))
+    return Finding(points, "the same bits divided by words and by characters, to 1e-12 of it")
 
 
 def both_scores(text: str) -> tuple[Score, Score]:
@@ -118,7 +116,7 @@ def both_scores(text: str) -> tuple[Score, Score]:
     return bag_score(words_of(every), every, text), bag_score(characters_of(every), every, text)
 
 
-def lower_is_better() -> Found:
+def lower_is_better() -> Finding:
     words, characters = both_scores(PLAIN)
     tokenizer = characters_of(PLAIN)
     ids = torch.from_numpy(np.append(tokenizer.begin, tokenizer.encode(PLAIN.encode())).astype(np.int32))
@@ -126,33 +124,37 @@ def lower_is_better() -> Found:
     context = score_text(pairs, tokenizer, text_in_memory(PLAIN), "passage")
     as_stated = (words.perplexity < characters.perplexity) == (words.bits < characters.bits)
     alike = (context.perplexity < characters.perplexity) == (context.bits < characters.bits)
-    note = (f"first passage: words {words.perplexity:.1f} and {words.bits:.0f} bits, characters "
-            f"{characters.perplexity:.1f} and "
-            f"{characters.bits:.0f} bits, pairs of characters {context.perplexity:.1f} and {context.bits:.0f} "
-            "bits")  # fmt: skip
-    return Found(verdict(as_stated, alike), note, "less or more")
+    note = (
+        f"first passage: words {words.perplexity:.1f} and {words.bits:.0f} bits, characters "
+        f"{characters.perplexity:.1f} and "
+        f"{characters.bits:.0f} bits, pairs of characters {context.perplexity:.1f} and {context.bits:.0f} "
+        "bits"
+    )
+    return Finding(verdict(as_stated, alike), note, "less or more")
 
 
-def one_factor() -> Found:
+def one_factor() -> Finding:
     shares = []
     for text in (PLAIN, LEARNED):
         words, characters = both_scores(text)
         shares.append(words.tokens / characters.tokens)
     same = abs(shares[0] / shares[1] - 1) < 0.05
-    return Found(
+    return Finding(
         verdict(same),
         f"words a character, which is the exponent: {shares[0]:.3f} and {shares[1]:.3f} in the two passages",
     )
 
 
-def easier_passage() -> Found:
+def easier_passage() -> Finding:
     (one, _), (two, _) = both_scores(PLAIN), both_scores(LEARNED)
     by_word = one.perplexity < two.perplexity
     by_character = one.bits / len(PLAIN) < two.bits / len(LEARNED)
-    note = (f"the bag of words pays {one.perplexity:.0f} and {two.perplexity:.0f} a word, that is "
-            f"{2 ** (one.bits / len(PLAIN)):.2f} and "
-            f"{2 ** (two.bits / len(LEARNED)):.2f} a character")  # fmt: skip
-    return Found(verdict(by_word == by_character), note, "less or more")
+    note = (
+        f"the bag of words pays {one.perplexity:.0f} and {two.perplexity:.0f} a word, that is "
+        f"{2 ** (one.bits / len(PLAIN)):.2f} and "
+        f"{2 ** (two.bits / len(LEARNED)):.2f} a character"
+    )
+    return Finding(verdict(by_word == by_character), note, "less or more")
 
 
 def passages_figure() -> str:
@@ -170,11 +172,12 @@ COMPARE = Exercise(
     title="A word model's and a character model's perplexity",
     question="The same text is W words or C characters long. Two passages are at hand: one in short plain words, one "
     "in long learned ones.",
-    answer="Perplexity is per token, and the tokens differ. A text that costs as many bits either way has "
-    "`P_c = P_w^(W/C)`: a word perplexity of 100 is 2.3 a character at 5.5 characters a word. So a character model's "
-    "low figure says nothing by itself; and no one exponent converts, since W/C is a property of the passage. Even for "
-    "one and the same model, the passage that is easier by the word may be harder by the character. Bits per byte of "
-    "the same text is the scale that all share.",
+    answer="Perplexity is per token, and the tokens differ. A text that costs as many bits either way has `P_c = "
+    "P_w^(W/C)`: a word perplexity of 100 is 2.3 a character at 5.5 characters a word. So a character model's low "
+    "figure says nothing by itself; and no one exponent converts, since W/C is a property of the passage. Even for one "
+    "and the same model, the passage that is easier by the word may be harder by the character. Bits per byte of the "
+    "same text is the scale that all share.",
+    figure=passages_figure,
     parts=[
         Part("exponent", "A word model has the perplexity P on W words, C characters. What is it a character?",
              Formula("P^(W/C)", {"P": "positive", "W": "whole", "C": "whole"}), "numeric", per_character,
@@ -183,18 +186,15 @@ COMPARE = Exercise(
         Part("lower", "On the same passage, the model with the lower perplexity needs fewer bits.",
              Truth("nearly", only_if="both predict the same kind of tokens"), "numeric", lower_is_better,
              why="Bits are tokens times log of perplexity, and a passage has several times as many characters as "
-             "words.",
-             wrong={"compared words with characters": True}),
+             "words.", wrong={"compared words with characters": True}),
         Part("factor", "One exponent turns word into character perplexity for all texts.", Truth("false"), "counted",
-             one_factor,
-             why="It is words by characters of the passage at hand.",
+             one_factor, why="It is words by characters of the passage at hand.",
              wrong={"took the length of a word to be the same everywhere": True}),
         Part("easier", "Of two passages, the one with the lower word perplexity under a model also has the lower "
              "perplexity a character under that model.", Truth("false"), "numeric", easier_passage,
              why="Long words spread their bits over more characters.",
              wrong={"took easy by the word for easy by the character": True}),
     ],
-    figure=passages_figure,
 )  # fmt: skip
 
 EXERCISES = (BASES, COMPARE)

@@ -14,8 +14,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -25,31 +24,31 @@ OF_SCORE = {"d": "whole", "s": "positive", "m": "positive"}
 KEYS = 16
 
 
-def measured(values: dict[str, float], draws_N: Tensor) -> At:
+def measured(values: dict[str, float], draws_N: Tensor) -> IntervalAt:
     """The mean of draws, with its interval."""
     mean, error = draws_N.mean().item(), draws_N.std().item() / len(draws_N) ** 0.5
-    return At(values, mean - SURE * error, mean + SURE * error)
+    return IntervalAt(values, mean - SURE * error, mean + SURE * error)
 
 
-def mean_square() -> Found:
+def mean_square() -> Finding:
     """All 2^D vectors of signs, which have mean 0 and variance 1, for a and for b: the mean square is a plain count."""
     found = []
     for D in (1, 2, 3, 4, 5):
         every = list(product((-1, 1), repeat=D))
         squares = [sum(a * b for a, b in zip(one, other, strict=True)) ** 2 for one in every for other in every]
         mean = sum(squares) / len(squares)
-        found.append(At({"D": D}, mean, mean))
-    return Found(found, "entries are random signs: the mean over all pairs of such vectors, D from 1 to 5, exactly")
+        found.append(IntervalAt({"D": D}, mean, mean))
+    return Finding(found, "entries are random signs: the mean over all pairs of such vectors, D from 1 to 5, exactly")
 
 
-def one_is_enough() -> Found:
+def one_is_enough() -> Finding:
     """b's entries are all the same sign: as correlated as can be. a's are all signs there are."""
     worst = 0.0
     for D in (2, 3, 5, 8):
         total = sum(sum(signs) ** 2 * one**2 for signs in product((-1, 1), repeat=D) for one in (-1, 1))
         worst = max(worst, abs(total / 2 ** (D + 1) - D))
     note = f"a of random signs, b one sign D times over: over all cases the mean square misses D by {worst:g}"
-    return Found(verdict(worst != 0), note)
+    return Finding(verdict(worst != 0), note)
 
 
 def square_figure() -> str:
@@ -78,8 +77,8 @@ SQUARE = Exercise(
              why="Entries of different places are independent with mean zero, so their products vanish on average.",
              wrong={"counted the products of different places too": "D^2",
                     "that is its root, the typical size": "sqrt(D)", "forgot that D terms are added": "1"}),
-        Part("both-needed", "For this, the entries of both vectors have to be uncorrelated.",
-             Truth("false"), "exact", one_is_enough,
+        Part("both-needed", "For this, the entries of both vectors have to be uncorrelated.", Truth("false"), "exact",
+             one_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
              "only the diagonal of the other counts, and that is all ones.",
              wrong={"took a sufficient condition for a necessary one": True}),
@@ -87,7 +86,7 @@ SQUARE = Exercise(
 )  # fmt: skip
 
 
-def mean_cosine() -> Found:
+def mean_cosine() -> Finding:
     """Two independent directions: drawn around a mean that is not zero, and then with a random sign."""
     generator = torch.Generator().manual_seed(1)
     a, b = torch.rand(2, 100_000, 8, generator=generator, dtype=torch.float64).unbind()
@@ -98,7 +97,7 @@ def mean_cosine() -> Found:
         f"entries between 0 and 1: the mean cosine is {lopsided.low:.3f} to {lopsided.high:.3f}; when a gets a random "
         f"sign, {centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    return Found(
+    return Finding(
         verdict(lopsided.low <= 0 <= lopsided.high, centred.low <= 0 <= centred.high), note, "5 standard errors"
     )
 
@@ -111,30 +110,30 @@ def over_the_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mpm
         return mpmath.quad(lambda t: function(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2), halves) / area
 
 
-def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[At]:
+def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[IntervalAt]:
     found = {D: float(over_the_sphere(function, D)) for D in (2, 3, 4, 5, 8, 20, 64)}
-    return [At({"D": D}, x * (1 - 1e-12), x * (1 + 1e-12)) for D, x in found.items()]
+    return [IntervalAt({"D": D}, x * (1 - 1e-12), x * (1 + 1e-12)) for D, x in found.items()]
 
 
-def square_cosine() -> Found:
-    return Found(_integrals(lambda c: c**2), "integrals over the angle for seven sizes, to 12 digits")
+def square_cosine() -> Finding:
+    return Finding(_integrals(lambda c: c**2), "integrals over the angle for seven sizes, to 12 digits")
 
 
-def absolute_cosine() -> Found:
+def absolute_cosine() -> Finding:
     generator = torch.Generator().manual_seed(2)
     a, b = torch.randn(2, 200_000, 8, generator=generator, dtype=torch.float64).unbind()
     drawn = measured({"D": 8}, torch.cosine_similarity(a, b).abs())
     note = f"integrals over the angle for seven sizes, to 12 digits; 200,000 draws with {drawn}"
-    return Found(_integrals(abs), note)
+    return Finding(_integrals(abs), note)
 
 
-def isotropic_needed() -> Found:
+def isotropic_needed() -> Finding:
     """Plus or minus one axis is symmetric about the origin, yet every pair of such directions is parallel."""
     D = 512
     lined_up = sum(abs(a * b) for a, b in product((-1, 1), repeat=2)) / 4
     spread = math.exp(math.lgamma(D / 2) - math.lgamma((D + 1) / 2)) / math.sqrt(math.pi)
     note = f"D = {D}: directions plus or minus one axis have E|cos| = {lined_up:g}; all directions alike, {spread:.3f}"
-    return Found(verdict(lined_up < 0.1, spread < 0.1), note)
+    return Finding(verdict(lined_up < 0.1, spread < 0.1), note)
 
 
 def cosine_figure() -> str:
@@ -153,37 +152,29 @@ COSINE = Exercise(
     question="Two independent random vectors of length one in D dimensions: what is their cosine on average, how large "
     "is it, and what must be true of how they are drawn?",
     answer="The mean is zero as soon as one of them has mean zero, for which symmetry about the origin suffices. That "
-    "the cosine is small needs more: directions spread evenly. Then `E(cos^2) = 1/D` and "
-    "`E(abs(cos)) = gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
+    "the cosine is small needs more: directions spread evenly. Then `E(cos^2) = 1/D` and `E(abs(cos)) = "
+    "gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
     figure=cosine_figure,
     parts=[
-        Part("mean", "The mean of the cosine is zero.",
-             Truth("nearly", "one of the two has mean zero, as it has when a and -a are equally likely"),
-             "monte carlo", mean_cosine,
-             why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors of positive entries all lie "
-             "in one corner of the space: their cosines are positive.",
-             wrong={"random does not mean centred": True}),
+        Part("mean", "The mean of the cosine is zero.", Truth("nearly",
+             "one of the two has mean zero, as it has when a and -a are equally likely"), "monte carlo", mean_cosine,
+             why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors of positive entries all lie in "
+             "one corner of the space: their cosines are positive.", wrong={"random does not mean centred": True}),
         Part("small", "Symmetry about the origin is enough for random unit vectors to be nearly orthogonal in high "
-             "dimensions.",
-             Truth("nearly", "it is the full symmetry: all directions equally likely, or at least `E(a*T(a)) = I/D`"),
-             "exact", isotropic_needed,
+             "dimensions.", Truth("nearly", "it is the full symmetry: all directions equally likely, or at least "
+             "`E(a*T(a)) = I/D`"), "exact", isotropic_needed,
              why="Plus or minus one fixed axis is symmetric, but its cosines are 1 and -1. What makes cosines small is "
              "that the length is spread over all directions.",
              wrong={"a mean of zero does not say that the values are small": True}),
-        Part("square", "For evenly spread directions, what is `E(cos^2)`?",
-             Formula("1/D", IN_D), "numeric", square_cosine,
-             why=(
-                 "Choose axes so that b is the first. The squares of a's D entries add up to 1 and are alike on "
-                 "average."
-             ),
-             wrong={"forgot to divide by the lengths": "D", "that is its root": "1/sqrt(D)"}),
+        Part("square", "For evenly spread directions, what is `E(cos^2)`?", Formula("1/D", IN_D), "numeric",
+             square_cosine,
+             why="Choose axes so that b is the first. The squares of a's D entries add up to 1 and are alike on "
+             "average.", wrong={"forgot to divide by the lengths": "D", "that is its root": "1/sqrt(D)"}),
         Part("absolute", "And what is `E(abs(cos))`, exactly? gamma is there as a function.",
              Formula("gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))", IN_D), "numeric", absolute_cosine,
-             why=(
-                 "The angle t has a density in proportion to `sin(t)^(D-2)`. The integral of "
-                 "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is "
-                 "`sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; divide."
-             ),
+             why="The angle t has a density in proportion to `sin(t)^(D-2)`. The integral of "
+             "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is `sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; "
+             "divide.",
              wrong={"took the root of the mean square": "1/sqrt(D)", "left out the absolute value": "0",
                     "that is only the limit for large D, as if entries were normal": "sqrt(2/(pi*D))"}),
     ],
@@ -206,13 +197,15 @@ def _drawn_scores(d: int, s: float, m: float) -> Tensor:
     return ((mu_d + s * q) * (mu_d + s * k)).sum(-1)
 
 
-def score_mean() -> Found:
+def score_mean() -> Finding:
     points = [(3, 1.0, 2.0), (8, 0.5, 3.0), (16, 1.5, 0.5)]
     found = [measured({"d": d, "s": s, "m": m}, _drawn_scores(d, s, m)) for d, s, m in points]
-    return Found(found, "200,000 draws for each of three choices, around a mean of unequal entries; 5 standard errors")
+    return Finding(
+        found, "200,000 draws for each of three choices, around a mean of unequal entries; 5 standard errors"
+    )
 
 
-def score_variance() -> Found:
+def score_variance() -> Finding:
     exact, at = moments()[1], dict(zip(symbols(OF_SCORE), (8, 0.5, 3.0), strict=True))
     drawn = _drawn_scores(8, 0.5, 3.0)
     around = measured({}, (drawn - drawn.mean()).square())
@@ -221,30 +214,30 @@ def score_variance() -> Found:
         "from the moments of a normal distribution; for d = 8, s = 0.5, m = 3 that is "
         f"{float(exact.subs(at)):.3f}, and 200,000 draws gave {around.low:.3f} to {around.high:.3f} (5 standard errors)"
     )
-    return Found(exact, note)
+    return Finding(exact, note)
 
 
-def unit_scale() -> Found:
-    return Found(1 / sympy.sqrt(moments()[1]), "one over the root of the variance, which was found from the moments")
+def unit_scale() -> Finding:
+    return Finding(1 / sympy.sqrt(moments()[1]), "one over the root of the variance, which was found from the moments")
 
 
-def root_d_is_enough() -> Found:
+def root_d_is_enough() -> Finding:
     d, s, m = symbols(OF_SCORE)
     variance = moments()[1] / d
     plain = sympy.simplify(variance.subs({m: 0, s: 1}))
     shifted = sympy.simplify(variance.subs({m: d, s: 1}))  # every entry has mean one
     note = f"with mean 0 and s = 1 the variance becomes {plain}; with all means 1 it becomes {shifted}"
-    return Found(verdict(shifted == 1, plain == 1), note)
+    return Finding(verdict(shifted == 1, plain == 1), note)
 
 
-def linear_mean() -> Found:
+def linear_mean() -> Finding:
     """Entries of mean c: by what the mean of the scaled score is multiplied when d doubles."""
     d, c = sympy.symbols("d c", positive=True)
     means = {"none": d * c**2, "root": d * c**2 / sympy.sqrt(d), "full": d * c**2 / d}
     grows = {name: sympy.simplify(mean.subs(d, 2 * d) / mean) for name, mean in means.items()}
     [linear] = [name for name, factor in grows.items() if factor == 2]
     said = ", ".join(f"{name} {factor}" for name, factor in grows.items())
-    return Found(linear, f"when d doubles, the mean is multiplied by (SymPy): {said}")
+    return Finding(linear, f"when d doubles, the mean is multiplied by (SymPy): {said}")
 
 
 def jacobian_size(d: int, scale: float, rows: int = 2000) -> float:
@@ -257,7 +250,7 @@ def jacobian_size(d: int, scale: float, rows: int = 2000) -> float:
     return j_RKK.square().sum((1, 2)).sqrt().mean().item()
 
 
-def unscaled_vanishes() -> Found:
+def unscaled_vanishes() -> Finding:
     sizes = (4, 64, 1024, 4096)
     plain = [jacobian_size(d, 1.0) for d in sizes]
     scaled = [jacobian_size(d, d**-0.5) for d in sizes]
@@ -267,7 +260,7 @@ def unscaled_vanishes() -> Found:
     note = (
         f"2,000 queries, {KEYS} keys, d = 4, 64, 1024, 4096: derivatives of size {unscaled} unscaled, {divided} scaled"
     )
-    return Found(verdict(falls and steady), note, "falls by 40 % a step; steady within a factor 1.5")
+    return Finding(verdict(falls and steady), note, "falls by 40 % a step; steady within a factor 1.5")
 
 
 def scale_figure() -> str:
@@ -287,20 +280,17 @@ SCALE = Exercise(
     "vector `mu`, of squared length `m = dot(mu, mu)`, and the covariance `s^2*I`.",
     answer="`E(dot(q, k)) = m` and `Var(dot(q, k)) = d*s^4 + 2*s^2*m`. There is no further factor d: the d entries' "
     "means are already added up in m. If every entry has mean c, then `m = d*c^2`, and both grow linearly in d. "
-    "Dividing by `sqrt(d)` keeps the variance from growing, and the softmax stays where it still has derivatives; "
-    "the mean then still grows with `sqrt(d)`.",
+    "Dividing by `sqrt(d)` keeps the variance from growing, and the softmax stays where it still has derivatives; the "
+    "mean then still grows with `sqrt(d)`.",
     figure=scale_figure,
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
              why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
              wrong={"multiplied by d once more, but m already adds up d entries": "d*m", "took the mean for zero": "0",
                     "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
-        Part("variance", "What is `Var(dot(q, k))`?",
-             Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
-             why=(
-                 "Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
-                 "first term is met d times; the second adds up to `2*s^2*m`."
-             ),
+        Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
+             why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
+             "first term is met d times; the second adds up to `2*s^2*m`.",
              wrong={"a factor d that does not belong there: m already adds up d entries": "d*s^4 + 2*d*s^2*m",
                     "the mean of one vector is multiplied with the noise of the other": "d*s^4 + m^2"},
              only_if={"`mu = 0`": "d*s^4"}),
@@ -309,11 +299,10 @@ SCALE = Exercise(
              why="A factor f multiplies the variance by `f^2`.",
              wrong={"divided by the variance, not by its root": "1/(d*s^4 + 2*s^2*m)"},
              only_if={"`mu = 0` and s = 1": "1/sqrt(d)", "`mu = 0`": "1/(sqrt(d)*s^2)"}),
-        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.",
-             Truth("nearly", "the mean is zero and s = 1"), "symbolic", root_d_is_enough,
+        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", "the mean is zero and s = 1"),
+             "symbolic", root_d_is_enough,
              why="In general it becomes `s^4 + 2*s^2*m/d`: it no longer grows with d as long as the entries' means do "
-             "not, but it is not one.",
-             wrong={"took the usual assumption for granted": True}),
+             "not, but it is not one.", wrong={"took the usual assumption for granted": True}),
         Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
              Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
              "symbolic", linear_mean,

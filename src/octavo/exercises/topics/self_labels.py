@@ -12,8 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from octavo.exercises.framework.answers import At, Choice, Formula, Function, Interval, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import (
+    Choice,
+    Exercise,
+    Finding,
+    Formula,
+    Function,
+    Interval,
+    IntervalAt,
+    Number,
+    Part,
+    Truth,
+    verdict,
+)
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, Batch, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences
@@ -57,21 +68,21 @@ KINDS = {
 }
 
 
-def kind_of(task: str) -> Callable[[], Found]:
+def kind_of(task: str) -> Callable[[], Finding]:
     """What the labels of a task are: tokens that the input hides, or yes and no about a real and a made-up thing."""
 
-    def evidence() -> Found:
+    def evidence() -> Finding:
         labels = torch.cat([LABELS[task](batch) for batch in batches(task)])
         labels = labels[labels != NOTHING]
         values = labels.unique().tolist()
         kind = "contrastive" if values == [0, 1] else "generative"
         made = f"yes or no, {labels.double().mean():.0%} made up" if kind == "contrastive" else "words of the text"
-        return Found(kind, f"{len(labels):,} labels from octavo's generator, {len(values)} different ones: {made}")
+        return Finding(kind, f"{len(labels):,} labels from octavo's generator, {len(values)} different ones: {made}")
 
     return evidence
 
 
-def masked_share() -> Found:
+def masked_share() -> Finding:
     tokenizer, _ = told()
     shown = real = 0
     for batch in batches("words", 60):
@@ -80,10 +91,10 @@ def masked_share() -> Found:
         shown += int((x == tokenizer.mask).sum())
     share = shown / real
     error = 4 * math.sqrt(share * (1 - share) / real)
-    return Found(Interval(share - error, share + error), f"{real:,} tokens of the generator, 4 standard errors")
+    return Finding(Interval(share - error, share + error), f"{real:,} tokens of the generator, 4 standard errors")
 
 
-def restorable() -> Found:
+def restorable() -> Finding:
     """Whether putting the labels back gives sentences that stand in the text, word for word."""
     tokenizer, sentences = told()
     whole = f" {' '.join(map(str, sentences.tokens_N.tolist()))} "
@@ -93,8 +104,9 @@ def restorable() -> Found:
         x_N[batch.chosen_N] = batch.target_N
         for part in _runs(x_N.tolist(), {tokenizer.pad, tokenizer.first, tokenizer.end}):
             tried, found = tried + 1, found + (f" {' '.join(map(str, part))} " in whole)
-    return Found(verdict(found == tried), f"labels put back: {found} of {tried} passages stand in the text, word for "
-                 "word")  # fmt: skip
+    return Finding(
+        verdict(found == tried), f"labels put back: {found} of {tried} passages stand in the text, word for word"
+    )
 
 
 def _runs(tokens: Sequence[int], ends: set[int]) -> list[list[int]]:
@@ -107,7 +119,7 @@ def _runs(tokens: Sequence[int], ends: set[int]) -> list[list[int]]:
     return [run for run in runs if run]
 
 
-def replaced_share() -> Found:
+def replaced_share() -> Finding:
     _, sentences = told()
     counts = Counter(sentences.tokens_N.tolist())
     same = sum((n / counts.total()) ** 2 for n in counts.values())
@@ -117,8 +129,8 @@ def replaced_share() -> Found:
         share = labels[labels != NOTHING].double()
         error = 4 * math.sqrt(wanted * (1 - wanted) / len(share))
         mean = share.mean().item()
-        points.append(At({"r": wanted, "c": same}, mean - error, mean + error))
-    return Found(points, f"{len(share):,} tokens each; two tokens of this text are the same in {same:.1%} of cases")
+        points.append(IntervalAt({"r": wanted, "c": same}, mean - error, mean + error))
+    return Finding(points, f"{len(share):,} tokens each; two tokens of this text are the same in {same:.1%} of cases")
 
 
 @cache
@@ -140,13 +152,13 @@ def overlap_shares() -> dict[str, tuple[float, float]]:
     return right
 
 
-def by_overlap() -> Found:
+def by_overlap() -> Finding:
     right = overlap_shares()
     better = [task for task, (share, error) in right.items() if share > 0.5 + error]
     said = ", ".join(f"{name} {right[task][0]:.1%} (by chance 50%, give or take {right[task][1]:.1%})"
                      for name, task in (("next sentence", "next"), ("order", "order")))  # fmt: skip
     name = {("next",): "next", ("order",): "order", ("next", "order"): "both", (): "neither"}[tuple(better)]
-    return Found(name, f"the pair with more words in common is the real one: {said}", f"{SURE} standard errors")
+    return Finding(name, f"the pair with more words in common is the real one: {said}", f"{SURE} standard errors")
 
 
 def overlap_figure() -> str:
@@ -162,7 +174,11 @@ def order_examples(sentences: Sequence[str]) -> Examples:
     return [made for a, b in pairwise(sentences) for made in ([a, b, 0], [b, a, 1])]
 
 
-def order_by_search() -> Found:
+def _any_two_sentences(sentences: Sequence[str]) -> Examples:
+    return [[a, b, int(i > j)] for i, a in enumerate(sentences) for j, b in enumerate(sentences) if i != j]
+
+
+def order_by_search() -> Finding:
     """Label every pair of different sentences by where the two stand; keep neighbours."""
     results = []
     for (sentences,) in ORDER_CASES:
@@ -170,7 +186,7 @@ def order_by_search() -> Found:
         pairs = [(a, b) for a in sentences for b in sentences if abs(place[a] - place[b]) == 1]
         pairs.sort(key=lambda pair: (min(place[pair[0]], place[pair[1]]), place[pair[0]] > place[pair[1]]))
         results.append([[a, b, int(place[a] > place[b])] for a, b in pairs])
-    return Found(results, "all pairs of sentences were tried, and labelled by looking up where they stand")
+    return Finding(results, "all pairs of sentences were tried, and labelled by looking up where they stand")
 
 
 ORDER_CASES = ((["It rained.", "The roof leaked.", "We moved."],), (["One.", "Two."],), (["Alone."],))
@@ -199,14 +215,14 @@ REPLACED_CASES: tuple[tuple[list[str], list[int], list[str]], ...] = (
 )  # fmt: skip
 
 
-def replaced_by_place() -> Found:
+def replaced_by_place() -> Finding:
     results = []
     for tokens, places, drawn in REPLACED_CASES:
         new = dict(zip(places, drawn, strict=True))
         changed = {place for place, token in new.items() if tokens[place] != token}
         results.append([[new.get(n, token) for n, token in enumerate(tokens)],
                         [int(n in changed) for n in range(len(tokens))]])  # fmt: skip
-    return Found(results, "place by place: what was drawn there, and whether it is another token than before")
+    return Finding(results, "place by place: what was drawn there, and whether it is another token than before")
 
 
 def _asks(task: str, right: str, ask: str, why: str) -> Part:
@@ -234,17 +250,16 @@ SELF_LABELS = Exercise(
         _asks("replaced", "contrastive", "New: some tokens are replaced by others. For each token: was it replaced?",
               "One yes or no for every token, so every token teaches something, not only those hidden."),
         Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, 0], then "
-             "[b, a, 1].", Function("order_examples", order_examples, ORDER_CASES, "order_examples(sentences: list) -> "
-                                    "list of [first, second, label]"), "exact", order_by_search,
+             "[b, a, 1].", Function("order_examples", order_examples, ORDER_CASES,
+             "order_examples(sentences: list) -> list of [first, second, label]"), "exact", order_by_search,
              why="Both labels come from the same two sentences, so neither is longer, rarer or of another topic.",
              wrong={"never swapped, so there is nothing to tell apart": lambda s: [[a, b, 0] for a, b in pairwise(s)],
                     "swapped, but kept the label": lambda s: [[a, b, 0] for a, b, _ in order_examples(s)],
-                    "took any two sentences, neighbours or not": lambda s: [
-                        [a, b, int(i > j)] for i, a in enumerate(s) for j, b in enumerate(s) if i != j]}),
+                    "took any two sentences, neighbours or not": _any_two_sentences}),
         Part("make-replaced", "Write a generator for replaced tokens: places and the tokens drawn for them are given; "
-             "return the spoilt tokens and their labels, 1 for replaced.",
-             Function("replaced_labels", replaced_labels, REPLACED_CASES, "replaced_labels(tokens: list, places: list, "
-                      "drawn: list) -> [tokens, labels]"), "exact", replaced_by_place,
+             "return the spoilt tokens and their labels, 1 for replaced.", Function("replaced_labels", replaced_labels,
+             REPLACED_CASES, "replaced_labels(tokens: list, places: list, drawn: list) -> [tokens, labels]"), "exact",
+             replaced_by_place,
              why="A drawn token may be the one that stood there. Then nothing was replaced, and a label that says so "
              "would ask for what nobody can know.",
              wrong={"labelled every place that was drawn, though some tokens stayed": _every_drawn_place,
@@ -257,19 +272,19 @@ SELF_LABELS = Exercise(
                     "left out the drawing": "1 - c"}),
         Part("masked-share", "15% of the tokens are to be predicted; of these 80% are hidden behind [MASK], 10% "
              "replaced by any token and 10% left. Which share of all tokens is [MASK]?", Number(0.12), "monte carlo",
-             masked_share, why="`0.15*0.8`. The rest is asked too, so that the model must mind every token, not only "
-             "those that say [MASK].",
+             masked_share,
+             why="`0.15*0.8`. The rest is asked too, so that the model must mind every token, not only those that say "
+             "[MASK].",
              wrong={"took all that are asked": 0.15, "took 80% of all": 0.8, "added the replaced ones": 0.135}),
         Part("restored", "The labels of masked words, put back where they belong, give the text as it was.",
-             Truth("true"), "exact", restorable, why="They were taken from it: that is why no annotator is needed, and "
-             "why no label is wrong.",
+             Truth("true"), "exact", restorable,
+             why="They were taken from it: that is why no annotator is needed, and why no label is wrong.",
              wrong={"took hiding a word for losing it": False}),
         Part("overlap", "A judge only counts the words that two sentences share. At which task is it better than "
-             "chance, if documents keep to their topics?",
-             Choice("next", {"next": "next sentence", "order": "sentence order", "both": "both", "neither": "neither"}),
-             "counted", by_overlap, why="What two sentences share does not change when they are swapped, but a "
-             "sentence from another document shares less. So next sentence can be learnt without understanding "
-             "what follows from what."),
+             "chance, if documents keep to their topics?", Choice("next", {"next": "next sentence",
+             "order": "sentence order", "both": "both", "neither": "neither"}), "counted", by_overlap,
+             why="What two sentences share does not change when they are swapped, but a sentence from another document "
+             "shares less. So next sentence can be learnt without understanding what follows from what."),
     ],
 )  # fmt: skip
 

@@ -12,8 +12,7 @@ import mpmath
 import sympy
 import torch
 
-from octavo.exercises.framework.answers import Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Function, Number, Part, Truth, verdict
 from octavo.pages.figures.lines import Series, lines
 
 SCORES = (-3.0, 1.0, 100.0, 5.0, -1.0)
@@ -27,12 +26,12 @@ def symbolic_softmax(n: int) -> tuple[list[sympy.Symbol], list[sympy.Expr]]:
     return z, [sympy.exp(one) / total for one in z]
 
 
-def sums_to_one() -> Found:
+def sums_to_one() -> Finding:
     sums = [sympy.simplify(sum(symbolic_softmax(n)[1])) for n in range(1, 7)]
-    return Found(verdict(sums == [1] * 6), "SymPy adds the weights of 1 to 6 unknown scores: the sum is 1 each time")
+    return Finding(verdict(sums == [1] * 6), "SymPy adds the weights of 1 to 6 unknown scores: the sum is 1 each time")
 
 
-def positive() -> Found:
+def positive() -> Finding:
     """Whether weights are above zero: exactly, and in the numbers that computers use."""
     with mpmath.workdps(DIGITS):
         exact = all(mpmath.exp(-gap) / (1 + mpmath.exp(-gap)) > 0 for gap in (1, 1000, 10**6))
@@ -42,15 +41,15 @@ def positive() -> Found:
         f"in float64 a score 1000 below the largest gets {far:g}, one 700 below {near:.1e}; with more digits, all "
         "are above 0"
     )
-    return Found(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
+    return Finding(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
 
 
-def first_zero_gap() -> Found:
+def first_zero_gap() -> Finding:
     gap = next(g for g in range(2000) if math.exp(-g) / (1.0 + math.exp(-g)) == 0.0)
-    return Found(gap, f"counted up until exp(-g) / (1 + exp(-g)) was 0.0: exp(-{gap - 1}) is {math.exp(1 - gap):g}")
+    return Finding(gap, f"counted up until exp(-g) / (1 + exp(-g)) was 0.0: exp(-{gap - 1}) is {math.exp(1 - gap):g}")
 
 
-def at_most_one() -> Found:
+def at_most_one() -> Finding:
     """1 - a_i is a sum of positive terms over a positive sum."""
     _, a = symbolic_softmax(4)
     rest = sympy.simplify((1 - a[0]) - sum(a[1:]))
@@ -58,21 +57,21 @@ def at_most_one() -> Found:
     drawn = torch.randn(10_000, 6, generator=generator, dtype=torch.float64) * 100
     largest = drawn.softmax(-1).max().item()
     note = f"1 - a_i is the sum of the others (SymPy); the largest of 60,000 computed weights is {largest:.17g}"
-    return Found(verdict(rest == 0 and all(one.is_positive for one in a) and largest <= 1), note)
+    return Finding(verdict(rest == 0 and all(one.is_positive for one in a) and largest <= 1), note)
 
 
-def never_one() -> Found:
+def never_one() -> Finding:
     with mpmath.workdps(DIGITS):
         exact = all(1 / (1 + mpmath.exp(-gap)) < 1 for gap in (1, 40, 150))
     computed = torch.tensor([40.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     near = torch.tensor([30.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
     note = f"with a margin of 40 float64 gives exactly {computed:g}, with 30 it gives 1 - {1 - near:.1e}"
-    return Found(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
+    return Finding(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
 
 
-def first_one_gap() -> Found:
+def first_one_gap() -> Finding:
     gap = next(g for g in range(2000) if 1.0 / (1.0 + math.exp(-g)) == 1.0)
-    return Found(
+    return Finding(
         gap,
         f"counted up until 1 / (1 + exp(-g)) was 1.0: exp(-{gap}) is {math.exp(-gap):.1e}, half of 2^-52 is 1.1e-16",
     )
@@ -93,53 +92,38 @@ def range_figure() -> str:
 RANGE = Exercise(
     id="softmax-range",
     title="Is a softmax a distribution?",
-    question=(
-             "Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these hold exactly, "
-             "and which still hold for the numbers that a computer gets?"
-    ),
-    answer=(
-             "As mathematics, weights lie strictly between 0 and 1 (for more than one score) and add up to 1. As "
-             "floating-point numbers they may be 0 or 1 exactly: rounding closes the open interval. That matters as "
-             "soon as a logarithm or a division follows, so losses use log-softmax, not log of softmax."
-    ),
+    question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these hold exactly, "
+    "and which still hold for the numbers that a computer gets?",
+    answer="As mathematics, weights lie strictly between 0 and 1 (for more than one score) and add up to 1. As "
+    "floating-point numbers they may be 0 or 1 exactly: rounding closes the open interval. That matters as soon as a "
+    "logarithm or a division follows, so losses use log-softmax, not log of softmax.",
     figure=range_figure,
     parts=[
         Part("sums-to-one", "The weights add up to one.", Truth("true"), "symbolic", sums_to_one,
              why="Each weight has the same denominator, and the numerators add up to it.",
              wrong={"thought of rounding, but that is in the last digit only": False}),
-        Part("positive", "Every weight is strictly positive.",
-             Truth("nearly",
+        Part("positive", "Every weight is strictly positive.", Truth("nearly",
              "nothing is rounded to zero: in float64 the score must not lie more than about 745 below the largest"),
              "numeric", positive,
-             why=(
-                 "`exp(z)` is positive for every real z, so the quotient is. But the smallest positive number of "
-                 "float64 is about `4.9*10^(-324)`, and what is less than half of it becomes 0. Then log a is minus "
-                 "infinity."
-             ),
-             wrong={"exp is never zero, so neither is its rounding": True}),
-        Part("first-zero",
-             "Two scores, 0 and -g. What is the smallest whole g for which float64 computes the second weight, "
-             "`exp(-g)/(1 + exp(-g))`, as exactly 0?", Number(746, rel=0), "numeric", first_zero_gap,
-             why=(
-                 "The smallest positive number is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Below that, "
-                 "it is 0."
-             ),
+             why="`exp(z)` is positive for every real z, so the quotient is. But the smallest positive number of "
+             "float64 is about `4.9*10^(-324)`, and what is less than half of it becomes 0. Then log a is minus "
+             "infinity.", wrong={"exp is never zero, so neither is its rounding": True}),
+        Part("first-zero", "Two scores, 0 and -g. What is the smallest whole g for which float64 computes the second "
+             "weight, `exp(-g)/(1 + exp(-g))`, as exactly 0?", Number(746, rel=0), "numeric", first_zero_gap,
+             why="The smallest positive number is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Below that, "
+             "it is 0.",
              wrong={"took the smallest normal number, but there are smaller, subnormal ones": 709,
                     "that is float32's gap": 104, "took the smallest difference from 1 instead of from 0": 37}),
         Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
              why="What is missing to one, `1 - a_i`, is the sum of the other weights, none of which is negative.",
              wrong={"took exponentials for weights before they are divided": False}),
-        Part("never-one", "With two scores or more, no weight is exactly one.",
-             Truth("nearly", "nothing is rounded: in float64 the largest score must lead by less than 37"),
-             "numeric", never_one,
-             why=(
-                 "Exactly, the others always keep something. But float64 has about 16 digits: a rest below "
-                 "`1.1*10^(-16)` is lost when it is added to 1."
-             ), wrong={"the others are positive, so the sum must be seen": True}),
-        Part("first-one",
-             "Two scores, g and 0. What is the smallest whole g for which float64 computes `1/(1 + exp(-g))` as "
-             "exactly 1?",
-             Number(37, rel=0), "numeric", first_one_gap,
+        Part("never-one", "With two scores or more, no weight is exactly one.", Truth("nearly",
+             "nothing is rounded: in float64 the largest score must lead by less than 37"), "numeric", never_one,
+             why="Exactly, the others always keep something. But float64 has about 16 digits: a rest below "
+             "`1.1*10^(-16)` is lost when it is added to 1.",
+             wrong={"the others are positive, so the sum must be seen": True}),
+        Part("first-one", "Two scores, g and 0. What is the smallest whole g for which float64 computes `1/(1 + "
+             "exp(-g))` as exactly 1?", Number(37, rel=0), "numeric", first_one_gap,
              why="`1 + x` rounds to 1 once x is at most `2^(-53) = exp(-36.74)`.",
              wrong={"took the gap at which the other weight becomes 0": 746, "that is float32's gap": 17,
                     "took the spacing above 1, not half of it": 36}),
@@ -187,35 +171,35 @@ def precise_jacobian(z: Sequence[float]) -> list[list[mpmath.mpf]]:
         return [[columns[j][i] for j in range(len(z))] for i in range(len(z))]
 
 
-def all_derivatives() -> Found:
+def all_derivatives() -> Finding:
     results = [[[float(one) for one in row] for row in precise_jacobian(z)] for (z,) in CASES]
     smallest = min(abs(one) for row in results[0] for one in row)
-    return Found(
+    return Finding(
         results, f"quotients of differences with 500 digits; of the 25, the smallest is {smallest:.3g} in size"
     )
 
 
-def largest_derivative() -> Found:
+def largest_derivative() -> Finding:
     largest = max(abs(one) for row in precise_jacobian(SCORES) for one in row)
     naive = max(abs(one) for row in _jacobian_with_subtraction(SCORES) for one in row)
-    return Found(float(largest), f"with 500 digits; 1 - a in float64 would have given {naive:.3g}")
+    return Finding(float(largest), f"with 500 digits; 1 - a in float64 would have given {naive:.3g}")
 
 
-def smallest_derivative() -> Found:
+def smallest_derivative() -> Finding:
     precise = precise_jacobian(SCORES)
     smallest = min(abs(one) for row in precise for one in row)
     single = torch.tensor(float(smallest), dtype=torch.float32).item()
-    return Found(float(smallest), f"with 500 digits; in float32 this is {single:g}")
+    return Finding(float(smallest), f"with 500 digits; in float32 this is {single:g}")
 
 
-def rows_sum_to_zero() -> Found:
+def rows_sum_to_zero() -> Finding:
     z, a = symbolic_softmax(5)
     rows = [sympy.simplify(sum(sympy.diff(one, other) for other in z)) for one in a]
     columns = [sympy.simplify(sum(sympy.diff(one, other) for one in a)) for other in z]
-    return Found(verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates five unknown scores and adds")
+    return Finding(verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates five unknown scores and adds")
 
 
-def largest_moves_most() -> Found:
+def largest_moves_most() -> Finding:
     """What a step of one in each score does to the weights."""
     moved = []
     for j in range(len(SCORES)):
@@ -229,7 +213,7 @@ def largest_moves_most() -> Found:
     note = (
         f"a step of 1 in any score moves no weight by more than {max(moved):.1e}; from equal scores, by {for_equal:.2f}"
     )
-    return Found(verdict(moved[2] > 1e-3), note, "above 0.001")
+    return Finding(verdict(moved[2] > 1e-3), note, "above 0.001")
 
 
 def derivative_figure() -> str:
@@ -245,56 +229,40 @@ def derivative_figure() -> str:
 DERIVATIVES = Exercise(
     id="softmax-derivatives",
     title="Twenty-five derivatives of a softmax",
-    question=(
-             "The scores are `z = list(-3, 1, 100, 5, -1)`. Work out all `d(a_i, z_j)`, so exactly that none of them "
-             "becomes zero, and say what they tell about how sensitive the weights are."
-    ),
-    answer=(
-             "`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight is "
-             "one up to `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would say 0. The sum "
-             "of the other weights says the same and loses nothing. All 25 are below `10^(-41)`: a softmax that is "
-             "sure hardly moves, whichever score changes."
-    ),
+    question="The scores are `z = list(-3, 1, 100, 5, -1)`. Work out all `d(a_i, z_j)`, so exactly that none of them "
+    "becomes zero, and say what they tell about how sensitive the weights are.",
+    answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight is one "
+    "up to `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would say 0. The sum of the other "
+    "weights says the same and loses nothing. All 25 are below `10^(-41)`: a softmax that is sure hardly moves, "
+    "whichever score changes.",
     figure=derivative_figure,
     parts=[
-        Part("all",
-             "Write a function that returns the derivatives as rows: entry [i][j] is `d(a_i, z_j)`. Every entry must "
-             "be right to 9 digits.",
-             Function("softmax_jacobian",
-             jacobian, CASES, "softmax_jacobian(z: list) -> list of rows", rel=1e-9, abs=0.0),
-             "numeric", all_derivatives,
+        Part("all", "Write a function that returns the derivatives as rows: entry [i][j] is `d(a_i, z_j)`. Every entry "
+             "must be right to 9 digits.", Function("softmax_jacobian", jacobian, CASES,
+             "softmax_jacobian(z: list) -> list of rows", rel=1e-9, abs=0.0), "numeric", all_derivatives,
              why="Shift the scores by their largest first, and take `1 - a_i` as the sum of the other weights.",
              wrong={"subtracted a from 1, where nothing is left of the difference": _jacobian_with_subtraction,
                     "left out that the sum changes too, so other weights move": _jacobian_of_sigmoids}),
         Part("largest", "How large is the largest of the 25 in size?",
-             Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)", rel=1e-3),
-             "numeric", largest_derivative,
-             why=(
-                 "It is `d(a_3, z_3) = a_3*(1 - a_3)`, the rest times nearly one: `exp(-95) + exp(-99) + exp(-101) + "
-                 "exp(-103)`."
-             ),
-             wrong={"1 - a_3 came out as 0, so another entry looked largest": "exp(-95)", "computed 1 - a as 1.0 - "
-             "1.0": 0, "a derivative is largest, 1/4, at a = 1/2, but a is not there": 0.25,
-                    "took the largest weight": 1}),
-        Part("smallest",
-             "How large is the smallest of the 25 in size?", Number("exp(-204)", rel=1e-3), "numeric",
+             Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)", rel=1e-3), "numeric", largest_derivative,
+             why="It is `d(a_3, z_3) = a_3*(1 - a_3)`, the rest times nearly one: `exp(-95) + exp(-99) + exp(-101) + "
+             "exp(-103)`.",
+             wrong={"1 - a_3 came out as 0, so another entry looked largest": "exp(-95)",
+                    "computed 1 - a as 1.0 - 1.0": 0, "a derivative is largest, 1/4, at a = 1/2, but a is not "
+                    "there": 0.25, "took the largest weight": 1}),
+        Part("smallest", "How large is the smallest of the 25 in size?", Number("exp(-204)", rel=1e-3), "numeric",
              smallest_derivative,
-             why=(
-                 "The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. It is far below "
-                 "what float32 can hold, so there it is zero."
-             ),
+             why="The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. It is far below what "
+             "float32 can hold, so there it is zero.",
              wrong={"took the square of the smallest weight, but the diagonal is a(1 - a)": "exp(-206)",
                     "it underflows in float32, but it is not zero": 0}),
         Part("sums", "Each row and each column of the 25 adds up to zero.", Truth("true"), "symbolic", rows_sum_to_zero,
              why="A row: raising all scores together changes nothing. A column: the weights always add up to one.",
              wrong={"forgot that weights only change places, none is made": False}),
-        Part("sensitive",
-             "The score of 100 is the one that counts, so the weights are sensitive to it: raising it by 1 changes "
-             "some weight by more than a thousandth.", Truth("false"), "numeric", largest_moves_most,
-             why=(
-                 "Every derivative has a factor that is nearly zero: a weight close to one has no room, those close "
-                 "to zero no size. Softmax is most sensitive where it is undecided."
-             ),
+        Part("sensitive", "The score of 100 is the one that counts, so the weights are sensitive to it: raising it by "
+             "1 changes some weight by more than a thousandth.", Truth("false"), "numeric", largest_moves_most,
+             why="Every derivative has a factor that is nearly zero: a weight close to one has no room, those close to "
+             "zero no size. Softmax is most sensitive where it is undecided.",
              wrong={"took a large score for a large derivative": True}),
     ],
 )  # fmt: skip

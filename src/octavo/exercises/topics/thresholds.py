@@ -9,8 +9,7 @@ from itertools import pairwise, permutations, product
 import numpy as np
 import sympy
 
-from octavo.exercises.framework.answers import Formula, Function, Number, Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbol
 from octavo.pages.figures.lines import Series, lines
 from octavo.scoring.answers import coverage_curve, threshold_for
@@ -40,7 +39,7 @@ def _lowest_first(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     return curve(confidence, right)[::-1]
 
 
-def by_definition() -> Found:
+def by_definition() -> Finding:
     results = []
     for confidence, right in CASES:
         points = []
@@ -48,7 +47,7 @@ def by_definition() -> Found:
             given = [hit for one, hit in zip(confidence, right, strict=True) if one >= t]
             points.append([t, float(Fraction(len(given), len(right))), float(Fraction(sum(given), len(given)))])
         results.append(points)
-    return Found(results, "for each threshold, the answers at or above it were counted, in fractions")
+    return Finding(results, "for each threshold, the answers at or above it were counted, in fractions")
 
 
 def at_threshold(t: float) -> Fraction:
@@ -56,28 +55,31 @@ def at_threshold(t: float) -> Fraction:
     return Fraction(sum(given), len(given))
 
 
-def accuracy_by_hand() -> Found:
-    return Found(at_threshold(0.6), "the three answers with 0.6 or more were counted")
+def accuracy_by_hand() -> Finding:
+    return Finding(at_threshold(0.6), "the three answers with 0.6 or more were counted")
 
 
-def lowest_threshold() -> Found:
+def lowest_threshold() -> Finding:
     good = {t: at_threshold(t) for t in BY_HAND[0]}
     lowest = min(t for t, accuracy in good.items() if accuracy >= Fraction(7, 10))
     told = threshold_for(coverage_curve(*BY_HAND), 0.7)
     assert told is not None
-    return Found(lowest, f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
-                 f"own search says {told.threshold:g}")  # fmt: skip
+    return Finding(
+        lowest,
+        f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
+        f"own search says {told.threshold:g}",
+    )
 
 
-def coverage_falls() -> Found:
+def coverage_falls() -> Finding:
     tried = falls = 0
     for confidence in product((0.2, 0.5, 0.8), repeat=5):
         points = coverage_curve(confidence, [True] * 5)  # the highest threshold comes first
         tried, falls = tried + 1, falls + all(a.coverage < b.coverage for a, b in pairwise(points))
-    return Found(verdict(falls == tried), f"all {tried} ways to give 5 answers one of 3 confidences: {falls} fall")
+    return Finding(verdict(falls == tried), f"all {tried} ways to give 5 answers one of 3 confidences: {falls} fall")
 
 
-def accuracy_rises() -> Found:
+def accuracy_rises() -> Finding:
     """Every outcome of 6 answers; and what is expected of answers that are right as often as they say."""
     confidence = [Fraction(n, 10) for n in (9, 8, 6, 5, 3, 1)]
     outcomes = list(product((False, True), repeat=6))
@@ -96,16 +98,16 @@ def accuracy_rises() -> Found:
         f"of the {len(outcomes)} ways in which 6 answers can be right or wrong, accuracy never falls in {always}; the "
         "expected accuracy of calibrated answers never fell in 200 random lists, in fractions"
     )
-    return Found(verdict(always == len(outcomes), expected), note)
+    return Finding(verdict(always == len(outcomes), expected), note)
 
 
-def uniform_accuracy() -> Found:
+def uniform_accuracy() -> Finding:
     t, c = symbol("t", "share"), sympy.Symbol("c", positive=True)
     found = sympy.simplify(sympy.integrate(c, (c, t, 1)) / sympy.integrate(1, (c, t, 1)))
-    return Found(found, "SymPy: the mean of c from t to 1")
+    return Finding(found, "SymPy: the mean of c from t to 1")
 
 
-def boasting() -> Found:
+def boasting() -> Finding:
     """Halving every confidence, or taking its root, leaves the pairs of coverage and accuracy as they are."""
     dice = np.random.default_rng(1)
     confidence = dice.random(500)
@@ -113,10 +115,10 @@ def boasting() -> Found:
     curves = [[point[1:] for point in coverage_curve(one.tolist(), right)]
               for one in (confidence, confidence / 2, np.sqrt(confidence))]  # fmt: skip
     note = f"500 answers: {len(curves[0])} points of the curve, as they are, all halved, and all raised to their root"
-    return Found(verdict(any(one != curves[0] for one in curves)), note, "exactly the same")
+    return Finding(verdict(any(one != curves[0] for one in curves)), note, "exactly the same")
 
 
-def useless_confidence() -> Found:
+def useless_confidence() -> Finding:
     """Confidence drawn by lot: the expected accuracy over every order of the answers, exactly."""
     right, orders = (True, True, False, False, False), list(permutations(range(5)))
     kept: dict[int, list[Fraction]] = {n: [] for n in range(1, 6)}
@@ -125,8 +127,11 @@ def useless_confidence() -> Found:
             kept[n].append(Fraction(sum(right[i] for i in order[:n]), n))
     means = {n: sum(some, Fraction(0)) / len(some) for n, some in kept.items()}
     rises = means[1] > means[5]
-    return Found(verdict(rises), f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
-                 f"threshold, {means[5]} at the lowest")  # fmt: skip
+    return Finding(
+        verdict(rises),
+        f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
+        f"threshold, {means[5]} at the lowest",
+    )
 
 
 def coverage_figure() -> str:
@@ -159,12 +164,12 @@ COVERAGE = Exercise(
     figure=coverage_figure,
     parts=[
         Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
-             "the highest first.", Function("curve", curve, CASES, "curve(confidence: list, right: list of truth "
-                                            "values) -> list of [threshold, coverage, accuracy]"), "exact",
-             by_definition, why="Answers of equal confidence are given together: no threshold comes between them.",
+             "the highest first.", Function("curve", curve, CASES,
+             "curve(confidence: list, right: list of truth values) -> list of [threshold, coverage, accuracy]"),
+             "exact", by_definition,
+             why="Answers of equal confidence are given together: no threshold comes between them.",
              wrong={"divided by all questions instead of those answered": _of_all_questions,
-                    "parted answers of equal confidence": _equals_one_by_one,
-                    "began with the lowest": _lowest_first}),
+                    "parted answers of equal confidence": _equals_one_by_one, "began with the lowest": _lowest_first}),
         Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
              why="Three are given, and two of them are right.",
              wrong={"divided by all five": "2/5", "left out the one that equals the threshold": "1/2",
@@ -177,9 +182,9 @@ COVERAGE = Exercise(
         Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
              Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
              wrong={"thought that a threshold can pass an answer by": False}),
-        Part("rises", "A higher threshold never has a lower accuracy.",
-             Truth("nearly", "confidence is calibrated and expected accuracy is meant, not that of a few answers"),
-             "exact", accuracy_rises,
+        Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly",
+             "confidence is calibrated and expected accuracy is meant, not that of a few answers"), "exact",
+             accuracy_rises,
              why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
              "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
              wrong={"took what is expected for what happens": True}),

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.datasets.questions import prompt_of
 from octavo.decode.answers import log_probability
-from octavo.exercises.framework.answers import Truth, verdict
-from octavo.exercises.framework.exercise import Exercise, Found, Part
+from octavo.exercises import Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.topics.facts import (
     ASKED,
     NOWHERE,
@@ -36,21 +35,29 @@ from octavo.text.blocks import Block
 from octavo.text.tokenizers.char import Char
 
 
-def says_a_place(settings: Settings = SMALL) -> Found:
+def says_a_place(settings: Settings = SMALL) -> Finding:
     counts = []
     for found in each(settings, True, NOWHERE):
         said = [answer.text for answer in found.answers]
         counts.append((len(said), sum(text in PLACES for text in said), said.count("")))
-    note = told_each([f"{many} strangers: {places} answers are places that it has learnt, {empty} are empty"
-                      for many, places, empty in counts])  # fmt: skip
-    return Found(verdict(any(places < many / 2 for many, places, _ in counts)), note, "more than half of the answers")
+    note = told_each(
+        [
+            f"{many} strangers: {places} answers are places that it has learnt, {empty} are empty"
+            for many, places, empty in counts
+        ]
+    )
+    return Finding(verdict(any(places < many / 2 for many, places, _ in counts)), note, "more than half of the answers")
 
 
-def as_sure_as_right(settings: Settings = SMALL) -> Found:
+def as_sure_as_right(settings: Settings = SMALL) -> Finding:
     some = each(settings, True, NOWHERE)
-    note = told_each([f"it says that it is {found.confidence:.0%} sure, and is right in {found.share:.0%} of cases"
-                      for found in some])  # fmt: skip
-    return Found(verdict(not all(found.doubtful for found in some)), note, f"{2 * SURE} standard errors")
+    note = told_each(
+        [
+            f"it says that it is {found.confidence:.0%} sure, and is right in {found.share:.0%} of cases"
+            for found in some
+        ]
+    )
+    return Finding(verdict(not all(found.doubtful for found in some)), note, f"{2 * SURE} standard errors")
 
 
 def borrowing(setting: Setting) -> tuple[float, float, float]:
@@ -70,28 +77,32 @@ def borrowing(setting: Setting) -> tuple[float, float, float]:
     return sum(borrowed) / len(borrowed), expected, SURE * math.sqrt(expected * (1 - expected) / len(chance))
 
 
-def namesakes(settings: Settings = SMALL) -> Found:
+def namesakes(settings: Settings = SMALL) -> Finding:
     """Whether a part of the name leans the answer: strangers who share a first or last name with somebody it knows."""
     some = [borrowing(one) for one in settings]
-    note = told_each([f"in {share:.0%} of cases it names the birthplace of a namesake; by chance it would be "
-                      f"{expected:.0%}" for share, expected, _ in some])  # fmt: skip
+    note = told_each(
+        [
+            f"in {share:.0%} of cases it names the birthplace of a namesake; by chance it would be {expected:.0%}"
+            for share, expected, _ in some
+        ]
+    )
     leans = all(share > expected + error for share, expected, error in some)
-    return Found(verdict(leans), note, f"{SURE} standard errors")
+    return Finding(verdict(leans), note, f"{SURE} standard errors")
 
 
-def strangers_alike() -> Found:
+def strangers_alike() -> Finding:
     """How far a network's log-probability of the answer Rome moves from one stranger to another."""
     names, known = ("Zyx Qwert", "Vbn Fghjk"), people(*SMALL)
     chars = Char.learn([Block("\n".join([MARK, *known.text]).encode())])
     moved = []
     for tokenizer in (vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
-        model.initialise(seeded(0))
+        model.initialise(seeded_generator(0))
         prompts = [prompt_of(tokenizer, known.frame.question(name)) for name in names]
         one, other = log_probability(model, prompts, [tokenizer.encode(b"Rome").tolist()] * 2).tolist()
         moved.append(abs(one - other))
     note = f"“{names[0]}” and “{names[1]}”: from one to the other a network over words moves by {moved[0]:g}, one over "
-    return Found(verdict(max(moved) == 0, moved[0] == 0), note + f"characters by {moved[1]:.1g}", "exactly the same")
+    return Finding(verdict(max(moved) == 0, moved[0] == 0), note + f"characters by {moved[1]:.1g}", "exactly the same")
 
 
 def unseen_figure() -> str:
@@ -130,8 +141,7 @@ UNSEEN = Exercise(
              "same confidence.", Truth("nearly", "all unknown words become one and the same token"), "numeric",
              strangers_alike,
              why="Then the model reads the same tokens. A model of characters or bytes reads different ones, and may "
-             "answer differently, with as little reason.",
-             wrong={"took a closed list of words for granted": True}),
+             "answer differently, with as little reason.", wrong={"took a closed list of words for granted": True}),
     ],
 )  # fmt: skip
 

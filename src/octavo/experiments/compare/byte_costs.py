@@ -86,7 +86,9 @@ def score_bytes(run: Run, text: Split, name: str) -> tuple[Score, NDArray[np.flo
             f"spell {len(bits_N):,}; leave it out"
         )
     if math.isnan(score.bits):
-        raise UserError(f"{run.name} gives probabilities that are not numbers; train it again with a lower --rate")
+        raise UserError(
+            f"{run.name} gives probabilities that are not numbers; train it again with a lower --learning-rate"
+        )
     return score, bits_N
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
-from octavo.models import Attentive, Bag, Bigram, Mix, NGram
+from octavo.models import Bag, Bigram, Mix, NGram, RNNAttention
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import entries_of
@@ -76,7 +76,7 @@ def write(run: Run, seed: int) -> tuple[str, float | None]:
     tokens: list[int] = []
     began = first = time.perf_counter()
     now = began
-    for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded(seed)):
+    for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded_generator(seed)):
         tokens.append(int(x_1))
         now = time.perf_counter()
         first = now if len(tokens) == 1 else first  # what is prepared before the first token is not writing
@@ -100,7 +100,7 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
         steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
         contexts = min(model.config.batch, _different_tokens(run, train))
         return float(steps * cost_of(model, Shape(batch=contexts)).training_flops)
-    past = model.config.memory if isinstance(model, Attentive) else 0
+    past = model.config.memory if isinstance(model, RNNAttention) else 0
     shape = Shape(told["lanes"], told["window"], past)
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 

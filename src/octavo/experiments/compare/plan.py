@@ -103,8 +103,8 @@ class CompareConfig:
             return {}
         how: dict[str, Any] = {"budget": self.each}
         if self.seconds_each is not None and self.seconds_each < SHORT:
-            how["checks"] = CHECKS
-            how |= {"batch": SMALL_BATCH} if rung.family == "recurrent" else {}
+            how["evaluations"] = CHECKS
+            how |= {"batch_size": SMALL_BATCH} if rung.family == "recurrent" else {}
             how |= {"width": NARROW} if rung.model == "gru" else {}
         return how
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from octavo.config import from_json
-from octavo.core import one_thread
+from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import Stopped, UserError
 from octavo.experiments.compare.candidates import RUNGS, Rung, parts_of_mixture
@@ -194,7 +194,7 @@ class Climb:
         """Compress the held-out text with the best run, of several seeds the first, and restore it."""
         run = self._brought(best.model)[1] if best.model in self.guests else load(self.place.folder / best.model)
         claimed = claim(self.kept.runs[best.model], self.held_out.size)
-        with one_thread():
+        with single_thread():
             proof = proof_of(run.model, run.tokenizer, run.identity, claimed, self.held_out.read())
         return {"model": best.model, **proof}
 

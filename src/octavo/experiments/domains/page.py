@@ -81,8 +81,8 @@ def domains_page(
     (home, first), (away, second) = originals
     lead = (
         f"Every model scores the same bytes: {len(first):,} of {home} and {len(second):,} of {away}, from the parts "
-        "that are held out of training. Bits per byte is the cost of a byte; uncompressed text has 8. Compare different "
-        "models by that, or by the perplexity per character, and never by the perplexity per token."
+        "that are held out of training. Bits per byte is the cost of a byte; uncompressed text has 8. Compare "
+        "different models by that, or by the perplexity per character, and never by the perplexity per token."
     )
     return render_page(f"Two domains: {home} and {away}", lead, [
         section("Bits per byte, by kind of word", _figure(measured), _meanings()),
@@ -149,7 +149,7 @@ def _notes(measured: Sequence[Measured]) -> list[Markup]:
     if any(one.label for one in measured):
         notes.append(paragraph(f"*: {NOT_COMPARABLE}; see below.", quiet=True))
     notes += [
-        paragraph(f"{one.name}: {one.seen:.0%} of an excerpt is in its training text, which makes its result look better than it is.")
+        paragraph(f"{one.name}: {one.seen:.0%} of an excerpt is in its training text, so its result is too good.")
         for one in measured if one.seen >= MIN_LEAKED_SHARE
     ]  # fmt: skip
     notes += [

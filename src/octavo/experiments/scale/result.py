@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 from collections.abc import Sequence
@@ -18,6 +17,8 @@ from octavo.experiments.scale.crossing import Crossing, crossing
 from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
 from octavo.experiments.scale.series import Point
 from octavo.io.files import whole_file
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraphs
 from octavo.scoring.bits_per_byte import finite
 
 Variable = Literal["text", "parameters", "operations"]
@@ -177,7 +178,7 @@ class Scaling:
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.wording import summary
 
-        return "".join(f"<p>{html.escape(line)}</p>" for line in summary(self))
+        return notebook_view(paragraphs(summary(self)))
 
 
 def chosen(points: Sequence[Point]) -> list[Point]:

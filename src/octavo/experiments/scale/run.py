@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
-from octavo.core import seeded
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_lengths, check_settings, tasks
@@ -80,11 +80,11 @@ def _todo(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
     own = {key: value for key, value in settings.items() if key not in OPENING}
-    own = {"budget": budget, "checks": CHECKS, **own} if preset(model)[0] in NEURAL else own
+    own = {"budget": budget, "evaluations": CHECKS, **own} if preset(model)[0] in NEURAL else own
     todo = tasks(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
     if other is None:
         return todo
-    theirs = shared | ({"budget": budget, "checks": CHECKS} if preset(other)[0] in NEURAL else {})
+    theirs = shared | ({"budget": budget, "evaluations": CHECKS} if preset(other)[0] in NEURAL else {})
     once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
     return tasks(other, theirs, once, seed, search_order=other == "ngram") + todo
 
@@ -92,7 +92,7 @@ def _todo(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
 def _check(budget: str, seed: int, device: str, held_out: int, out: str | Path | None) -> None:
     """What would only fail after some training is refused before."""
     Budget.parse(budget)
-    seeded(seed)
+    seeded_generator(seed)
     pick_device(device)
     if held_out < 1:
         raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")

@@ -10,11 +10,11 @@ from typing import Any, get_args, get_type_hints
 from octavo.core import LanguageModel
 from octavo.inspect.doctor.curve import Training
 from octavo.models import GPT, RNN, NGram
-from octavo.models.parts.config import REACHING
+from octavo.models.parts.config import WINDOWED_ATTENTION
 
 FLAG = re.compile(r"--([a-z][a-z-]*)(?: ([\w.+-]+))?")
 GATES = ("a gru or lstm instead of an rnn: their gates keep the way open", "gates in the cell: --cell gru")
-LOOKS = ("a longer --reach", "attention to every token: --mix full")  # the remedies of a transformer
+LOOKS = ("a longer --attention-window", "attention to every token: --attention full")  # the remedies of a transformer
 
 
 def settings(model: LanguageModel[Any], training: Training | None) -> dict[str, Any]:
@@ -24,8 +24,8 @@ def settings(model: LanguageModel[Any], training: Training | None) -> dict[str, 
         found |= asdict(training.optim) | asdict(training.loop)
     if isinstance(model, NGram) and model.config.estimator != "add-k":
         del found["k"]  # which no other estimator reads
-    if isinstance(model, GPT) and model.config.mix not in REACHING:
-        del found["reach"]
+    if isinstance(model, GPT) and model.config.attention not in WINDOWED_ATTENTION:
+        del found["attention_window"]
     return found
 
 

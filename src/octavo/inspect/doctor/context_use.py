@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.doctor.advice import GATES, LOOKS
 from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable
 from octavo.inspect.doctor.unseen_text import spread
@@ -49,14 +49,14 @@ def prices(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> tuple[Tensor, 
     R, S = x_RS.shape
     last = S - K  # a window begins at each place before it, so every judged token is the k-th of one for each k
     bits: dict[int | None, Tensor] = {}
-    with evaluating(model):
+    with eval_mode(model):
         target_RM = x_RS[:, lead:last]
         begin_1V = model.step(model.start(1), x_RS.new_full((1,), model.begin))[0].log_softmax(-1)
         bits[0] = begin_1V[0][target_RM]
         cut_RWK = _windows(model, x_RS[:, lead - K :]).view(R, -1, K)
         for k in LENGTHS[1:]:
             bits[k] = cut_RWK[:, K - k : K - k + last - lead, k - 1]
-        bits[None] = _carried(model, model.after_begin(x_RS))[:, lead:last]
+        bits[None] = _carried(model, model.prepend_begin(x_RS))[:, lead:last]
     paid = {k: (-logp_RM.double() / math.log(2)).flatten().cpu() for k, logp_RM in bits.items()}
     usable_M = paid[None].isfinite() & (target_RM != model.begin).flatten().cpu()  # cut short, they may be impossible
     return target_RM.flatten().cpu()[usable_M], {k: bits_M[usable_M] for k, bits_M in paid.items()}
@@ -69,7 +69,7 @@ def _windows(model: LanguageModel[Any], x_RS: Tensor) -> Tensor:
     found = []
     with progress("cutting the context", len(x_WK), "windows") as advance:
         for part in x_WK.split(width):
-            found.append(model.charge(model.start(len(part)), part)[0])
+            found.append(model.token_log_probs(model.start(len(part)), part)[0])
             advance(len(part))
     return torch.cat(found)
 
@@ -78,7 +78,7 @@ def _carried(model: LanguageModel[Any], x_RS: Tensor) -> Tensor:
     """log p of every token but the first, the state carried, some columns at a time."""
     state, found, width = model.start(len(x_RS)), [], max(1, LOGITS // (len(x_RS) * model.vocab))
     for t in range(0, x_RS.shape[1] - 1, width):
-        logp_Rt, state = model.charge(state, x_RS[:, t : t + width + 1])
+        logp_Rt, state = model.token_log_probs(state, x_RS[:, t : t + width + 1])
         found.append(logp_Rt)
     return torch.cat(found, 1)
 
@@ -103,7 +103,7 @@ def sight_of(model: LanguageModel[Any]) -> int | None:
     if isinstance(model, Mix):
         parts = [sight_of(part) for part in model.parts]
         return None if None in parts else max(part for part in parts if part is not None)
-    if isinstance(model, GPT) and not model.config.absolute and model.config.mix != "linear":
+    if isinstance(model, GPT) and not model.config.absolute and model.config.attention != "linear":
         seen = model.config.layers * (model.config.cached - 1)  # every layer sees so many tokens further
         return seen if seen < FAIR else None
     return None
@@ -140,7 +140,14 @@ def judge(bits: dict[int | None, float], sight: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = ("a larger --budget", "more --steps", "another --rate", *GATES, *LOOKS, "a longer --window")
+        advice = (
+            "a larger --budget",
+            "more --steps",
+            "another --learning-rate",
+            *GATES,
+            *LOOKS,
+            "a longer --sequence-length",
+        )
         if length == 0:
             why = f"the context is never used: the model pays the same without it; {why}"
         elif length == 1:

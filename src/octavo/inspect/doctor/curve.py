@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from octavo.config import from_json
 from octavo.tasks.run import Run
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 
 MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
@@ -109,12 +109,14 @@ def bits(nats: float, bytes_per_token: float) -> float:
 class Training:
     """How a neural run was trained, as its record says."""
 
-    optim: OptimConfig = field(default_factory=OptimConfig)
+    optim: OptimizerConfig = field(default_factory=OptimizerConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     steps_per_epoch: int = 0  # 0: unknown
     finished: bool = True
     why: str = ""  # it ended
-    usual: OptimConfig = field(default_factory=OptimConfig)  # what the model's learning rates are if nothing is said
+    usual: OptimizerConfig = field(
+        default_factory=OptimizerConfig
+    )  # what the model's learning rates are if nothing is said
 
     @classmethod
     def of(cls, run: Run) -> Training | None:
@@ -124,19 +126,23 @@ class Training:
             return None
         epoch = told.get("steps_per_epoch")
         return cls(
-            from_json(OptimConfig, told.get("optim", {})).suiting(run.model),
+            from_json(OptimizerConfig, told.get("optim", {})).suiting(run.model),
             from_json(LoopConfig, told.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(told.get("finished")), str(told.get("why", "")),
-            OptimConfig().suiting(run.model),
+            OptimizerConfig().suiting(run.model),
         )  # fmt: skip
 
     def higher_rate(self) -> str:
         """The flags of a higher learning rate."""
-        return "a higher rate: " + self._rates(lambda rate, usual: usual if rate < usual / UNUSUAL else FASTER * rate)
+        return "a higher learning rate: " + self._rates(
+            lambda rate, usual: usual if rate < usual / UNUSUAL else FASTER * rate
+        )
 
     def lower_rate(self) -> str:
         """The flags of a lower learning rate."""
-        return "a lower rate: " + self._rates(lambda rate, usual: usual if rate > usual * UNUSUAL else SLOWER * rate)
+        return "a lower learning rate: " + self._rates(
+            lambda rate, usual: usual if rate > usual * UNUSUAL else SLOWER * rate
+        )
 
     def other_rate(self) -> tuple[str, ...]:
         """Both, the higher first; but only back to the usual where a rate is far from it."""
@@ -162,7 +168,11 @@ class Training:
         return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
     def _names(self) -> list[str]:
-        return ["rate", "matrix_rate"] if self.optim.optimizer == "muon" and self.usual.matrix_rate else ["rate"]
+        return (
+            ["learning_rate", "muon_learning_rate"]
+            if self.optim.optimizer == "muon" and self.usual.muon_learning_rate
+            else ["learning_rate"]
+        )
 
     def _rates(self, other: Callable[[float, float], float]) -> str:
         changed = {name: other(getattr(self.optim, name), getattr(self.usual, name)) for name in self._names()}

@@ -103,7 +103,7 @@ OVERFITTING = (
     "fewer --layers", "a smaller --hidden", "a smaller --dim", "more text, which helps most",
 )  # fmt: skip
 
-UNSTABLE = ("a lower --rate", "a longer --window", *GATES)
+UNSTABLE = ("a lower --learning-rate", "a longer --sequence-length", *GATES)
 
 
 def learning_rate(
@@ -131,11 +131,11 @@ def learning_rate(
     over_bag = bag is None or curve.bits(end) > (1 + DEAD) * bag
     if end > (1 + WORSE) * lowest:
         measured, expected = f"{percent(end / lowest - 1, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
-        advice = (training.lower_rate(), training.warmup()) if training else ("a lower --rate",)
+        advice = (training.lower_rate(), training.warmup()) if training else ("a lower --learning-rate",)
         return Finding(
             name, "warning", measured, expected, "the loss rose again: the steps are too large.", advice, figures
         )
-    other = training.other_rate() if training else ("another --rate",)
+    other = training.other_rate() if training else ("another --learning-rate",)
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f}"
     if fall < DEAD and over_bag:
         why = "the loss hardly moved; not even the frequencies of the tokens were learnt."
@@ -189,7 +189,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
         advice = (training.lower_rate(), f"a higher --clip {max(2 * clip, usual):.2g}")
     elif spikes > MANY_SPIKES:
         verdict, why = "note", f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."
-        advice = (f"a larger batch: --batch {2 * training.loop.batch}", training.lower_rate())
+        advice = (f"a larger batch: --batch-size {2 * training.loop.batch_size}", training.lower_rate())
     return Finding(name, verdict, measured, expected, why, advice, figures)
 
 

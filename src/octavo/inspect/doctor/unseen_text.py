@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, evaluating
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.doctor.advice import GATES, LOOKS
 from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
 from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
@@ -56,9 +56,9 @@ class Confidence:
 def confidence(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> Confidence:
     """Read the rows; judge each prediction after `lead` tokens."""
     x_RS, judged = x_RS.to(device_of(model)), []
-    with evaluating(model):
+    with eval_mode(model):
         state = model.start(len(x_RS))
-        for s, x_R in enumerate(model.after_begin(x_RS)[:, :-1].unbind(1)):
+        for s, x_R in enumerate(model.prepend_begin(x_RS)[:, :-1].unbind(1)):
             logits_RV, state = model.step(state, x_R)
             if s >= lead:
                 judged.append(_judge(logits_RV.double(), x_RS[:, s])[x_RS[:, s] != model.begin])
@@ -108,13 +108,13 @@ def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
             f"{why.capitalize()}"
         )
     elif found.logits > LOGITS and neural:
-        verdict, advice = "warning", ("a lower --rate", "more --weight-decay")
+        verdict, advice = "warning", ("a lower --learning-rate", "more --weight-decay")
         why = f"the logits are huge: the top one is {found.logits:.0f} over the mean. {why.capitalize()}"
     return Finding(name, verdict, measured, expected, why, advice, figures)
 
 
 TAMER = (
-    "more smoothing: --label-smoothing 0.1", "more dropout: --dropout 0.2", "a lower --rate",
+    "more smoothing: --label-smoothing 0.1", "more dropout: --dropout 0.2", "a lower --learning-rate",
     "stop earlier: --patience 3", "a smaller --hidden",
 )  # fmt: skip
 SMOOTHER = ("smoother estimates: --estimator kneser-ney", "a larger --k", "a lower --order")
@@ -142,10 +142,12 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
         left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
     measured = f"{in_words(factor)}, {left}"
     expected = f"1 % left after {FAIR_REACH} steps or more"
-    advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --rate")
+    advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --learning-rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
-        return Finding(name, "warning", measured, expected, why, ("a lower --rate", "--init orthogonal"), figures)
+        return Finding(
+            name, "warning", measured, expected, why, ("a lower --learning-rate", "--init orthogonal"), figures
+        )
     if reach is None or reach >= FAIR_REACH:
         lesson = "where to look" if isinstance(model, GPT) else "what to remember"
         why = f"the loss can teach the model {lesson}."

@@ -23,7 +23,9 @@ def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = 
     It reads the weights now: those of a model that is trained meanwhile, it does not see. Dropout is off. `recorded`
     allows a GPU's kernels to be recorded and played back (GraphSession).
     """
-    if tracing() or not isinstance(model.blocks[0].mix, Attention):  # only the model's own step shows what is inside
+    if tracing() or not isinstance(
+        model.blocks[0].attention, Attention
+    ):  # only the model's own step shows what is inside
         return Session(model, state)
     worth_it = recorded and tokens >= WORTH_RECORDING
     if worth_it and model.embedding_VD.is_cuda and len(state[0]) == 1 and find_spec("triton"):

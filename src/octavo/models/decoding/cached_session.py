@@ -210,9 +210,9 @@ class CachedSession(Session[Any]):
     def _first_seen(self) -> int:
         """The first slot that the next token sees."""
         config, end = self.gpt.config, self.cache.end
-        if config.mix == "block":
-            return int(end // config.reach * config.reach)
-        return 0 if config.mix == "global" else max(0, end + 1 - self.cache.seen)
+        if config.attention == "block":
+            return int(end // config.attention_window * config.attention_window)
+        return 0 if config.attention == "global" else max(0, end + 1 - self.cache.seen)
 
     def _sight_of(self, tokens: int) -> tuple[int, int, Tensor]:
         """`_sight` of several new tokens: what each may not see is forbidden by what is added to its scores."""
@@ -230,7 +230,7 @@ class CachedSession(Session[Any]):
         config, first = self.gpt.config, self._first_seen()
         T = self.cache.end + 1 - first
         bias_XRT = None if self.bias is None else self.bias.narrow(-1, self.bias.shape[-1] - T, T)
-        if config.mix in SLICED:
+        if config.attention in SLICED:
             return first, T, bias_XRT
         forbidden_T = ~self.pattern.allows(self.places_S[T - 1], self.places_S[:T])
         mask_T = torch.zeros(T, dtype=self.scale_J1.dtype, device=forbidden_T.device)
@@ -255,11 +255,11 @@ class CachedSession(Session[Any]):
 
     def _layer(self, block: Any) -> Layer:
         """The weights of a block as its products need them."""
-        mix, feed, config = block.mix, block.feed, self.gpt.config
-        assert isinstance(mix, Attention), "only softmax attention has keys to keep"
-        self.pattern = mix.pattern
+        attention, mlp, config = block.attention, block.feed_forward, self.gpt.config
+        assert isinstance(attention, Attention), "only softmax attention has keys to keep"
+        self.pattern = attention.pattern
         self.places_S = torch.arange(config.context, device=self.gpt.embedding_VD.device)
-        qkv_ED, bias_E = joined_qkv(mix)
+        qkv_ED, bias_E = joined_qkv(attention)
         if self.order_K is not None:
             row_JK = torch.arange(len(qkv_ED)).view(-1, self.size)
             row_JK[: -self.groups] = row_JK[: -self.groups, self.order_K]
@@ -270,19 +270,19 @@ class CachedSession(Session[Any]):
             qkv_ED = qkv_ED * scale_E1
             bias_E = None if bias_E is None else bias_E * scale_E1[:, 0]
         norm1, qkv_ED = self._norm(block.norm1, qkv_ED)
-        if config.feed == "gated":
-            norm2, up_FD = self._norm(block.norm2, torch.cat([feed.gate_FD, feed.up_FD]))
+        if config.feed_forward == "gated":
+            norm2, up_FD = self._norm(block.norm2, torch.cat([mlp.gate_FD, mlp.up_FD]))
             up, down_bias = partial(products.gated, self._ready(up_FD)), None
         else:
-            norm2, up_FD = self._norm(block.norm2, feed.up_FD)
+            norm2, up_FD = self._norm(block.norm2, mlp.up_FD)
             up, down_bias = (
-                partial(products.ACTIVATED[config.feed], self._ready(up_FD), feed.up_bias_F),
-                feed.down_bias_D,
+                partial(products.ACTIVATED[config.feed_forward], self._ready(up_FD), mlp.up_bias_F),
+                mlp.down_bias_D,
             )
         return Layer(
             norm1, partial(products.written, self._ready(qkv_ED), bias_E),
-            partial(products.added, self._ready(mix.out_DD), mix.out_bias),
-            norm2, up, partial(products.added, self._ready(feed.down_DF), down_bias),
+            partial(products.added, self._ready(attention.out_DD), attention.out_bias),
+            norm2, up, partial(products.added, self._ready(mlp.down_DF), down_bias),
         )  # fmt: skip
 
     def _ready(self, weight_ED: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ def served(model: GPT) -> bool:
     """Whether the kernels know the model's parts and precision."""
     config = model.config
     return (
-        config.mix in ("full", "local")
+        config.attention in ("full", "local")
         and config.positions != "alibi"
         and model.embedding_VD.dtype in (torch.float32, torch.bfloat16, torch.float16)
     )
@@ -273,7 +273,7 @@ class GraphSession(Session[Any]):
             "BLOCKS": -(-self.cache.seen // (self.parts * KEYS)), "NORMED": config.qk_norm,
             "TURNED": self.turns is not None, "num_warps": 4,
         }  # fmt: skip
-        return self._launch("attention", kernels.attend, (config.heads, self.parts), tensors, constants)
+        return self._launch("attention", kernels.attend_cached, (config.heads, self.parts), tensors, constants)
 
 
 class Product(NamedTuple):
@@ -288,15 +288,15 @@ class Product(NamedTuple):
 
 def _weights(block: Any) -> dict[str, Product]:
     """The four products of a block."""
-    mix, feed, kind = block.mix, block.feed, block.mix.config.feed
-    qkv_ED, bias_E = joined_qkv(mix)
+    attention, mlp, kind = block.attention, block.feed_forward, block.attention.config.feed_forward
+    qkv_ED, bias_E = joined_qkv(attention)
     gated = kind == "gated"
     return {
         "qkv": Product(qkv_ED, bias_E, block.norm1),
-        "out": Product(mix.out_DD.detach(), mix.out_bias),
-        "up": Product(feed.up_FD.detach(), norm=block.norm2, gate_NI=feed.gate_FD.detach()) if gated
-        else Product(feed.up_FD.detach(), feed.up_bias_F, block.norm2, activation=kind),
-        "down": Product(feed.down_DF.detach(), None if gated else feed.down_bias_D),
+        "out": Product(attention.out_DD.detach(), attention.out_bias),
+        "up": Product(mlp.up_FD.detach(), norm=block.norm2, gate_NI=mlp.gate_FD.detach()) if gated
+        else Product(mlp.up_FD.detach(), mlp.up_bias_F, block.norm2, activation=kind),
+        "down": Product(mlp.down_DF.detach(), None if gated else mlp.down_bias_D),
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from octavo.core import BACK
+from octavo.core import MAX_REWIND_TOKENS
 from octavo.errors import UserError
 from octavo.ops.positions import rotary_angles, sinusoids
 
@@ -32,7 +32,7 @@ class Cache:
         self.model, config = model, model.config
         self.order_K, self.back_K = order_K, None if order_K is None else order_K.argsort()
         self.absolute, self.seen = config.absolute, config.cached
-        self.slots = config.context if self.absolute else self.seen + BACK + max(self.seen, ROOM)
+        self.slots = config.context if self.absolute else self.seen + MAX_REWIND_TOKENS + max(self.seen, ROOM)
         batch, like = len(state[0]), model.embedding_VD.detach()
         # The first of the two are keys, the second values: one copy writes both.
         self.kv_L2BGSK = like.new_zeros(config.layers, 2, batch, config.groups, self.slots, config.head_size)
@@ -70,15 +70,15 @@ class Cache:
             return False
         if self.absolute:
             left = [*self.left, (self.tokens_BS.clone(), self.back)]
-            while sum(back for _, back in left[1:]) >= BACK:
+            while sum(back for _, back in left[1:]) >= MAX_REWIND_TOKENS:
                 left.pop(0)
             self.take(self.model._move(self.state()))
             self.left = left
             return True
-        kept = self.seen + BACK
+        kept = self.seen + MAX_REWIND_TOKENS
         self.kv_L2BGSK[..., :kept, :] = self.kv_L2BGSK[..., self.end - kept :, :].clone()
         self.base += self.end - kept
-        self.end, self.back = kept, min(self.back, BACK)
+        self.end, self.back = kept, min(self.back, MAX_REWIND_TOKENS)
         return True
 
     def added(self, count: int = 1) -> None:
@@ -138,7 +138,9 @@ def turns(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] | None:
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
-def joined_qkv(mix: Any) -> tuple[Tensor, Tensor | None]:
+def joined_qkv(attention: Any) -> tuple[Tensor, Tensor | None]:
     """The weights and biases of queries, keys and values as those of one product."""
-    qkv_ED = torch.cat([mix.query_DD, mix.key_ED, mix.value_ED])
-    return qkv_ED, None if mix.query_bias is None else torch.cat([mix.query_bias, mix.key_bias, mix.value_bias])
+    qkv_ED = torch.cat([attention.query_DD, attention.key_ED, attention.value_ED])
+    return qkv_ED, None if attention.query_bias is None else torch.cat(
+        [attention.query_bias, attention.key_bias, attention.value_bias]
+    )

@@ -231,7 +231,7 @@ def _look(q, y, best, total, k, v, first, stop, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def attend(
+def attend_cached(
     sum_PHK, best_PH, total_PH, qkv_E, keys_GSK, values_GSK, cos_SK, sin_SK, at_1, eps, scale,
     H: tl.constexpr, G: tl.constexpr, K: tl.constexpr, K_UP: tl.constexpr, SLOTS: tl.constexpr, SEEN: tl.constexpr,
     PARTS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr, NORMED: tl.constexpr, TURNED: tl.constexpr,

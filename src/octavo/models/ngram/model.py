@@ -148,7 +148,7 @@ class NGram(LanguageModel[Tensor]):
         self.gamma_C = torch.cat([*gammas, one.double()])
         self._index = self._words_V = None
 
-    def take_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Set the tables; look-ups trust them, so tables that point outside themselves are refused."""
         dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
         if dtypes not in (DTYPES, DTYPES | {"alpha_M": torch.float64}):
@@ -206,10 +206,10 @@ class NGram(LanguageModel[Tensor]):
         return True
 
     @property
-    def window(self) -> int:
+    def max_scored_tokens(self) -> int:
         return 1 << 20
 
-    def class_along(self, state: Tensor, x_BT: Tensor) -> Tensor:
+    def token_context_classes(self, state: Tensor, x_BT: Tensor) -> Tensor:
         classes = [torch.zeros_like(x_BT[:, :0])]
         for _, contexts, _ in self._walk(state, x_BT):
             classes.append(self.context_class(torch.stack(contexts, -1).flatten(0, 1)).view(len(x_BT), -1))
@@ -281,7 +281,7 @@ class NGram(LanguageModel[Tensor]):
             self._words_V = p_V + self.alpha_M[1 : self.vocab + 1]
         return self._words_V
 
-    def charge(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
+    def token_log_probs(self, state: Tensor, x_BT: Tensor) -> tuple[Tensor, Tensor]:
         """log p of every token but the first by n look-ups each: no distribution over the vocabulary is made."""
         logps = [torch.empty(len(x_BT), 0, dtype=self.gamma_C.dtype, device=x_BT.device)]
         for x_Bt, contexts, nodes in self._walk(state, x_BT):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import draw_added, draw_inner, zero
+from octavo.models.parts.feed_forward import init_inner, init_residual, zero
 from octavo.ops import linear
 from octavo.ops.attention import CAUSAL, Block, Global, Local, Pattern, Strided, attend
 from octavo.ops.attention.synthesizer import dense_logits, synthesize
@@ -33,14 +33,14 @@ class Place(NamedTuple):
 
 def pattern_of(config: GPTConfig) -> Pattern:
     """Which earlier tokens a token may look at."""
-    near = Local(min(config.reach, config.context))
+    near = Local(min(config.attention_window, config.context))
     return {
         "full": CAUSAL & Local(config.context),
         "local": CAUSAL & near,
-        "strided": CAUSAL & (near | Strided(config.reach)) & Local(config.context),
-        "block": CAUSAL & Block(config.reach),
+        "strided": CAUSAL & (near | Strided(config.attention_window)) & Local(config.context),
+        "block": CAUSAL & Block(config.attention_window),
         "global": CAUSAL & (near | Global(1)),
-    }[config.mix]
+    }[config.attention]
 
 
 def split_heads(x_BTE: Tensor, heads: int) -> Tensor:
@@ -53,7 +53,7 @@ def join_heads(y_BHTK: Tensor) -> Tensor:
     return y_BHTK.transpose(1, 2).flatten(2)
 
 
-class QueriesKeysValues(nn.Module):
+class AttentionProjections(nn.Module):
     """The weights of queries, keys, values and of what is added in the end, and the three products as one."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -71,8 +71,8 @@ class QueriesKeysValues(nn.Module):
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         for weight in (self.query_DD, self.key_ED, self.value_ED):
-            draw_inner(weight, config, generator)
-        draw_added(self.out_DD, config, generator)
+            init_inner(weight, config, generator)
+        init_residual(self.out_DD, config, generator)
         zero(self.query_bias, self.key_bias, self.value_bias, self.out_bias)
 
     def project(self, x_BTD: Tensor, place: Place) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,7 +95,7 @@ class QueriesKeysValues(nn.Module):
         return F.linear(join_heads(y_BHTK), self.out_DD, self.out_bias)
 
 
-class Attention(QueriesKeysValues):
+class Attention(AttentionProjections):
     """Softmax attention: the state is the keys and values of the tokens that may be looked at again."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -123,7 +123,7 @@ class Attention(QueriesKeysValues):
         return self.out(y_BHTK), (k_BGSK[:, :, -kept:], v_BGSK[:, :, -kept:])
 
 
-class LinearAttention(QueriesKeysValues):
+class LinearAttention(AttentionProjections):
     """Linear attention: the state is the sum of the keys' features times the values, and their sum alone."""
 
     def __init__(self, config: GPTConfig) -> None:
@@ -135,7 +135,7 @@ class LinearAttention(QueriesKeysValues):
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         super().initialise(config, generator)
         if config.features == "random":
-            self.features_MK.data.copy_(linear.draw_features(config.head_size, config.head_size, generator))
+            self.features_MK.data.copy_(linear.draw_random_features(config.head_size, config.head_size, generator))
 
     def start(self, batch: int) -> Any:
         H, K, wide = self.config.heads, self.config.head_size, linear.wide_enough(self.key_ED)
@@ -150,7 +150,7 @@ class LinearAttention(QueriesKeysValues):
         k, v = k.repeat_interleave(shared, 1), v.repeat_interleave(shared, 1)
         w_MK = self.features_MK if self.config.features == "random" else None
         q, k = linear.features(self.config.features, q, k, w_MK)
-        y_BHTK, state = linear.attend(tap("queries", q), tap("keys", k), v, state)
+        y_BHTK, state = linear.attend_linear(tap("queries", q), tap("keys", k), v, state)
         return self.out(y_BHTK), state
 
 
@@ -163,19 +163,19 @@ class Synthesizer(nn.Module):
         self.config = config
         self.value_DD = nn.Parameter(torch.empty(D, D))
         self.out_DD = nn.Parameter(torch.empty(D, D))
-        if config.mix == "dense":
+        if config.attention == "dense":
             self.look_DD = nn.Parameter(torch.empty(D, D))
             self.places_HCK = nn.Parameter(torch.empty(H, C, config.head_size))
         else:
             self.places_HCC = nn.Parameter(torch.empty(H, C, C))
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
-        draw_inner(self.value_DD, config, generator)
-        draw_added(self.out_DD, config, generator)
-        if config.mix == "dense":
-            draw_inner(self.look_DD, config, generator)
+        init_inner(self.value_DD, config, generator)
+        init_residual(self.out_DD, config, generator)
+        if config.attention == "dense":
+            init_inner(self.look_DD, config, generator)
             for head in self.places_HCK:
-                draw_inner(head, config, generator)
+                init_inner(head, config, generator)
         else:
             self.places_HCC.data.zero_()  # at first the mean of all tokens so far
 
@@ -190,7 +190,7 @@ class Synthesizer(nn.Module):
         v_BHTK = split_heads(F.linear(x_BTD, self.value_DD), H)
         v_BHSK = torch.cat([state.to(v_BHTK.dtype), v_BHTK], 2)
         S = v_BHSK.shape[2]
-        if self.config.mix == "dense":
+        if self.config.attention == "dense":
             h_BHTK = split_heads(F.linear(x_BTD, self.look_DD), H)
             logits = dense_logits(h_BHTK, self.places_HCK[:, :S])
         else:
@@ -199,7 +199,7 @@ class Synthesizer(nn.Module):
         return F.linear(join_heads(y_BHTK), self.out_DD), v_BHSK
 
 
-MIXES: dict[str, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
+ATTENTION_LAYERS: dict[str, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
     "full": Attention, "local": Attention, "strided": Attention, "block": Attention, "global": Attention,
     "linear": LinearAttention, "dense": Synthesizer, "random": Synthesizer,
 }  # fmt: skip

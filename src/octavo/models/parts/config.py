@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from typing import ClassVar, Literal
 
 from octavo.errors import UserError
-from octavo.models.recurrent import check_dropout, check_positive
+from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 
 ABSOLUTE_POSITIONS = ("learned", "sinusoidal")
-ABSOLUTE_MIXES = ("block", "global", "dense", "random")  # a place in the window decides what is seen, not a distance
+ABSOLUTE_ATTENTION = ("block", "global", "dense", "random")  # depends on the position in the window, not on distance
 SYNTHESIZERS = ("dense", "random")
-REACHING = ("local", "strided", "block", "global")  # mixes that `reach` says something about
+WINDOWED_ATTENTION = ("local", "strided", "block", "global")  # kinds that use `attention_window`
+
+RENAMED_FEED_FORWARD = {"feed": "feed_forward", "feed_width": "feed_forward_width"}  # settings of version 0.1
 
 
 @dataclass(frozen=True)
 class GPTConfig:
     """How a transformer is made."""
+
+    RENAMED: ClassVar[dict[str, str]] = {"mix": "attention", "reach": "attention_window"} | RENAMED_FEED_FORWARD
 
     width: int = 128
     """The size of a token's vector."""
@@ -30,10 +34,10 @@ class GPTConfig:
     """How many tokens a token can look at, itself included."""
     stride: int = 0
     """How far a full context moves, what stays being read again; 0: token by token, or where it cannot, by a half."""
-    mix: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
+    attention: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
     """full, linear: all tokens are looked at; local, strided, block, global: some; dense, random: synthesizers."""
-    reach: int = 32
-    """local: so many tokens; strided: and every reach-th before; block: a block's size; global: and the first one."""
+    attention_window: int = 32
+    """local: the last so many tokens; strided: and every so many-th before; block: its size; global: and the first."""
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
@@ -42,9 +46,9 @@ class GPTConfig:
     """rotary: how slow the slowest turn is; 2π times as many tokens make a full one."""
     qk_norm: bool = True
     """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are, as GPT-2 does."""
-    feed: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
+    feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
     """What is done with each token by itself: an inner layer with GELU or squared ReLU, or one with a gate (SwiGLU)."""
-    feed_width: int = 0
+    feed_forward_width: int = 0
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
     norm: Literal["rms", "layer"] = "rms"
     """How vectors are scaled before each part."""
@@ -62,15 +66,14 @@ class GPTConfig:
     """The token that opens a sequence; -1: the tokenizer's, or the last."""
 
     def __post_init__(self) -> None:
-        for name, example in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64), ("reach", 32)):
+        for name, example in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64), ("attention_window", 32)):
             check_positive(name, getattr(self, name), example)
         check_dropout(self.dropout)
-        if self.feed_width < 0:
-            raise UserError(f"feed_width must not be negative: feed_width={self.feed_width}; leave it out")
-        for name, hint in get_type_hints(type(self)).items():
-            if (known := get_args(hint)) and getattr(self, name) not in known:
-                wrong = getattr(self, name)
-                raise UserError(f"{name} must be one of {', '.join(known)}: {name}={wrong!r}; try --{name} {known[0]}")
+        if self.feed_forward_width < 0:
+            raise UserError(
+                f"feed_forward_width must not be negative: feed_forward_width={self.feed_forward_width}; leave it out"
+            )
+        check_choices(self)
         self._check_heads()
         if not 0 <= self.stride <= self.context - 1:
             raise UserError(
@@ -80,8 +83,10 @@ class GPTConfig:
             raise UserError(
                 f"rotary_base must be above 1 and norm_eps above 0: {self.rotary_base}, {self.norm_eps}; leave them out"
             )
-        if self.positions == "alibi" and self.mix in ("linear", *SYNTHESIZERS):
-            raise UserError(f"alibi belongs to scores, which mix={self.mix} has none of; try --positions none")
+        if self.positions == "alibi" and self.attention in ("linear", *SYNTHESIZERS):
+            raise UserError(
+                f"alibi belongs to scores, which attention={self.attention} has none of; try --positions none"
+            )
         if self.positions == "sinusoidal" and self.width % 2:
             raise UserError(
                 f"sinusoidal positions are pairs, so width must be even: {self.width}; try --width {self.width + 1}"
@@ -91,11 +96,12 @@ class GPTConfig:
 
     def check_use(self) -> None:
         """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
-        for name, mixes in (("reach", REACHING), ("features", ("linear",))):
-            if self.mix not in mixes and getattr(self, name) != getattr(type(self), name):
+        for name, kinds in (("attention_window", WINDOWED_ATTENTION), ("features", ("linear",))):
+            if self.attention not in kinds and getattr(self, name) != getattr(type(self), name):
                 raise UserError(
-                    f"{name} belongs to mix {' or '.join(mixes)}: mix={self.mix}, {name}={getattr(self, name)}; "
-                    f"leave it out, or try --mix {mixes[0]}"
+                    f"{name} belongs to attention {' or '.join(kinds)}: attention={self.attention}, "
+                    f"{name}={getattr(self, name)}; "
+                    f"leave it out, or try --attention {kinds[0]}"
                 )
 
     def _check_heads(self) -> None:
@@ -107,7 +113,7 @@ class GPTConfig:
             raise UserError(
                 f"kv_heads must divide heads: heads={self.heads}, kv_heads={self.kv_heads}; try --kv-heads 1, or 0"
             )
-        if self.positions == "rotary" and self.mix not in SYNTHESIZERS and self.head_size % 2:
+        if self.positions == "rotary" and self.attention not in SYNTHESIZERS and self.head_size % 2:
             even = [h for h in range(1, self.heads) if self.width % (2 * h) == 0][-1:]
             raise UserError(
                 f"rotary positions turn pairs, so width / heads must be even: {self.width} / {self.heads}; "
@@ -126,14 +132,14 @@ class GPTConfig:
     @property
     def inner(self) -> int:
         """The feed-forward layer's inner width."""
-        if self.feed_width:
-            return self.feed_width
-        return (8 * self.width // 3 + 7) // 8 * 8 if self.feed == "gated" else 4 * self.width
+        if self.feed_forward_width:
+            return self.feed_forward_width
+        return (8 * self.width // 3 + 7) // 8 * 8 if self.feed_forward == "gated" else 4 * self.width
 
     @property
     def absolute(self) -> bool:
         """Whether places are counted from the beginning of a context, which a full one must then get anew."""
-        return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or self.mix in ABSOLUTE_MIXES
+        return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or self.attention in ABSOLUTE_ATTENTION
 
     @property
     def moves(self) -> int:
@@ -143,4 +149,4 @@ class GPTConfig:
     @property
     def cached(self) -> int:
         """How many keys a relative model must keep."""
-        return min(self.reach, self.context) if self.mix == "local" else self.context
+        return min(self.attention_window, self.context) if self.attention == "local" else self.context

@@ -41,15 +41,15 @@ class MLP(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         D, F = config.width, config.inner
-        self.activation = ACTIVATIONS[config.feed]
+        self.activation = ACTIVATIONS[config.feed_forward]
         self.up_FD = nn.Parameter(torch.empty(F, D))
         self.down_DF = nn.Parameter(torch.empty(D, F))
         self.up_bias_F = nn.Parameter(torch.empty(F)) if config.bias else None
         self.down_bias_D = nn.Parameter(torch.empty(D)) if config.bias else None
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
-        draw_inner(self.up_FD, config, generator)
-        draw_added(self.down_DF, config, generator)
+        init_inner(self.up_FD, config, generator)
+        init_residual(self.down_DF, config, generator)
         zero(self.up_bias_F, self.down_bias_D)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,18 +67,18 @@ class GatedMLP(nn.Module):
         self.down_DF = nn.Parameter(torch.empty(D, F))
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
-        draw_inner(self.gate_FD, config, generator)
-        draw_inner(self.up_FD, config, generator)
-        draw_added(self.down_DF, config, generator)
+        init_inner(self.gate_FD, config, generator)
+        init_inner(self.up_FD, config, generator)
+        init_residual(self.down_DF, config, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         return gated(x, self.gate_FD, self.up_FD, self.down_DF)
 
 
-FEEDS: dict[str, type[MLP] | type[GatedMLP]] = {"gelu": MLP, "gelu-exact": MLP, "relu2": MLP, "gated": GatedMLP}
+FEED_FORWARDS: dict[str, type[MLP] | type[GatedMLP]] = {"gelu": MLP, "gelu-exact": MLP, "relu2": MLP, "gated": GatedMLP}
 
 
-def draw_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
+def init_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
     """A matrix inside a part."""
     if config.init == "gpt2":
         _normal(weight, 0.02, generator)
@@ -86,7 +86,7 @@ def draw_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) ->
         draw(weight.data, "xavier", generator)
 
 
-def draw_added(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
+def init_residual(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
     """The matrix whose products are added to the stream: nothing at first, or less the more of them there are."""
     if config.init == "gpt2":
         _normal(weight, 0.02 * (2 * config.layers) ** -0.5, generator)

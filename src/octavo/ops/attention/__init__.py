@@ -1,4 +1,4 @@
-"""Attention: `patterns` say who may look at whom, `naive` holds the equations, `fast` chooses a kernel for them."""
+"""Attention: `patterns` say which pairs are allowed, `reference` holds the equations, `dispatch` picks a kernel."""
 
 from octavo.ops.attention.dispatch import Path, attend
 from octavo.ops.attention.patterns import (
@@ -13,9 +13,9 @@ from octavo.ops.attention.patterns import (
     Pattern,
     Strided,
 )
-from octavo.ops.attention.reference import weights
+from octavo.ops.attention.reference import attention_weights
 
 __all__ = [
     "CAUSAL", "FULL", "Axial", "Block", "Global", "Local", "Neighbourhood", "Padding", "Path", "Pattern", "Strided",
-    "attend", "weights",
+    "attend", "attention_weights",
 ]  # fmt: skip

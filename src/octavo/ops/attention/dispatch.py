@@ -1,4 +1,4 @@
-"""Attention by whichever kernel serves the inputs best; `naive` says what each must give.
+"""Attention by whichever kernel serves the inputs best; `reference` says what each must give.
 
 B batch, H heads, G key and value heads (G divides H), T queries, S keys, K size of a query or key, V size of a value;
 in the band, N blocks of W queries.
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from octavo.core import tap, tracing
 from octavo.errors import UserError
-from octavo.ops.attention import flex
-from octavo.ops.attention import reference as naive
+from octavo.ops.attention import flex, reference
 from octavo.ops.attention.patterns import CAUSAL, FULL, Both, Causal, Local, Pattern
 
 Path = Literal["auto", "plain", "sdpa", "band", "flex", "products"]
@@ -37,7 +36,7 @@ def attend(
     pattern = simplest(pattern, T, S)
     chosen = choose(q_BHTK, k_BGSK, pattern, dropout) if path == "auto" else path
     if chosen != "plain" and watched():
-        tap("attention", naive.weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale))
+        tap("attention", reference.attention_weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale))
     serve = PATHS[chosen if T and S else "plain"]  # kernels differ in what they make of nothing
     return serve(q_BHTK, k_BGSK, v_BGSV, pattern, bias_HTS=bias_HTS, scale=scale, dropout=dropout)
 
@@ -110,7 +109,7 @@ def triangle(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTV: Tensor, scale: float | None
     """As many keys as queries, each seeing itself and what came before."""
     H = q_BHTK.shape[1]
     if q_BHTK.is_cuda and q_BHTK.dtype == torch.float32:  # PyTorch's fused kernel for it cannot share keys
-        k_BGTK, v_BGTV = naive.for_each_head(k_BGTK, H), naive.for_each_head(v_BGTV, H)
+        k_BGTK, v_BGTV = reference.for_each_head(k_BGTK, H), reference.for_each_head(v_BGTV, H)
     shared = k_BGTK.shape[1] < H
     return F.scaled_dot_product_attention(
         q_BHTK, k_BGTK, v_BGTV, is_causal=True, scale=scale, dropout_p=dropout, enable_gqa=shared
@@ -121,7 +120,7 @@ def masked(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, mask: Tensor, bias_HTS: Tensor | None, **options: Any
 ) -> Tensor:
     """With a mask and a bias; a query that may look at nothing looks at everything, and its answer is dropped."""
-    mask = naive.allowed(mask, bias_HTS)
+    mask = reference.allowed(mask, bias_HTS)
     some = mask.any(-1, keepdim=True)
     if bias_HTS is None:
         kernel_mask = mask | ~some
@@ -209,17 +208,17 @@ def products(
     The weights are held in full.
     """
     (B, H, T, K), G, S = q_BHTK.shape, k_BGSK.shape[1], k_BGSK.shape[2]
-    mask = naive.allowed(pattern.mask(T, S, q_BHTK.device), bias_HTS)
+    mask = reference.allowed(pattern.mask(T, S, q_BHTK.device), bias_HTS)
     added = torch.zeros_like(mask, dtype=q_BHTK.dtype) if bias_HTS is None else bias_HTS.to(q_BHTK.dtype)
     added = added.masked_fill(~mask, torch.finfo(q_BHTK.dtype).min)  # not -inf: a row of those would be nan
     shared = added.repeat(H // G, 1) if added.dim() == 2 else added.expand(B, H, T, S).reshape(B * G, -1, S)
     q_MRK, k_MSK, v_MSV = q_BHTK.reshape(B * G, -1, K), k_BGSK.flatten(0, 1), v_BGSV.flatten(0, 1)
-    a_MRS = torch.baddbmm(shared, q_MRK, k_MSK.mT, alpha=naive.scale_of(q_BHTK, scale)).softmax(-1)
+    a_MRS = torch.baddbmm(shared, q_MRK, k_MSK.mT, alpha=reference.scale_of(q_BHTK, scale)).softmax(-1)
     y_BHTV = (F.dropout(a_MRS, dropout) @ v_MSV).view(B, H, T, -1)
     sees_itself = T <= S and (pattern in (FULL, CAUSAL) or window_of(pattern) is not None) and bias_HTS is None
     return y_BHTV if sees_itself else y_BHTV.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 PATHS: dict[Path, Callable[..., Tensor]] = {
-    "plain": naive.attend, "sdpa": sdpa, "band": band, "flex": flex.attend, "products": products,
+    "plain": reference.attend_reference, "sdpa": sdpa, "band": band, "flex": flex.attend_flex, "products": products,
 }  # fmt: skip

@@ -24,7 +24,7 @@ KEPT = 64  # kernels, and block masks in memory: one for each pattern, length an
 WHOLE = 1 << 24  # entries of a mask that may be held while its blocks are looked for; beyond, that is compiled too
 
 
-def attend(
+def attend_flex(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern, *,
     bias_HTS: Tensor | None, scale: float | None, dropout: float,
 ) -> Tensor:  # fmt: skip
@@ -126,7 +126,7 @@ def compiles(device: torch.device, dtype: torch.dtype, K: int) -> bool:
     """Whether it can be compiled here: tried once on two small heads, for not every machine has the compiler."""
     x_BHTK = torch.zeros(1, 2, 128, K, device=device, dtype=dtype, requires_grad=True)
     try:
-        attend(x_BHTK, x_BHTK, x_BHTK, CAUSAL, bias_HTS=None, scale=None, dropout=0.0).sum().backward()
+        attend_flex(x_BHTK, x_BHTK, x_BHTK, CAUSAL, bias_HTS=None, scale=None, dropout=0.0).sum().backward()
     except Exception:
         return False
     return True

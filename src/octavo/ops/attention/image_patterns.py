@@ -11,8 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from octavo.ops.attention.dispatch import attend as attend_masked
-from octavo.ops.attention.dispatch import watched
+from octavo.ops.attention.dispatch import attend, watched
 from octavo.ops.attention.patterns import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention.reference import scale_of
 
@@ -20,12 +19,12 @@ GridPath = Literal["auto", "masked", "grid"]
 MANY = 256  # patches from which cutting the keys up costs less than the pairs it saves
 
 
-def attend(q_BHSK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern, path: GridPath = "auto") -> Tensor:
+def attend_patches(q_BHSK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern, path: GridPath = "auto") -> Tensor:
     """y_BHSK. `masked` computes every pair and hides the forbidden ones; `grid` cuts the keys by rows and columns."""
     if path == "auto":
         path = "grid" if pays(pattern) and not watched() else "masked"
     if path == "masked" or not isinstance(pattern, Axial | Neighbourhood):
-        return attend_masked(q_BHSK, k_BHSK, v_BHSK, pattern)
+        return attend(q_BHSK, k_BHSK, v_BHSK, pattern)
     G, size = pattern.globals, (pattern.height, pattern.width)
     (q_BHGK, q), (k_BHGK, k), (v_BHGK, v) = (_parted(x, G, size) for x in (q_BHSK, k_BHSK, v_BHSK))
     q = q * scale_of(q_BHSK, None)
@@ -33,7 +32,7 @@ def attend(q_BHSK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern, pat
     y_BHNK = look(q, k, v, k_BHGK, v_BHGK, getattr(pattern, "radius", 0))
     if not G:
         return y_BHNK
-    return torch.cat([attend_masked(q_BHGK, k_BHSK, v_BHSK, FULL), y_BHNK], 2)
+    return torch.cat([attend(q_BHGK, k_BHSK, v_BHSK, FULL), y_BHNK], 2)
 
 
 def pays(pattern: Pattern) -> bool:

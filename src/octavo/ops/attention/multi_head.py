@@ -15,7 +15,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.ops.attention.dispatch import Path, attend
 from octavo.ops.attention.patterns import FULL, Pattern
-from octavo.ops.attention.reference import for_each_head, weights
+from octavo.ops.attention.reference import attention_weights, for_each_head
 
 
 class Heads(NamedTuple):
@@ -68,7 +68,7 @@ def layer_matrix(maps_HNN: Tensor, w: Heads) -> LayerMatrix:
 
 def maps(x_BND: Tensor, w: Heads, pattern: Pattern = FULL, bias_HTS: Tensor | None = None) -> Tensor:
     """a_BHNN, how much each token takes of each other, head by head."""
-    return weights(*queries_and_keys(x_BND, w), pattern, bias_HTS)
+    return attention_weights(*queries_and_keys(x_BND, w), pattern, bias_HTS)
 
 
 def queries_and_keys(x_BND: Tensor, w: Heads) -> tuple[Tensor, Tensor]:

@@ -13,19 +13,19 @@ from octavo.core import tap
 from octavo.ops.attention.patterns import FULL, Pattern
 
 
-def attend(
+def attend_reference(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern = FULL, *,
     bias_HTS: Tensor | None = None, scale: float | None = None, dropout: float = 0.0,
 ) -> Tensor:  # fmt: skip
     """y = A V: each query takes the values it may look at, weighted by A = softmax(Q Kᵀ / sqrt(K))."""
-    a_BHTS = weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale)
+    a_BHTS = attention_weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale)
     a_BHTS = a_BHTS if torch.compiler.is_compiling() else tap("attention", a_BHTS)  # a compiler cannot look into taps
     a_BHTS = F.dropout(a_BHTS, dropout)
     v_BHSV = for_each_head(v_BGSV, q_BHTK.shape[1])
     return a_BHTS @ v_BHSV
 
 
-def weights(
+def attention_weights(
     q_BHTK: Tensor, k_BGSK: Tensor, pattern: Pattern = FULL,
     bias_HTS: Tensor | None = None, scale: float | None = None,
 ) -> Tensor:  # fmt: skip

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from octavo.core import tap
 
-Score = Literal["dot", "scaled", "additive"]
-SCORES: tuple[Score, ...] = ("dot", "scaled", "additive")
+ScoreKind = Literal["dot", "scaled", "additive"]
+SCORES: tuple[ScoreKind, ...] = ("dot", "scaled", "additive")
 
 
 def dots(q_BTD: Tensor, k_BSD: Tensor) -> Tensor:
@@ -54,7 +54,7 @@ def additive(Ws_BD: Tensor, Uh_BMD: Tensor, v_D: Tensor) -> Tensor:
     return additives(Ws_BD[:, None], Uh_BMD, v_D)[:, 0]
 
 
-def attend(e_BM: Tensor, h_BMD: Tensor) -> Tensor:
+def weighted_sum(e_BM: Tensor, h_BMD: Tensor) -> Tensor:
     """a = sum of softmax(e) h; with nothing to look at it is zero."""
     w_BM = tap("attention", F.softmax(e_BM, -1))
     return torch.einsum("bm,bmd->bd", w_BM, h_BMD)

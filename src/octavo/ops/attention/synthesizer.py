@@ -35,7 +35,7 @@ def factorised_logits(rows_HTR: Tensor, places_HSR: Tensor) -> Tensor:
     return rows_HTR @ places_HSR.mT
 
 
-def weights(logits: Tensor) -> Tensor:
+def synthesizer_weights(logits: Tensor) -> Tensor:
     """softmax over the keys not after the query, of logits_BHTS or logits_HTS; at least in single precision."""
     T, S = logits.shape[-2:]
     if T > S:
@@ -53,7 +53,7 @@ def synthesize(logits: Tensor, v_BHSV: Tensor, *, path: Path = "auto") -> Tensor
         raise UserError(f"logits must be (B, H, T, S) or (H, T, S) for v of (B, H, S, V): {shapes}; cut S alike")
     if path == "plain":
         return plain(logits, v_BHSV)
-    a = weights(logits).to(v_BHSV.dtype)
+    a = synthesizer_weights(logits).to(v_BHSV.dtype)
     if not torch.compiler.is_compiling():  # a compiler cannot look into taps
         tap("attention", a.expand(len(v_BHSV), *a.shape[-3:]))
     return a @ v_BHSV if a.dim() == 4 else torch.einsum("hts,bhsv->bhtv", a, v_BHSV)

@@ -4,8 +4,8 @@ B batch, H heads, T tokens, K features, V size of a value.
 
     from octavo.ops import linear
     q, k = linear.features("elu", q_BHTK, k_BHTK)
-    y_BHTV, state = linear.attend(q, k, v_BHTV)              # a text
-    y_BHTV, state = linear.attend(q2, k2, v2_BHTV, state)    # the text that follows it
+    y_BHTV, state = linear.attend_linear(q, k, v_BHTV)              # a text
+    y_BHTV, state = linear.attend_linear(q2, k2, v2_BHTV, state)    # the text that follows it
 """
 
 from __future__ import annotations
@@ -18,13 +18,25 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.ops.linear import reference as naive
+from octavo.ops.linear import reference
 from octavo.ops.linear.chunked import chunked
-from octavo.ops.linear.feature_maps import FEATURES, Features, draw_features, features
-from octavo.ops.linear.reference import State, weights
+from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
+from octavo.ops.linear.reference import State, linear_weights
 
-__all__ = ["FEATURES", "PATHS", "Features", "Path", "State", "attend", "choose", "draw_features", "features", "full",
-           "start", "weights"]  # fmt: skip
+__all__ = [
+    "FEATURES",
+    "PATHS",
+    "Features",
+    "Path",
+    "State",
+    "attend_linear",
+    "attend_linear_full",
+    "choose",
+    "draw_random_features",
+    "features",
+    "linear_weights",
+    "start",
+]  # fmt: skip
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
@@ -36,14 +48,14 @@ KERNEL_WIDEST = {torch.bfloat16: 128, torch.float32: 64}  # what one program's r
 KERNEL_ROWS = 65535  # the second dimension of a CUDA grid
 
 
-def attend(
+def attend_linear(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State | None = None, *,
     path: Path = "auto", chunk: int | None = None,
 ) -> tuple[Tensor, State]:  # fmt: skip
     """Causal linear attention on features: y_t = q_t S_t / (q_t · z_t), and the state after the last token.
 
     Sums are kept in single precision at least, also under autocast; y has the precision of v. `chunk` is how many
-    tokens "chunked" and "kernel" take at once; without it each takes what suits it. `weights` is the map that is
+    tokens "chunked" and "kernel" take at once; without it each takes what suits it. `linear_weights` is the map that is
     applied in effect.
     """
     check(q_BHTK, k_BHTK, v_BHTV, chunk)
@@ -59,19 +71,19 @@ def attend(
     q_BHTK, k_BHTK, wide_v_BHTV = q_BHTK.to(wide), k_BHTK.to(wide), v_BHTV.to(wide)
     with torch.autocast(q_BHTK.device.type, enabled=False):
         if path == "parallel":
-            y_BHTV, after = naive.parallel(q_BHTK, k_BHTK, wide_v_BHTV, before)
+            y_BHTV, after = reference.parallel(q_BHTK, k_BHTK, wide_v_BHTV, before)
         elif path == "recurrent":
-            y_BHTV, after = naive.recurrent(q_BHTK, k_BHTK, wide_v_BHTV, before)
+            y_BHTV, after = reference.recurrent(q_BHTK, k_BHTK, wide_v_BHTV, before)
         else:
             y_BHTV, after = chunked(q_BHTK, k_BHTK, wide_v_BHTV, before, chunk or CHUNK)
     return y_BHTV.to(v_BHTV.dtype), after
 
 
-def full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
-    """Linear attention of every query to every key, for encoders; the sums as in `attend`."""
+def attend_linear_full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
+    """Linear attention of every query to every key, for encoders; the sums as in `attend_linear`."""
     wide = wide_enough(q_BHTK, k_BHSK, v_BHSV)
     with torch.autocast(q_BHTK.device.type, enabled=False):
-        return naive.full(q_BHTK.to(wide), k_BHSK.to(wide), v_BHSV.to(wide)).to(v_BHSV.dtype)
+        return reference.full(q_BHTK.to(wide), k_BHSK.to(wide), v_BHSV.to(wide)).to(v_BHSV.dtype)
 
 
 def start(q_BHTK: Tensor, v_BHTV: Tensor) -> State:
@@ -126,7 +138,7 @@ def through_kernel(
     from octavo.ops.linear import triton_attention as kernel
 
     dtype = v_BHTV.dtype
-    return kernel.attend(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, state, chunk)
+    return kernel.attend_triton(q_BHTK.to(dtype), k_BHTK.to(dtype), v_BHTV, state, chunk)
 
 
 def check(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None) -> None:

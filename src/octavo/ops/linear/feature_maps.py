@@ -40,7 +40,7 @@ def relu_features(x: Tensor) -> Tensor:
     return F.relu(x) + A_LITTLE
 
 
-def draw_features(K: int, M: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
+def draw_random_features(K: int, M: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
     """w_MK: M directions, each normal in K dimensions, and orthogonal to the others K by K.
 
     Orthogonal directions estimate with less variance than independent ones. A row of a random rotation has a uniform
@@ -93,12 +93,12 @@ def storable(x: Tensor) -> torch.dtype:
 
 
 def features(kind: Features, q: Tensor, k: Tensor, w_MK: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(phi(q), phi(k)); w_MK from draw_features is for "random" only."""
+    """(phi(q), phi(k)); w_MK from draw_random_features is for "random" only."""
     if kind not in FEATURES:
         raise UserError(f"features must be one of {', '.join(FEATURES)}: features={kind}; try elu")
     if kind == "random":
         if w_MK is None:
-            raise UserError("random features need their directions: w_MK=None; draw them with draw_features")
+            raise UserError("random features need their directions: w_MK=None; draw them with draw_random_features")
         return query_features(q, w_MK), key_features(k, w_MK)
     phi = elu_features if kind == "elu" else relu_features
     return phi(q), phi(k)

@@ -25,7 +25,7 @@ def parallel(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State) -> tu
     return ratio(num_BHTV, den_BHT1), (S_BHKV + k_BHTK.mT @ v_BHTV, z_BHK + k_BHTK.sum(-2))
 
 
-def weights(q_BHTK: Tensor, k_BHSK: Tensor, state: State | None = None, *, causal: bool = True) -> Tensor:
+def linear_weights(q_BHTK: Tensor, k_BHSK: Tensor, state: State | None = None, *, causal: bool = True) -> Tensor:
     """a_BHTS, what each query takes of each key: rows sum to one.
 
     After a state the rows sum to less: the rest is what the query takes of the keys before these.

@@ -35,7 +35,7 @@ CHUNKS = (16, 32, 64, 128)
 COLUMNS, ROWS = 128, 16  # of the states that one warp adds up, and how many chunks it reads at once
 
 
-def attend(
+def attend_triton(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int | None = None
 ) -> tuple[Tensor, State]:
     """As the other paths; q, k and v of one precision, the state in single precision."""

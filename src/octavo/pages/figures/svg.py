@@ -18,7 +18,7 @@ WIDTH = 360  # units of a drawing
 CHARACTER = 6.4  # units of an average character, at 12 units to the em
 LINE_HEIGHT = 17  # units of a line of a legend
 MARGIN = 10  # units around a drawing in a file
-FONT = {"font_family": "system-ui, sans-serif", "font_size": 12}
+FONT: dict[str, Any] = {"font_family": "system-ui, sans-serif", "font_size": 12}
 COLOURS = {  # the light ones of the stylesheet
     "ink": "#1d2125", "quiet": "#5a636d", "paper": "#fdfdfb", "panel": "#f3f3ef", "line": "#d4d6d2", "main": "#1f5fa8",
     "negative": "#c2410c",
@@ -40,13 +40,13 @@ class Drawing:
     def inline(self) -> Markup:
         """The drawing inside a page."""
         role = "group" if self.is_interactive else "img"
-        size = {"viewBox": f"0 0 {WIDTH} {self.height:.0f}", "role": role, "aria_label": self.label}
+        size: dict[str, Any] = {"viewBox": f"0 0 {WIDTH} {self.height:.0f}", "role": role, "aria_label": self.label}
         return shape("svg", "\n", *self.shapes, "\n", fill="ink", **size, **FONT)
 
     def file(self, title: str) -> str:
         """The drawing as a file of its own, on the light background."""
         width, height = WIDTH + 2 * MARGIN, round(self.height) + 2 * MARGIN
-        size = {"width": width, "height": height}
+        size: dict[str, Any] = {"width": width, "height": height}
         ground = shape("rect", x=-MARGIN, y=-MARGIN, fill="paper", **size)
         words = (element("title", title), element("desc", self.label))
         svg = shape(

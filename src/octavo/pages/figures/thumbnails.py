@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -46,7 +46,7 @@ def thumbnails(drawn: Sequence[Thumbnail]) -> Markup:
 
 
 def _thumbnail(one: Thumbnail) -> Markup:
-    size = {"width": one.width, "height": one.height}
+    size: dict[str, Any] = {"width": one.width, "height": one.height}
     over = _weights(one.weights, size) if one.weights is not None else ""
     svg = element(
         "svg", element("title", one.title), element("use", href=f"#{one.image}", **size), over,
@@ -55,7 +55,7 @@ def _thumbnail(one: Thumbnail) -> Markup:
     return element("div", svg, element("p", element("b", one.title), " ", element("span", one.words)))
 
 
-def _weights(weights: Sequence[Sequence[float]], size: dict[str, int]) -> Markup:
+def _weights(weights: Sequence[Sequence[float]], size: dict[str, Any]) -> Markup:
     """A square for each patch: the largest weight in full colour, the smallest in none."""
     least, most = min(map(min, weights)), max(map(max, weights))
     patches = [

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fastapi import APIRouter
 
-from octavo.studio.routes import answer, classify, exercises, runs, trainings
+from octavo.studio.routes import answer, classify, exercises, runs, training
 from octavo.studio.routes import inspect as inside
 from octavo.studio.routes import read as reading
 from octavo.studio.routes import write as writing
@@ -12,7 +12,7 @@ from octavo.studio.server.app import Studio
 
 ROUTES: tuple[Callable[[Studio], APIRouter], ...] = (
     runs.router,
-    trainings.router,
+    training.router,
     reading.router,
     writing.router,
     inside.router,

@@ -14,19 +14,18 @@ from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
 from octavo.studio.routes.read import language_model
-from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
-from octavo.studio.server.texts import FACTS
+from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import DONE, oracle_of
 
-KEPT = FACTS
-MOST_KEPT = 10_000  # facts in a file
+MAX_FACTS = 10_000  # in a file
 OTHERS = 5  # answers that are shown beside the first
 
 
-class Question(Asked):
+class Question(RequestBody):
     """Which run is asked what, and how sure it must be."""
 
     run: str = Field(max_length=400)
@@ -107,17 +106,17 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/oracles", response_model=list[Oracle])
     def oracles() -> Any:
         """The runs that answer questions."""
-        return [found for name in studio.shelf.names() if (found := _oracle(studio, name))]
+        return [found for name in studio.models.names() if (found := _oracle(studio, name))]
 
     @routes.get("/oracle", response_model=About)
     def about(run: Annotated[str, Query(max_length=400)]) -> Any:
         """A run that answers questions, and how well."""
-        studio.shelf.path(run)  # one that is not there is told as such
+        studio.models.path(run)  # one that is not there is told as such
         found = _oracle(studio, run)
         if found is None:
             raise UserError(f"{run} was not trained to answer questions; choose one that was")
         try:
-            measured = Measured.model_validate(studio.shelf.record(run).get("result"))
+            measured = Measured.model_validate(studio.models.record(run).get("result"))
         except ValidationError:  # the record is foreign
             measured = None
         return {**found, "measured": measured}
@@ -125,7 +124,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/answer", response_model=Reply)
     async def answer(asked: Question, request: Request) -> Any:
         """The answer to a question, or to a name alone: the model's where it is sure, else what was kept."""
-        return await studio.work.run(request, _answer, studio, asked)
+        return await studio.scheduler.run(request, _answer, studio, asked)
 
     return routes
 
@@ -133,7 +132,7 @@ def router(studio: Studio) -> APIRouter:
 def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
     """What the list says of a run, where it answers questions."""
     try:
-        told = studio.shelf.record(name)
+        told = studio.models.record(name)
     except UserError:
         return None
     facts, corpus = told.get("facts"), told.get("corpus")
@@ -151,17 +150,17 @@ def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
     facts = _kept(studio, asked.run)
     if asked.told and facts is None:
         raise UserError(
-            f"the studio shows one run alone, so there is no place for {KEPT}; start it on a folder of runs"
+            f"the studio shows one run alone, so there is no place for {FACTS_FOLDER}; start it on a folder of runs"
         )
     rules = Rules(asked.threshold, facts, lambda _: asked.told)
     question = oracle.frame.question(oracle.frame.name_in(asked.question))
     with ticket.turn():
-        if asked.told and facts is not None and len(facts.pairs()) >= MOST_KEPT:
-            raise UserError(f"{KEPT} may hold {MOST_KEPT:,} facts of a run, and does; teach it those first")
+        if asked.told and facts is not None and len(facts.pairs()) >= MAX_FACTS:
+            raise UserError(f"{FACTS_FOLDER} may hold {MAX_FACTS:,} facts of a run, and does; teach it those first")
         try:
             [reply] = replies_to(oracle, [asked.question], rules)
         except OSError as error:
-            raise UserError(f"the answer cannot be kept in {KEPT}: {error.strerror or error}") from error
+            raise UserError(f"the answer cannot be kept in {FACTS_FOLDER}: {error.strerror or error}") from error
     with ticket.turn():
         others = other_answers(oracle, reply, OTHERS)
     with ticket.turn():
@@ -175,10 +174,10 @@ def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
 
 def _kept(studio: Studio, run: str) -> Facts | None:
     """The file of what users have said; None where the studio's folder is a run, which holds nothing else."""
-    folder = studio.root / KEPT
+    folder = studio.root / FACTS_FOLDER
     path = folder / f"{run}.db"
     if (studio.root / CONFIG).exists() or (folder / CONFIG).exists():
         return None
     if not path.resolve().is_relative_to(studio.root):
-        raise UserError(f"{KEPT} leads out of the studio's folder; put a folder in place of the link")
+        raise UserError(f"{FACTS_FOLDER} leads out of the studio's folder; put a folder in place of the link")
     return open_file_of_facts(path)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
 from octavo.scoring.classification import classified
-from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import TASK, Classifier
 from octavo.tasks.word_contributions import explain, logits_in_turns
@@ -22,14 +22,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Point = tuple[Share, Share, Share]  # threshold, coverage, accuracy
 
 
-class Text(Asked):
+class Text(RequestBody):
     """Which classifier answers for what."""
 
     run: str = Field(max_length=400)
     text: str = Field(max_length=LONGEST)
 
 
-class Examples(Asked):
+class Examples(RequestBody):
     """Labelled examples, a line each: label, tab, text."""
 
     run: str = Field(max_length=400)
@@ -102,23 +102,23 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/classify", response_model=Probabilities)
     async def classify(asked: Text, request: Request) -> Any:
         """How probable each class is for a text."""
-        return await studio.work.run(request, _classify, studio, asked)
+        return await studio.scheduler.run(request, _classify, studio, asked)
 
     @routes.post("/classify/words", response_model=Words)
     async def words(asked: Text, request: Request) -> Any:
         """What each word did for the answer, exactly: by leaving it out."""
-        return await studio.work.run(request, _words, studio, asked)
+        return await studio.scheduler.run(request, _words, studio, asked)
 
     @routes.post("/classify/measure", response_model=Measured)
     async def measure(asked: Examples, request: Request) -> Any:
         """How good a classifier is on examples of one's own, and what comes of answering only the surest."""
-        return await studio.work.run(request, _measure, studio, asked)
+        return await studio.scheduler.run(request, _measure, studio, asked)
 
     return routes
 
 
 def _about(studio: Studio, name: str) -> dict[str, Any]:
-    told = studio.shelf.record(name)
+    told = studio.models.record(name)
     if told.get("task") != TASK:
         raise _no_classifier(name)
     classes, training = told.get("classes"), told.get("training")
@@ -141,7 +141,7 @@ def _no_classifier(name: str) -> UserError:
 
 
 def _get(studio: Studio, name: str, ticket: Ticket) -> Classifier:
-    found = studio.shelf.get(name, ticket)
+    found = studio.models.get(name, ticket)
     if not isinstance(found, Classifier):
         raise _no_classifier(name)
     return found

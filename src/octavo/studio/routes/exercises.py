@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from octavo.studio.server.app import Asked, Studio
-from octavo.studio.server.markup import tree
-from octavo.studio.server.model_cache import Unknown
-from octavo.studio.server.scheduler import LOOK_AGAIN, Ticket
+from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.html_tree import html_tree
+from octavo.studio.server.model_cache import NotFound
+from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
 if TYPE_CHECKING:  # what is heavy is imported when first needed, so that the studio is up at once
-    from octavo.exercises.framework.check_process import Apart
+    from octavo.exercises.framework.check_process import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
 ANSWERS = 1 << 17  # characters of a file of answers; the empty one with every exercise has half as many
@@ -60,7 +60,7 @@ class Figure(BaseModel):
     figure: Tree
 
 
-class Part(Asked):
+class Part(RequestBody):
     """The claim that is to be checked."""
 
     part: str = Field(max_length=100)
@@ -80,7 +80,7 @@ class Evidence(BaseModel):
     problem: str = ""
 
 
-class Answers(Asked):
+class Answers(RequestBody):
     """A file of answers, as its text."""
 
     answers: str = Field(max_length=ANSWERS)
@@ -123,7 +123,7 @@ class Playing(BaseModel):
     parameters: list[dict[str, Any]]
 
 
-class Values(Asked):
+class Values(RequestBody):
     """What was set; the rest stands as it stood at first."""
 
     values: dict[str, float | str | list[list[float]]] = Field(default_factory=dict, max_length=20)
@@ -142,7 +142,7 @@ class Seen(BaseModel):
     series: list[Series]
     axes: tuple[str, str]
     log: tuple[bool, bool]
-    told: str
+    summary: str
     rows: list[list[str]] = []
 
 
@@ -153,43 +153,43 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/exercises", response_model=list[Listed])
     async def exercises(request: Request) -> Any:
         """Every exercise, by topic."""
-        return await studio.work.run(request, lambda _: [book.row(name) for name in book.every()])
+        return await studio.scheduler.run(request, lambda _: [book.row(name) for name in book.every()])
 
     @routes.get("/exercises/{name}", response_model=Opened)
     async def exercise(name: Name, request: Request) -> Any:
         """A question; its answer and the derivation of it are folded away."""
-        return await studio.work.run(request, lambda _: book.opened(name))
+        return await studio.scheduler.run(request, lambda _: book.opened(name))
 
     @routes.get("/exercises/{name}/figure", response_model=Figure)
     async def figure(name: Name, request: Request) -> Any:
         """An exercise's figure, computed now."""
-        return await studio.work.run(request, book.figure, name)
+        return await studio.scheduler.run(request, book.figure, name)
 
     @routes.post("/exercises/{name}/check", response_model=Evidence)
     async def check(name: Name, asked: Part, request: Request) -> Any:
         """The evidence for one claim, computed now."""
-        return await studio.work.run(request, book.check, name, asked.part)
+        return await studio.scheduler.run(request, book.check, name, asked.part)
 
     @routes.get("/template", response_model=Template)
     async def template(request: Request, name: Annotated[str, Query(max_length=100)] = "") -> Any:
         """An empty file of answers, to one exercise or to all."""
-        return await studio.work.run(request, lambda _: {"text": book.template(name)})
+        return await studio.scheduler.run(request, lambda _: {"text": book.template(name)})
 
     @routes.post("/grade", response_model=Grades)
     async def grade(asked: Answers, request: Request) -> Any:
         """A file of answers, graded. Python files that it names are not run."""
-        return await studio.work.run(request, book.grade, asked.answers)
+        return await studio.scheduler.run(request, book.grade, asked.answers)
 
     @routes.get("/playground", response_model=list[Playing])
     async def playground(request: Request) -> Any:
         """What can be turned by hand."""
-        return await studio.work.run(request, lambda _: [{"name": name, **play.told()}
+        return await studio.scheduler.run(request, lambda _: [{"name": name, **play.describe()}
                                                          for name, play in book.plays().items()])  # fmt: skip
 
     @routes.post("/playground/{name}", response_model=Seen)
     async def play(name: Name, asked: Values, request: Request) -> Any:
         """What is seen with these values."""
-        return await studio.work.run(request, partial(_play, book), name, asked)
+        return await studio.scheduler.run(request, partial(_play, book), name, asked)
 
     return routes
 
@@ -197,7 +197,7 @@ def router(studio: Studio) -> APIRouter:
 def _play(book: Book, ticket: Ticket, name: str, asked: Values) -> dict[str, Any]:
     plays = book.plays()
     if name not in plays:
-        raise Unknown(f"there is nothing called {name[:60]!r} to turn; there are {', '.join(plays)}")
+        raise NotFound(f"there is nothing called {name[:60]!r} to turn; there are {', '.join(plays)}")
     with ticket.turn():
         return plays[name].function(**asked.values)  # type: ignore[no-any-return]
 
@@ -208,15 +208,15 @@ class Book:
     def __init__(self) -> None:
         self._every: dict[str, tuple[str, Exercise]] = {}
         self._figures: dict[str, Tree] = {}
-        self._apart: Apart | None = None
+        self._apart: CheckProcess | None = None
         self._grading = threading.Lock()
 
     def every(self) -> dict[str, tuple[str, Exercise]]:
         """Topic and exercise by id; read when first asked for."""
         if not self._every:
-            from octavo.exercises.framework.registry import exercises
+            from octavo.exercises.framework.registry import exercises_by_topic
 
-            self._every = {one.id: (topic, one) for topic, some in exercises().items() for one in some}
+            self._every = {one.id: (topic, one) for topic, some in exercises_by_topic().items() for one in some}
         return self._every
 
     def plays(self) -> dict[str, Any]:
@@ -225,16 +225,16 @@ class Book:
 
         return PLAYGROUND
 
-    def _apart_now(self) -> Apart:
+    def _apart_now(self) -> CheckProcess:
         if self._apart is None:
-            from octavo.exercises.framework.check_process import Apart
+            from octavo.exercises.framework.check_process import CheckProcess
 
-            self._apart = Apart()
+            self._apart = CheckProcess()
         return self._apart
 
     def _one(self, name: str) -> tuple[str, Exercise]:
         if name not in self.every():
-            raise Unknown(f"there is no exercise {name[:60]!r}; the list shows those that are")
+            raise NotFound(f"there is no exercise {name[:60]!r}; the list shows those that are")
         return self.every()[name]
 
     def row(self, name: str) -> dict[str, Any]:
@@ -246,15 +246,15 @@ class Book:
         from octavo.exercises.framework.booklet import article
 
         _, one = self._one(name)
-        self._apart_now().warm()  # whoever reads an exercise may want its evidence
+        self._apart_now().warm_up()  # whoever reads an exercise may want its evidence
         parts = [{"id": part.id, "evidence": part.kind} for part in one.parts]
-        return {**self.row(name), "parts": parts, "body": tree(article(one, None, "")),
+        return {**self.row(name), "parts": parts, "body": html_tree(article(one, None, "")),
                 "figure": one.figure is not None}  # fmt: skip
 
     def figure(self, ticket: Ticket, name: str) -> dict[str, Any]:
         self._one(name)
         if name not in self._figures:
-            self._figures[name] = tree(self._apart_now().figure(name, ticket.check))
+            self._figures[name] = html_tree(self._apart_now().figure(name, ticket.check))
         return {"figure": self._figures[name]}
 
     def check(self, ticket: Ticket, name: str, part: str) -> dict[str, Any]:
@@ -262,9 +262,9 @@ class Book:
         return self._apart_now().check(name, one.part(part).id, ticket.check)
 
     def template(self, name: str) -> str:
-        from octavo.exercises.framework.template import template
+        from octavo.exercises.framework.template import answer_template
 
-        return template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
+        return answer_template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
 
     def grade(self, ticket: Ticket, answers: str) -> dict[str, Any]:
         from octavo.exercises.framework.grading import grade_text
@@ -272,7 +272,7 @@ class Book:
         from octavo.exercises.framework.mathml import prose_as_text
 
         every = [one for _, one in self.every().values()]
-        while not self._grading.acquire(timeout=LOOK_AGAIN):  # one process for it, however many wait
+        while not self._grading.acquire(timeout=POLL_SECONDS):  # one process for it, however many wait
             ticket.check()
         try:
             found = grade_text(answers, every, Limits(SECONDS, MEMORY), ticket.check)

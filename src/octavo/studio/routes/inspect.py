@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
-from octavo.models import GPT, Attentive, Bag, Bigram, Mix, NGram
+from octavo.models import GPT, Bag, Bigram, Mix, NGram, RNNAttention
 from octavo.studio.routes import inspect_attention as inside_attention
 from octavo.studio.routes import inspect_counts as inside_counts
 from octavo.studio.routes import inspect_images as inside_images
 from octavo.studio.routes import inspect_layers as inside_layers
-from octavo.studio.server.app import TEXT, Asked, Studio
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
 from octavo.studio.server.model_cache import Loaded
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
@@ -27,7 +27,7 @@ VIEWS = {  # in the order of the tabs
 }  # fmt: skip
 
 
-class About(Asked):
+class About(RequestBody):
     """Which run."""
 
     run: str = Field(max_length=400)
@@ -58,7 +58,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/inside/about", response_model=Inside)
     async def about(asked: About, request: Request) -> Any:
         """Which views a run has."""
-        return await studio.work.run(request, _about, studio, asked, pictures)
+        return await studio.scheduler.run(request, _about, studio, asked, pictures)
 
     routes.include_router(inside_counts.router(studio))
     routes.include_router(inside_attention.router(studio))
@@ -68,7 +68,7 @@ def router(studio: Studio) -> APIRouter:
 
 
 def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images.Pictures) -> dict[str, Any]:
-    found = studio.shelf.get(asked.run, ticket)
+    found = studio.models.get(asked.run, ticket)
     if isinstance(found, Classifier):
         raise UserError(f"{asked.run} classifies texts: the page Classify takes its answers apart")
     family, views = views_of(found)
@@ -77,7 +77,7 @@ def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images
         "family": family, "told": _summary(found),
         "views": [{"view": one, "title": titles[one]} for one in VIEWS if one in views],
         "languages": list(found.languages[1:]) if isinstance(found, Translator) else [],
-        "held_out": pictures.count(found, ticket) if isinstance(found, ImageRun) else 0, "text": TEXT,
+        "held_out": pictures.count(found, ticket) if isinstance(found, ImageRun) else 0, "text": MAX_TEXT_CHARACTERS,
     }  # fmt: skip
 
 
@@ -107,6 +107,6 @@ def views_of(found: Loaded) -> tuple[str, tuple[str, ...]]:
         return "bigram", ("gates",)
     if isinstance(model, GPT):
         return "transformer", ("attention", "heads", "depths", "flow")
-    if isinstance(model, Attentive):
+    if isinstance(model, RNNAttention):
         return "attentive", ("attention", "heads", "gates", "flow")
     return "recurrent", ("gates", "flow")

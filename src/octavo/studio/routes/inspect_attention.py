@@ -13,11 +13,11 @@ from octavo.errors import UserError
 from octavo.inspect.attention_bytes import Looks, looks_of
 from octavo.inspect.attention_page import SHOWN_ANEW
 from octavo.io.cooperative import in_turns
-from octavo.models import GPT, Attentive
+from octavo.models import GPT, RNNAttention
 from octavo.studio.routes.inspect_counts import Look
 from octavo.studio.server.app import Studio
-from octavo.studio.server.binary import DOCUMENTED, WEIGHT, Tables, packed
-from octavo.studio.server.result_cache import Kept
+from octavo.studio.server.byte_tables import TABLES_RESPONSE, WEIGHT, ByteTables, pack_tables
+from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -90,34 +90,36 @@ class Filled(BaseModel):
 
 def router(studio: Studio) -> APIRouter:
     routes = APIRouter(tags=["inside"])
-    kept: Kept[Looks] = Kept()
+    kept: ResultCache[Looks] = ResultCache()
 
     @routes.post("/inside/attention", response_model=Looked)
     async def attention(asked: Seek, request: Request) -> Any:
         """What the heads of a model do over a text; their maps are asked for one by one."""
-        return await studio.work.run(request, _looked, studio, asked, kept)
+        return await studio.scheduler.run(request, _looked, studio, asked, kept)
 
-    @routes.post("/inside/map", response_model=None, responses=DOCUMENTED)
-    async def one_map(asked: SeekHead, request: Request) -> Tables:
+    @routes.post("/inside/map", response_model=None, responses=TABLES_RESPONSE)
+    async def one_map(asked: SeekHead, request: Request) -> ByteTables:
         """The map of one head: rows look, columns are looked at."""
-        return Tables(await studio.work.run(request, _map, studio, asked, kept))
+        return ByteTables(await studio.scheduler.run(request, _map, studio, asked, kept))
 
-    @routes.post("/inside/overview", response_model=None, responses=DOCUMENTED)
-    async def overview(asked: Seek, request: Request) -> Tables:
+    @routes.post("/inside/overview", response_model=None, responses=TABLES_RESPONSE)
+    async def overview(asked: Seek, request: Request) -> ByteTables:
         """The maps of all heads, layer by layer, made small."""
-        return Tables(await studio.work.run(request, _small, studio, asked, kept))
+        return ByteTables(await studio.scheduler.run(request, _small, studio, asked, kept))
 
     @routes.post("/inside/fill", response_model=Filled)
     async def fill(asked: Look, request: Request) -> Any:
         """What a BERT expects at each [MASK]."""
-        return await studio.work.run(request, _fill, studio, asked)
+        return await studio.scheduler.run(request, _fill, studio, asked)
 
     return routes
 
 
-def _looks(ticket: Ticket, studio: Studio, asked: Seek, kept: Kept[Looks]) -> tuple[Any, Looks]:
-    found = studio.shelf.get(asked.run, ticket)
-    if isinstance(found, Translator | Encoder) or (isinstance(found, Run) and isinstance(found.model, GPT | Attentive)):
+def _looks(ticket: Ticket, studio: Studio, asked: Seek, kept: ResultCache[Looks]) -> tuple[Any, Looks]:
+    found = studio.models.get(asked.run, ticket)
+    if isinstance(found, Translator | Encoder) or (
+        isinstance(found, Run) and isinstance(found.model, GPT | RNNAttention)
+    ):
         return found, kept.get(
             found, (asked.text, asked.language), len(asked.text), ticket,
             lambda: looks_of(found, asked.text, asked.language, ticket.turn), lambda made: made.maps_LHTS.nbytes,
@@ -125,7 +127,7 @@ def _looks(ticket: Ticket, studio: Studio, asked: Seek, kept: Kept[Looks]) -> tu
     raise UserError(f"{asked.run} has no attention to look at; look at its other views")
 
 
-def _looked(ticket: Ticket, studio: Studio, asked: Seek, kept: Kept[Looks]) -> dict[str, Any]:
+def _looked(ticket: Ticket, studio: Studio, asked: Seek, kept: ResultCache[Looks]) -> dict[str, Any]:
     found, looks = _looks(ticket, studio, asked, kept)
     L, H, _, _ = looks.maps_LHTS.shape
     return {
@@ -141,24 +143,24 @@ def _note(found: Any, looks: Looks) -> str:
         return ""
     config = found.model.config
     left = SHOWN_ANEW if config.absolute and len(looks.looking) > config.context else ""
-    return " ".join(one for one in (NOTES.get(config.mix, ""), left) if one)
+    return " ".join(one for one in (NOTES.get(config.attention, ""), left) if one)
 
 
-def _map(ticket: Ticket, studio: Studio, asked: SeekHead, kept: Kept[Looks]) -> bytes:
+def _map(ticket: Ticket, studio: Studio, asked: SeekHead, kept: ResultCache[Looks]) -> bytes:
     _, looks = _looks(ticket, studio, asked, kept)
     L, H, _, _ = looks.maps_LHTS.shape
     if asked.layer > L or asked.head > H:
         raise UserError(f"there are {L} layers of {H} heads: layer={asked.layer}, head={asked.head}; choose another")
-    return packed(WEIGHT, looks.maps_LHTS[asked.layer - 1, asked.head - 1][None])
+    return pack_tables(WEIGHT, looks.maps_LHTS[asked.layer - 1, asked.head - 1][None])
 
 
-def _small(ticket: Ticket, studio: Studio, asked: Seek, kept: Kept[Looks]) -> bytes:
+def _small(ticket: Ticket, studio: Studio, asked: Seek, kept: ResultCache[Looks]) -> bytes:
     _, looks = _looks(ticket, studio, asked, kept)
-    return packed(WEIGHT, np.stack(list(in_turns(looks.small(), ticket.turn))))
+    return pack_tables(WEIGHT, np.stack(list(in_turns(looks.small(), ticket.turn))))
 
 
 def _fill(ticket: Ticket, studio: Studio, asked: Look) -> dict[str, Any]:
-    found = studio.shelf.get(asked.run, ticket)
+    found = studio.models.get(asked.run, ticket)
     if not isinstance(found, Encoder):
         raise UserError(f"{asked.run} fills in no masked words; choose a BERT")
     with ticket.turn():

@@ -12,17 +12,17 @@ from octavo.inspect.backoff import backoff, votes
 from octavo.inspect.summary import LONGEST, tokens_of
 from octavo.models import Mix, NGram, name_of
 from octavo.studio.routes.read import language_model
-from octavo.studio.server.app import TEXT, Asked, Studio
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
 
 
-class Look(Asked):
+class Look(RequestBody):
     """Which run is looked into while it reads what."""
 
     run: str = Field(max_length=400)
-    text: str = Field(max_length=TEXT)
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 class Path(BaseModel):
@@ -65,12 +65,12 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/inside/backoff", response_model=Path)
     async def path(asked: Look, request: Request) -> Any:
         """How an n-gram model came to each token's probability."""
-        return await studio.work.run(request, _path, studio, asked)
+        return await studio.scheduler.run(request, _path, studio, asked)
 
     @routes.post("/inside/votes", response_model=Voted)
     async def voted(asked: Look, request: Request) -> Any:
         """What each part of a mixture says, and how much it counts."""
-        return await studio.work.run(request, _voted, studio, asked)
+        return await studio.scheduler.run(request, _voted, studio, asked)
 
     return routes
 

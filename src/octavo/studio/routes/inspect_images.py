@@ -20,7 +20,7 @@ from octavo.datasets import sources
 from octavo.datasets.image_files import picture_from
 from octavo.datasets.images import CSV_SIDES, NAMED, Images, open_images
 from octavo.errors import UserError
-from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.image_attention import look
 from octavo.tasks.image_run import ImageRun
@@ -31,7 +31,7 @@ PIXELS = 1 << 24  # of a picture that is sent
 CLASSES = 10  # that are told
 
 
-class SeekImage(Asked):
+class SeekImage(RequestBody):
     """Which run looks at what: a held-out image by its number, or a PNG or JPEG file in base64."""
 
     run: str = Field(max_length=400)
@@ -115,13 +115,13 @@ def router(studio: Studio, pictures: Pictures) -> APIRouter:
     @routes.post("/inside/image", response_model=Seen)
     async def seen(asked: SeekImage, request: Request) -> Any:
         """What a vision transformer says of an image, and where each of its heads looks."""
-        return await studio.work.run(request, _seen, studio, asked, pictures)
+        return await studio.scheduler.run(request, _seen, studio, asked, pictures)
 
     return routes
 
 
 def _seen(ticket: Ticket, studio: Studio, asked: SeekImage, pictures: Pictures) -> dict[str, Any]:
-    run = studio.shelf.get(asked.run, ticket)
+    run = studio.models.get(asked.run, ticket)
     if not isinstance(run, ImageRun):
         raise UserError(f"{asked.run} does not see images; choose a vit or davit")
     if (asked.image is None) == (asked.picture is None):

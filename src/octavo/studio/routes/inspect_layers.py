@@ -22,8 +22,8 @@ from octavo.models import GPT
 from octavo.studio.routes.inspect_counts import Look, text_of
 from octavo.studio.routes.read import language_model
 from octavo.studio.server.app import Studio
-from octavo.studio.server.binary import DOCUMENTED, SHARE, SIGNED, Tables, packed
-from octavo.studio.server.result_cache import Kept
+from octavo.studio.server.byte_tables import SHARE, SIGNED, TABLES_RESPONSE, ByteTables, pack_tables
+from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -108,32 +108,32 @@ class Flowed(BaseModel):
 
 def router(studio: Studio) -> APIRouter:
     routes = APIRouter(tags=["inside"])
-    kept: Kept[Gates] = Kept()
+    kept: ResultCache[Gates] = ResultCache()
 
     @routes.post("/inside/gates", response_model=Gated)
     async def gates(asked: Look, request: Request) -> Any:
         """Gates and states of a recurrent network, token by token; single units are asked for gate by gate."""
-        return await studio.work.run(request, _gates, studio, asked, kept)
+        return await studio.scheduler.run(request, _gates, studio, asked, kept)
 
-    @routes.post("/inside/units", response_model=None, responses=DOCUMENTED)
-    async def units(asked: SeekGate, request: Request) -> Tables:
+    @routes.post("/inside/units", response_model=None, responses=TABLES_RESPONSE)
+    async def units(asked: SeekGate, request: Request) -> ByteTables:
         """Every unit of one gate over the text: a row a unit, a column a token. Of a cell, its tanh."""
-        return Tables(await studio.work.run(request, _units, studio, asked, kept))
+        return ByteTables(await studio.scheduler.run(request, _units, studio, asked, kept))
 
     @routes.post("/inside/depths", response_model=Deep)
     async def depths(asked: Look, request: Request) -> Any:
         """What a transformer would predict if it were read out after each layer."""
-        return await studio.work.run(request, _depths, studio, asked)
+        return await studio.scheduler.run(request, _depths, studio, asked)
 
     @routes.post("/inside/flow", response_model=Flowed)
     async def flow(asked: SeekFlow, request: Request) -> Any:
         """The gradient of the loss with respect to what the model held some tokens before."""
-        return await studio.work.run(request, _flow, studio, asked)
+        return await studio.scheduler.run(request, _flow, studio, asked)
 
     return routes
 
 
-def _shown_by(ticket: Ticket, studio: Studio, asked: Look, kept: Kept[Gates]) -> tuple[dict[str, Any], Gates]:
+def _shown_by(ticket: Ticket, studio: Studio, asked: Look, kept: ResultCache[Gates]) -> tuple[dict[str, Any], Gates]:
     run = language_model(studio, asked.run, ticket)
     x_N, told = text_of(run, asked.text)
     found = kept.get(
@@ -145,7 +145,7 @@ def _shown_by(ticket: Ticket, studio: Studio, asked: Look, kept: Kept[Gates]) ->
     return {**told, "tokens": [BEGIN, *told["tokens"]]}, found
 
 
-def _gates(ticket: Ticket, studio: Studio, asked: Look, kept: Kept[Gates]) -> dict[str, Any]:
+def _gates(ticket: Ticket, studio: Studio, asked: Look, kept: ResultCache[Gates]) -> dict[str, Any]:
     told, found = _shown_by(ticket, studio, asked, kept)
     return {**told, "gates": [_shown_gate(gate) for gate in found.gates]}
 
@@ -159,7 +159,7 @@ def _shown_gate(gate: Gate) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _units(ticket: Ticket, studio: Studio, asked: SeekGate, kept: Kept[Gates]) -> bytes:
+def _units(ticket: Ticket, studio: Studio, asked: SeekGate, kept: ResultCache[Gates]) -> bytes:
     _, found = _shown_by(ticket, studio, asked, kept)
     gate = next((one for one in found.gates if (one.name, one.layer) == (asked.gate, asked.layer)), None)
     if gate is None:
@@ -168,7 +168,7 @@ def _units(ticket: Ticket, studio: Studio, asked: SeekGate, kept: Kept[Gates]) -
     with ticket.turn():
         value_DT: NDArray[np.float64] = gate.bounded().T.numpy()
         scaled = (value_DT + 1) * 127.5 if gate.signed else value_DT * 255
-        return packed(SIGNED if gate.signed else SHARE, np.rint(scaled.clip(0, 255)).astype(np.uint8)[None])
+        return pack_tables(SIGNED if gate.signed else SHARE, np.rint(scaled.clip(0, 255)).astype(np.uint8)[None])
 
 
 def _depths(ticket: Ticket, studio: Studio, asked: Look) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from octavo.inspect.summary import tokens_of
 from octavo.inspect.surprisal import Reading, read
 from octavo.inspect.token_alignment import align
 from octavo.inspect.top_attention import MOST, Layers, looked_at, looks
-from octavo.studio.server.app import TEXT, Asked, Studio, finite
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio, finite
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -24,11 +24,11 @@ PAIRS = 400_000  # candidates of a whole text that are told: of a long one fewer
 LOOKED = 4096  # tokens of a text that it is told of what was looked at
 
 
-class Read(Asked):
+class Read(RequestBody):
     """Which run reads what."""
 
     run: str = Field(max_length=400)
-    text: str = Field(max_length=TEXT)
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text gets fewer
 
 
@@ -64,11 +64,11 @@ class Compared(BaseModel):
     second_bits: list[float | None]
 
 
-class Look(Asked):
+class Look(RequestBody):
     """Which run reads what, and of which layers it is asked."""
 
     run: str = Field(max_length=400)
-    text: str = Field(max_length=TEXT)
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     layers: Layers = "last"
 
 
@@ -85,24 +85,24 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/read", response_model=Told)
     async def read_text(asked: Read, request: Request) -> Any:
         """What each token of a text costs a model, and what it expected instead."""
-        return await studio.work.run(request, _read, studio, asked)
+        return await studio.scheduler.run(request, _read, studio, asked)
 
     @routes.post("/compare", response_model=Compared)
     async def compare_text(asked: Compare, request: Request) -> Any:
         """Two readings of one text, laid side by side byte for byte."""
-        return await studio.work.run(request, _compare, studio, asked)
+        return await studio.scheduler.run(request, _compare, studio, asked)
 
     @routes.post("/looked", response_model=Looks)
     async def looked_text(asked: Look, request: Request) -> Any:
         """What a model with attention looked at when it foresaw each token of a text."""
-        return await studio.work.run(request, _looked, studio, asked)
+        return await studio.scheduler.run(request, _looked, studio, asked)
 
     return routes
 
 
 def language_model(studio: Studio, name: str, ticket: Ticket) -> Run:
     """The run, where it predicts next tokens; any other is refused."""
-    found = studio.shelf.get(name, ticket)
+    found = studio.models.get(name, ticket)
     if not isinstance(found, Run):
         raise UserError(f"{name} does not predict next tokens; choose a language model")
     return found

@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
 from octavo.studio.server.app import Studio
-from octavo.studio.server.model_cache import Unknown
-from octavo.studio.server.request_guard import OF_PAGES
-from octavo.studio.server.training_process import resuming
+from octavo.studio.server.model_cache import NotFound
+from octavo.studio.server.request_guard import REPORT_POLICY
+from octavo.studio.server.training_process import resume_command
 from octavo.tasks.run_rows import (
     BITS,
     SHARES,
@@ -121,7 +121,7 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/models", response_model=list[ShownModel])
     def models() -> list[dict[str, Any]]:
         """The models in memory, and how far those that are being read have come."""
-        return studio.shelf.states()
+        return studio.models.states()
 
     @routes.get("/curve", response_model=Curve)
     def curve(run: Name, offset: Annotated[int, Query(ge=0, le=1 << 50)] = 0) -> dict[str, Any]:
@@ -131,15 +131,17 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/compare", response_model=Compared)
     def compare(run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
         """The settings in which two runs differ, and their figures; of one run, all of them."""
-        return _compared(run, [studio.shelf.record(name) for name in run])
+        return _compared(run, [studio.models.record(name) for name in run])
 
     @routes.get("/report", response_class=FileResponse, responses={200: {"content": {"text/html": {}}}})
     def report(run: Name) -> FileResponse:
         """The page that was written when the run was trained."""
         path = _file(studio, run, REPORT)
         if path is None:
-            raise Unknown(f"{run} has no {REPORT}; it is written when training ends")
-        return FileResponse(path, headers={"content-security-policy": OF_PAGES}, media_type="text/html; charset=utf-8")
+            raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
+        return FileResponse(
+            path, headers={"content-security-policy": REPORT_POLICY}, media_type="text/html; charset=utf-8"
+        )
 
     return routes
 
@@ -153,8 +155,8 @@ class Rows:
         self._kept: dict[str, tuple[tuple[int, ...], dict[str, Any], dict[str, Any]]] = {}
 
     def all(self) -> list[dict[str, Any]]:
-        names = self.studio.shelf.names()
-        current = self.studio.trainings.current()
+        names = self.studio.models.names()
+        current = self.studio.training.current()
         trained = current.run if current is not None and current.state != "ended" else None
         with self._lock:
             self._kept = {name: kept for name, kept in self._kept.items() if name in names}
@@ -177,13 +179,13 @@ class Rows:
         if name == trained:
             return {"state": "training"}
         if not record or not is_unfinished(record):
-            return {"resumable": bool(record) and not self.studio.trainings.why_not_resumed(path, record)}
+            return {"resumable": bool(record) and not self.studio.training.why_not_resumable(path, record)}
         if time.time_ns() - _changed(path / METRICS) < WRITTEN_LATELY * 1_000_000_000 and trained is None:
-            last = self.studio.trainings.current()  # a run that was just stopped here is not being trained elsewhere
+            last = self.studio.training.current()  # a run that was just stopped here is not being trained elsewhere
             if last is None or last.run != name:
                 return {"state": "training"}
-        why = self.studio.trainings.why_not_resumed(path, record)
-        return {"state": "stopped", "resumable": not why, "command": resuming(path)}
+        why = self.studio.training.why_not_resumable(path, record)
+        return {"state": "stopped", "resumable": not why, "command": resume_command(path)}
 
 
 def _of_files(studio: Studio, name: str, path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -233,7 +235,7 @@ def _changed(path: Path) -> int:
 
 def _file(studio: Studio, run: str, name: str, path: Path | None = None) -> Path | None:
     """A file of a run; None where there is none, or where a link leads out of the folder."""
-    found = (path or studio.shelf.path(run)) / name
+    found = (path or studio.models.path(run)) / name
     return found if found.is_file() and found.resolve().is_relative_to(studio.root) else None
 
 
@@ -241,7 +243,7 @@ def _file(studio: Studio, run: str, name: str, path: Path | None = None) -> Path
 
 
 def _curve(studio: Studio, run: str, offset: int) -> dict[str, Any]:
-    path, record = _file(studio, run, METRICS), studio.shelf.record(run)
+    path, record = _file(studio, run, METRICS), studio.models.record(run)
     data, again = b"", False
     if path is not None:
         with open(path, "rb") as file:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded
+from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
 from octavo.decode.tree import Node, grow
@@ -25,7 +25,7 @@ from octavo.errors import UserError
 from octavo.inspect.summary import tokens_of
 from octavo.inspect.surprisal import read
 from octavo.studio.routes.read import language_model, packed, spelt
-from octavo.studio.server.app import Asked, Studio
+from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 
@@ -39,7 +39,7 @@ NDJSON = "application/x-ndjson"
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
-class Begun(Asked):
+class Begun(RequestBody):
     """A run, what it has read, and tokens that follow that by their numbers."""
 
     run: str = Field(max_length=400)
@@ -127,7 +127,7 @@ class Spelt(BaseModel):
 
 
 class Places:
-    """The logits of the last few places that were asked for. Texts are not kept, only what tells them apart."""
+    """The logits of the last few places that were asked for. TextStore are not kept, only what tells them apart."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -156,24 +156,24 @@ def router(studio: Studio) -> APIRouter:
     @routes.post("/write", response_model=None, responses={200: told})
     async def write_text(asked: Write) -> Response:
         """Go on with a text, token by token."""
-        lines = studio.work.stream(_write, studio, asked)
+        lines = studio.scheduler.stream(_write, studio, asked)
         first = await anext(lines)  # what cannot be done at all is told by the status
         return StreamingResponse(_lines(first, lines), media_type=NDJSON)
 
     @routes.post("/next", response_model=Next)
     async def next_tokens(asked: Drawn, request: Request) -> Any:
         """The likeliest next tokens, and what temperature and cut-offs make of them."""
-        return await studio.work.run(request, _next, studio, asked, places)
+        return await studio.scheduler.run(request, _next, studio, asked, places)
 
     @routes.post("/tree", response_model=Tree)
     async def tree(asked: Grow, request: Request) -> Any:
         """The likeliest continuations, as a tree."""
-        return await studio.work.run(request, _tree, studio, asked)
+        return await studio.scheduler.run(request, _tree, studio, asked)
 
     @routes.post("/branch", response_model=Spelt)
     async def branch(asked: Begun, request: Request) -> Any:
         """The prompt and the tokens after it as one text, to go on from."""
-        return await studio.work.run(request, _branch, studio, asked)
+        return await studio.scheduler.run(request, _branch, studio, asked)
 
     return routes
 
@@ -215,7 +215,7 @@ def _write(ticket: Ticket, studio: Studio, asked: Write) -> Iterator[dict[str, A
         yield from _beam(ticket, run, x_T, asked)
         return
     method = Greedy() if asked.method == "greedy" else asked.sample()
-    generator = seeded(asked.seed)
+    generator = seeded_generator(asked.seed)
     for one in write(run.model, x_T, asked.max_tokens, method, generator, turn=ticket.turn):
         yield {"add": [_written(run, one)]}
 

@@ -1,17 +1,17 @@
-"""The studio's app: what the routes share, how mistakes are told, and the pages."""
+"""The studio's web application: the state its routes share, its error responses, and the static pages."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -21,91 +21,92 @@ from starlette.staticfiles import StaticFiles
 
 from octavo import __version__
 from octavo.errors import UserError
-from octavo.studio.server.model_cache import Shelf, Unknown
-from octavo.studio.server.request_guard import HEADERS, Guard
-from octavo.studio.server.scheduler import Busy, Gone, TooLong, Work
-from octavo.studio.server.training_process import Occupied, Trainings
+from octavo.studio.server.model_cache import ModelCache, NotFound
+from octavo.studio.server.request_guard import SECURITY_HEADERS, RequestGuard
+from octavo.studio.server.scheduler import Busy, ClientDisconnected, RequestTimeout, Scheduler
+from octavo.studio.server.training_process import Conflict, TrainingManager
 
 WEB = Path(__file__).parents[1] / "web"
-TEXT = 20_000  # characters of a text that is asked about
-MOST_VALUES, DEEPEST = 5000, 8  # of a request's JSON: more would keep the others waiting while it is looked through
-STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
-    Unknown: 404, Occupied: 409, Busy: 503, TooLong: 503,
+MakeRouter = Callable[["Studio"], APIRouter]  # of a file in routes/
+MAX_TEXT_CHARACTERS = 20_000  # of a text in a request
+MAX_JSON_VALUES, MAX_JSON_DEPTH = 5000, 8  # of a request: validating more would keep the others waiting
+ERROR_STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
+    NotFound: 404, Conflict: 409, Busy: 503, RequestTimeout: 503,
 }  # fmt: skip
-GONE = 499  # nobody reads it
-ERRORS: dict[int | str, dict[str, Any]] = {  # what every route may answer besides
-    400: {"description": "what was asked cannot be done; `error` says why and what to do instead"},
+CLIENT_CLOSED_REQUEST = 499  # nobody reads the response
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {  # of every route
+    400: {"description": "the request cannot be fulfilled; `error` says why and what to do instead"},
     404: {"description": "there is no such run, or no such text"},
-    409: {"description": "another training run, or something of that name, is in the way"},
+    409: {"description": "another training run is in progress, or the name is taken"},
     413: {"description": "the request is too large"},
-    422: {"description": "the request is not of the form that is described"},
-    503: {"description": "too many ask at once, or it took too long"},
+    422: {"description": "the request does not match its schema"},
+    503: {"description": "too many requests, or it took too long"},
 }
 
 
-class Mistake(BaseModel):
+class ErrorMessage(BaseModel):
     """What went wrong, in plain words."""
 
     error: str
 
 
-class Asked(BaseModel):
-    """A request; what it does not know is refused."""
+class RequestBody(BaseModel):
+    """The JSON body of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _one_kind_of_number(cls, given: Any) -> Any:
-        check_size(given)
-        return whole(given)
+    def _check(cls, value: Any) -> Any:
+        check_size(value)
+        return with_integers(value)
 
 
 def check_size(value: Any) -> None:
-    """Refuse JSON of too many values, or nested too deep, before they are looked at one by one."""
-    level, seen = [value], 0
-    for _ in range(DEEPEST):
-        found = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        seen += sum(map(len, found))
-        if seen > MOST_VALUES:
-            raise ValueError(f"a request may have {MOST_VALUES} values; send fewer")
-        level = [value for one in found for value in one]
+    """Refuse JSON of too many values, or nested too deep, before it is validated value by value."""
+    level, count = [value], 0
+    for _ in range(MAX_JSON_DEPTH):
+        nested = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        count += sum(map(len, nested))
+        if count > MAX_JSON_VALUES:
+            raise ValueError(f"a request may have {MAX_JSON_VALUES} values; send fewer")
+        level = [item for items in nested for item in items]
     if level:
-        raise ValueError(f"values may be nested {DEEPEST} deep; send flatter ones")
+        raise ValueError(f"values may be nested {MAX_JSON_DEPTH} deep; send flatter ones")
 
 
-def whole(value: Any) -> Any:
-    """JSON has one kind of number, so 3.0 is 3."""
+def with_integers(value: Any) -> Any:
+    """The value with integral floats as integers: JSON has one kind of number, so 3.0 is 3."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if isinstance(value, dict):
-        return {name: whole(one) for name, one in value.items()}
-    return [whole(one) for one in value] if isinstance(value, list) else value
+        return {name: with_integers(item) for name, item in value.items()}
+    return [with_integers(item) for item in value] if isinstance(value, list) else value
 
 
 @dataclass
 class Studio:
-    """What the routes share."""
+    """The state that the routes share."""
 
-    shelf: Shelf
-    work: Work = field(default_factory=Work)
-    trainings: Trainings = field(init=False)
+    models: ModelCache
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    training: TrainingManager = field(init=False)
 
     def __post_init__(self) -> None:
-        self.trainings = Trainings(self.root, self.shelf.device.type)
+        self.training = TrainingManager(self.root, self.models.device.type)
 
     @property
     def root(self) -> Path:
-        return self.shelf.root
+        return self.models.root
 
     def close(self) -> None:
-        """End what is in work, and what is being trained."""
-        self.work.close()
-        self.trainings.close()
+        """End the running requests and the training run."""
+        self.scheduler.close()
+        self.training.close()
 
 
-class Json(JSONResponse):
-    """JSON as the standard has it: what is not finite is null."""
+class StandardJson(JSONResponse):
+    """JSON as the standard has it: numbers that are not finite are null."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
@@ -114,77 +115,78 @@ class Json(JSONResponse):
 
 
 def finite(value: Any) -> Any:
-    """The value with None in place of what is not a finite number."""
+    """The value with None in place of every number that is not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
-    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: finite(item) for key, item in value.items()}
+    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def make_app(studio: Studio, token: str = "", names: Iterable[str] = (), numbers: bool = False) -> FastAPI:
-    """The app with its guard; token, names and numbers are the guard's."""
+def make_app(
+    studio: Studio, token: str = "", host_names: Iterable[str] = (), allow_ip_hosts: bool = False, web: Path = WEB,
+    routes: Iterable[MakeRouter] | None = None,
+) -> FastAPI:  # fmt: skip
+    """The app behind its request guard, which takes token, host_names and allow_ip_hosts. `web` holds the pages."""
     from octavo.studio.routes import ROUTES
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(studio.close)  # here, because a signal may end the server without coming back to us
+        await asyncio.to_thread(studio.close)  # here, because a signal may end the server without returning to `serve`
 
     app = FastAPI(
         title="octavo studio", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        default_response_class=Json, lifespan=life,
-        description="Looks inside the models of one folder, and trains new ones there. Texts that are read are gone.",
+        default_response_class=StandardJson, lifespan=life,
+        description="Inspects the models of one folder, and trains new ones there. Texts in requests are not stored.",
     )  # fmt: skip
     app.state.studio = studio
-    shared = {status: {**told, "model": Mistake} for status, told in ERRORS.items()}
-    for make_router in ROUTES:
-        app.include_router(make_router(studio), prefix="/api", responses=shared)
-    app.add_exception_handler(UserError, _mistake)
-    app.add_exception_handler(Gone, _gone)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _http)
+    responses = {status: {**response, "model": ErrorMessage} for status, response in ERROR_RESPONSES.items()}
+    for make_router in ROUTES if routes is None else routes:
+        app.include_router(make_router(studio), prefix="/api", responses=responses)
+    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(ClientDisconnected, _disconnected)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
-    app.get("/", include_in_schema=False)(_index)
-    app.mount("/web", StaticFiles(directory=WEB), name="web")
-    app.add_middleware(Guard, names=tuple(names), token=token, numbers=numbers)
+    index = FileResponse(web / "index.html", media_type="text/html; charset=utf-8")
+    app.get("/", include_in_schema=False)(lambda: index)
+    app.mount("/web", StaticFiles(directory=web), name="web")
+    app.add_middleware(RequestGuard, host_names=tuple(host_names), token=token, allow_ip_hosts=allow_ip_hosts)
     return app
 
 
-async def _index() -> FileResponse:
-    return FileResponse(WEB / "index.html", media_type="text/html; charset=utf-8")
+async def _user_error(_: Request, error: Exception) -> Response:
+    status = next((status for kind, status in ERROR_STATUS.items() if isinstance(error, kind)), 400)
+    return StandardJson({"error": str(error)}, status, {"retry-after": "1"} if status == 503 else None)
 
 
-async def _mistake(_: Request, error: Exception) -> Response:
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400)
-    return Json({"error": str(error)}, status, {"retry-after": "1"} if status == 503 else None)
+async def _disconnected(_: Request, __: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _gone(_: Request, __: Exception) -> Response:
-    return Response(status_code=GONE)
-
-
-async def _malformed(_: Request, error: Exception) -> Response:
+async def _invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    told = [
-        f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the request'}: {_in_words(one)}" for one in error.errors()
+    problems = [
+        f"{'.'.join(str(part) for part in problem['loc'][1:]) or 'the request'}: {_describe(problem)}"
+        for problem in error.errors()
     ]
-    return Json({"error": "; ".join(told[:3])}, 422)
+    return StandardJson({"error": "; ".join(problems[:3])}, 422)
 
 
-def _in_words(wrong: Mapping[str, Any]) -> str:
-    if wrong["type"] == "string_too_long":
-        most, here = wrong["ctx"]["max_length"], len(wrong["input"])
-        return f"at most {most:,} characters are read, and these are {here:,}; shorten it"
-    return str(wrong["msg"])
+def _describe(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "string_too_long":
+        limit, length = problem["ctx"]["max_length"], len(problem["input"])
+        return f"at most {limit:,} characters are read, and these are {length:,}; shorten it"
+    return str(problem["msg"])
 
 
-async def _http(_: Request, error: Exception) -> Response:
+async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    told = {404: "there is nothing at this address", 405: "this address is not asked in this way"}
-    return Json({"error": told.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
+    messages = {404: "there is nothing at this address", 405: "this address does not take that method"}
+    return StandardJson({"error": messages.get(error.status_code, str(error.detail))}, error.status_code, error.headers)
 
 
 async def _bug(_: Request, error: Exception) -> Response:
-    told = f"that was a bug in octavo, not your mistake ({type(error).__name__}); the terminal has the details"
-    return Json({"error": told}, 500, HEADERS)  # it does not pass the guard
+    message = f"that was a bug in octavo, not your mistake ({type(error).__name__}); the terminal has the details"
+    return StandardJson({"error": message}, 500, SECURITY_HEADERS)  # it does not pass the guard

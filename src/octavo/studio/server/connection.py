@@ -1,7 +1,7 @@
-"""One connection of a browser: it must ask soon, take its answers, and leave room for others.
+"""One connection of a browser, with time limits and a limit on their number.
 
-uvicorn ends a connection that is idle between two requests, but waits without end for a first one, for the rest of a
-request's head, and for an answer to be taken.
+uvicorn closes a connection that is idle between two requests, but waits for ever for a first request, for the rest of a
+request's headers, and for a client to receive its response.
 """
 
 from __future__ import annotations
@@ -10,64 +10,64 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEADER_SECONDS = 10  # that a request's head may take to come, and that a connection may be idle
-TAKING_SECONDS = 30  # that may pass without anything being taken of an answer
-MOST = 500  # connections at once
+MAX_HEADER_SECONDS = 10  # for a request's headers to arrive, and that a connection may be idle
+MAX_STALL_SECONDS = 30  # without the client receiving any part of a response
+MAX_CONNECTIONS = 500
 
 
 class Connection(H11Protocol):
-    """uvicorn's, with a clock for what the other side may leave undone."""
+    """uvicorn's connection with timeouts for the client's side."""
 
-    _asking: asyncio.TimerHandle | None = None
-    _taking: asyncio.TimerHandle | None = None
+    _request_timer: asyncio.TimerHandle | None = None
+    _receive_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > MOST:
+        if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
             return
-        self._expect_a_request()
+        self._start_request_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        _stopped(self._asking)
-        _stopped(self._taking)
+        _cancel(self._request_timer)
+        _cancel(self._receive_timer)
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
-        if self.cycle is not before:  # a request has begun; its body's time is the guard's
-            _stopped(self._asking)
+        if self.cycle is not before:  # the headers are complete; the guard limits the body's time
+            _cancel(self._request_timer)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if self.cycle is None or self.cycle.response_complete:
-            self._expect_a_request()
+            self._start_request_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._expect_it_to_be_taken(self.transport.get_write_buffer_size())
+        self._start_receive_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        _stopped(self._taking)
+        _cancel(self._receive_timer)
 
-    def _expect_a_request(self) -> None:
-        _stopped(self._asking)
-        self._asking = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+    def _start_request_timer(self) -> None:
+        _cancel(self._request_timer)
+        self._request_timer = self.loop.call_later(MAX_HEADER_SECONDS, self.transport.close)
 
-    def _expect_it_to_be_taken(self, left: int) -> None:
-        _stopped(self._taking)
-        self._taking = self.loop.call_later(TAKING_SECONDS, self._see_what_was_taken, left)
+    def _start_receive_timer(self, left: int) -> None:
+        _cancel(self._receive_timer)
+        self._receive_timer = self.loop.call_later(MAX_STALL_SECONDS, self._check_progress, left)
 
-    def _see_what_was_taken(self, before: int) -> None:
+    def _check_progress(self, before: int) -> None:
         left = self.transport.get_write_buffer_size()
         if left >= before:
             self.transport.abort()
         else:
-            self._expect_it_to_be_taken(left)
+            self._start_receive_timer(left)
 
 
-def _stopped(timer: asyncio.TimerHandle | None) -> None:
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
     if timer is not None:
         timer.cancel()

@@ -1,8 +1,8 @@
-"""Who may ask: the Host and the Origin of a request, its token and its size; and what every answer must say.
+"""Which requests are let in, by Host, Origin, token and size; and the security headers of every response.
 
-The studio listens on this machine alone unless told otherwise. A page from elsewhere, open in the same browser, must
-still not reach it: neither by a name that was made to lead here (so the Host is checked) nor by sending a form (so is
-the Origin). Where it listens to other machines, it asks for a token besides.
+By default the studio listens on this machine alone. A foreign page that is open in the same browser must still not
+control it: neither through a host name that was made to resolve here (so the Host is checked) nor by sending a form (so
+the Origin is checked). Where the studio listens to other machines, it requires a token as well.
 """
 
 from __future__ import annotations
@@ -20,42 +20,45 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "octavo_token"
-BODY = 4 << 20  # bytes of a request
-BODY_SECONDS = 20  # that its coming may take
-COMING = 64 << 20  # bytes of all requests that are still coming
-SAFE = ("GET", "HEAD", "OPTIONS")
-HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
-POLICY = (
+MAX_BODY_BYTES = 4 << 20  # of one request
+MAX_BODY_SECONDS = 20  # for a request's body to arrive
+MAX_PENDING_BYTES = 64 << 20  # of all bodies that are still arriving
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+HOST_HEADER = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[^\[\]:@/]*))(?::\d{0,5})?")
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-OF_PAGES = (  # that octavo wrote into a run's folder: no script, and nothing from outside
+REPORT_POLICY = (  # of a run's report page: no script, and nothing from outside
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
 )
-HEADERS = {
-    "content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer",
+SECURITY_HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY, "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache", "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }  # fmt: skip
 
 
 class Refused(Exception):
-    """A request that is not let in: the status and why."""
+    """A request that is not let in: the status and the reason."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status, self.why = status, why
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
 
 
-class Guard:
-    """Stands before the whole app."""
+class RequestGuard:
+    """Middleware before the whole app."""
 
-    def __init__(self, app: ASGIApp, names: Iterable[str] = (), token: str = "", numbers: bool = False) -> None:
-        """names: the hosts that this studio is called by. numbers: any address in numbers serves too. token: what a
-        request must show; empty where none is asked for."""
-        self.app, self.token, self.numbers = app, token, numbers
-        self.names = {"localhost", "127.0.0.1", "::1", *(name.lower() for name in names)}
-        self._coming = 0
+    def __init__(
+        self, app: ASGIApp, host_names: Iterable[str] = (), token: str = "", allow_ip_hosts: bool = False
+    ) -> None:
+        """host_names: the Host headers that are accepted; with allow_ip_hosts, any IP address is too. token: what a
+        request must present; empty where none is required."""
+        self.app, self.token, self.allow_ip_hosts = app, token, allow_ip_hosts
+        self.host_names = {"localhost", "127.0.0.1", "::1", *(name.lower() for name in host_names)}
+        self._pending_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -69,20 +72,20 @@ class Guard:
             self._check_host(headers)
             self._check_origin(scope, headers)
             if self.token:
-                if (address := self._with_token(scope)) is not None:
+                if (address := self._without_token(scope)) is not None:
                     await _redirect(address, self.token, send)
                     return
                 self._check_token(headers)
-            receive = await self._whole(headers, receive)
+            receive = await self._read_body(headers, receive)
         except Refused as refused:
             await _refuse(refused, send)
             return
         await self.app(scope, receive, _with_headers(send))
 
     def _check_host(self, headers: Headers) -> None:
-        given = headers.getlist("host")
-        name = _host(given[0]) if len(given) == 1 else ""
-        if name in self.names or (self.numbers and _is_address(name)):
+        values = headers.getlist("host")
+        name = _host_name(values[0]) if len(values) == 1 else ""
+        if name in self.host_names or (self.allow_ip_hosts and _is_ip_address(name)):
             return
         raise Refused(421, f"this studio is not called {name!r}; open it by the address it printed, or start it with "
                            "--name and that name")  # fmt: skip
@@ -91,73 +94,75 @@ class Guard:
         own = {f"{scheme}://{headers.get('host', '').lower()}" for scheme in ("http", "https")}
         for origin in headers.getlist("origin"):
             if origin.lower() not in own:
-                raise Refused(403, f"a page of {origin[:100]} asked; only the studio's own pages may")
-        elsewhere = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
-        opened = scope["method"] in SAFE and headers.get("sec-fetch-mode") == "navigate"  # somebody followed a link
-        if elsewhere and not opened:
-            raise Refused(403, "a page from elsewhere asked; only the studio's own pages may")
+                raise Refused(403, f"a page of {origin[:100]} sent this; only the studio's own pages may")
+        foreign = headers.get("sec-fetch-site") not in (None, "same-origin", "none")
+        navigation = (
+            scope["method"] in SAFE_METHODS and headers.get("sec-fetch-mode") == "navigate"
+        )  # somebody followed a link
+        if foreign and not navigation:
+            raise Refused(403, "a page from elsewhere sent this; only the studio's own pages may")
 
     def _check_token(self, headers: Headers) -> None:
-        kind, _, shown = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            given = [shown.strip()]
-        else:  # cookies of others on this host, whatever they look like, are not in the way
-            pairs = [one.strip().partition("=") for one in headers.get("cookie", "").split(";")]
-            given = [value.strip('"') for name, _, value in pairs if name == COOKIE]
-        if not any(self._is_token(one) for one in given):
-            raise Refused(401, "this studio asks for a token: open the address that it printed, which ends in ?token=…")
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            presented = [credentials.strip()]
+        else:  # cookies that other programs on this host have set, whatever they look like, do no harm
+            pairs = [cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";")]
+            presented = [value.strip('"') for name, _, value in pairs if name == COOKIE]
+        if not any(self._is_token(value) for value in presented):
+            raise Refused(401, "this studio requires a token: open the address that it printed, which ends in ?token=…")
 
-    def _is_token(self, shown: str) -> bool:
-        return secrets.compare_digest(shown.encode("utf-8", "surrogateescape"), self.token.encode())
+    def _is_token(self, value: str) -> bool:
+        return secrets.compare_digest(value.encode("utf-8", "surrogateescape"), self.token.encode())
 
-    def _with_token(self, scope: Scope) -> str | None:
-        """Where the address has the token: the same address without it."""
+    def _without_token(self, scope: Scope) -> str | None:
+        """The address without its token, where it has the right one; else None."""
         pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         if scope["method"] != "GET" or not any(key == "token" and self._is_token(value) for key, value in pairs):
             return None
         rest = urlencode([pair for pair in pairs if pair[0] != "token"])
-        path = "/" + quote(str(scope["path"]).lstrip("/\\"))  # never another host's, and one line
+        path = "/" + quote(str(scope["path"]).lstrip("/\\"))  # never another host's, and on one line
         return path + (f"?{rest}" if rest else "")
 
-    async def _whole(self, headers: Headers, receive: Receive) -> Receive:
-        """Take the whole body in; one that is too large, by what it says of itself or by what comes, is refused."""
-        said = headers.get("content-length", "")
-        if said and (not said.isascii() or not said.isdigit()):
-            raise Refused(400, f"content-length must be a number: {said[:20]!r}")
-        if said and int(said[:20]) > BODY:
-            raise Refused(413, f"a request may have {BODY:,} bytes: this has {said[:20]}; send less")
+    async def _read_body(self, headers: Headers, receive: Receive) -> Receive:
+        """Read the whole body; one that is too large, as announced or as received, is refused."""
+        announced = headers.get("content-length", "")
+        if announced and (not announced.isascii() or not announced.isdigit()):
+            raise Refused(400, f"content-length must be a number: {announced[:20]!r}")
+        if announced and int(announced[:20]) > MAX_BODY_BYTES:
+            raise Refused(413, f"a request may have {MAX_BODY_BYTES:,} bytes: this has {announced[:20]}; send less")
         messages: deque[Message] = deque()
-        came, more, counted = 0, True, 0
+        received, more, counted = 0, True, 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(MAX_BODY_SECONDS):
                 while more:
                     message = await receive()
                     messages.append(message)
-                    came += len(message.get("body", b""))
+                    received += len(message.get("body", b""))
                     more = message.get("more_body", False)
-                    if came > BODY:
-                        raise Refused(413, f"a request may have {BODY:,} bytes: this has more; send less")
-                    self._coming, counted = self._coming + came - counted, came
-                    if self._coming > COMING:
-                        raise Refused(503, "too many large requests come at once; try again in a moment")
+                    if received > MAX_BODY_BYTES:
+                        raise Refused(413, f"a request may have {MAX_BODY_BYTES:,} bytes: this has more; send less")
+                    self._pending_bytes, counted = self._pending_bytes + received - counted, received
+                    if self._pending_bytes > MAX_PENDING_BYTES:
+                        raise Refused(503, "too many large requests arrive together; try again in a moment")
         except TimeoutError:
-            raise Refused(408, f"a request must come within {BODY_SECONDS} seconds; this did not") from None
+            raise Refused(408, f"a request must arrive within {MAX_BODY_SECONDS} seconds; this did not") from None
         finally:
-            self._coming -= counted
+            self._pending_bytes -= counted
 
-        async def kept() -> Message:
+        async def replay() -> Message:
             return messages.popleft() if messages else await receive()
 
-        return kept
+        return replay
 
 
-def _host(value: str) -> str:
-    """The name of a Host header, without its port; what has another form is given back as it is."""
-    found = HOST.fullmatch(value)
-    return value[:100] if found is None else (found["six"] or found["name"] or "").lower()
+def _host_name(value: str) -> str:
+    """The name in a Host header, without its port; a malformed header is returned as it is."""
+    match = HOST_HEADER.fullmatch(value)
+    return value[:100] if match is None else (match["six"] or match["name"] or "").lower()
 
 
-def _is_address(name: str) -> bool:
+def _is_ip_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -166,30 +171,32 @@ def _is_address(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 async def _refuse(refused: Refused, send: Send) -> None:
-    body = json.dumps({"error": refused.why}).encode()
-    headers = {**HEADERS, "content-type": "application/json", "content-length": str(len(body))}
+    body = json.dumps({"error": refused.reason}).encode()
+    headers = {**SECURITY_HEADERS, "content-type": "application/json", "content-length": str(len(body))}
     if refused.status == 401:
         headers["www-authenticate"] = "Bearer"
-    await _answer(refused.status, headers, body, send)
+    await _respond(refused.status, headers, body, send)
 
 
 async def _redirect(address: str, token: str, send: Send) -> None:
     cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-    await _answer(303, {**HEADERS, "location": address, "set-cookie": cookie, "content-length": "0"}, b"", send)
+    await _respond(
+        303, {**SECURITY_HEADERS, "location": address, "set-cookie": cookie, "content-length": "0"}, b"", send
+    )
 
 
-async def _answer(status: int, headers: dict[str, str], body: bytes, send: Send) -> None:
+async def _respond(status: int, headers: dict[str, str], body: bytes, send: Send) -> None:
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

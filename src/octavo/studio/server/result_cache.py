@@ -1,4 +1,5 @@
-"""What was worked out last, kept for a while: a page asks for one head after another of the same look."""
+"""The latest results of expensive computations, by model and request: a page asks for one head after another of the
+same attention maps."""
 
 from __future__ import annotations
 
@@ -9,69 +10,69 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
-from octavo.studio.server.scheduler import LOOK_AGAIN, Ticket
+from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
 T = TypeVar("T")
-ROOM = 256 << 20  # bytes of all that is kept; the last is kept whatever its size
-LONG = 1500  # letters: texts above are looked at one after another, for their looks take room while they are made
+CACHE_BYTES = 256 << 20  # of all results together; the latest is stored whatever its size
+SERIAL_CHARACTERS = 1500  # longer texts are computed one after another, because computing them takes much memory
 
 
-class Kept(Generic[T]):
-    """Results by the model that they are of and what it was asked. A model that is let go of is not held by them."""
+class ResultCache(Generic[T]):
+    """Results by the model they belong to and the request. The model is referenced weakly, so it can be freed."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self.room = room
-        self._lock, self._long = threading.Lock(), threading.Lock()
-        self._making: dict[Hashable, threading.Lock] = {}
-        self._found: OrderedDict[Hashable, tuple[weakref.ref[object], T, int]] = OrderedDict()
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._lock, self._long_texts = threading.Lock(), threading.Lock()
+        self._computing: dict[Hashable, threading.Lock] = {}
+        self._entries: OrderedDict[Hashable, tuple[weakref.ref[object], T, int]] = OrderedDict()
 
     def get(
-        self, of: object, asked: Hashable, letters: int, ticket: Ticket, make: Callable[[], T], size: Callable[[T], int]
-    ) -> T:
-        """What was made for this, or is made now; who asks for the same meanwhile waits for it."""
-        key = (id(of), asked)
-        if (found := self._look(key, of)) is not None:
-            return found
+        self, model: object, request: Hashable, characters: int, ticket: Ticket, compute: Callable[[], T],
+        size_of: Callable[[T], int],
+    ) -> T:  # fmt: skip
+        """The stored result, or the one computed now; concurrent callers of the same request wait for it."""
+        key = (id(model), request)
+        if (result := self._lookup(key, model)) is not None:
+            return result
         with self._lock:
-            mine = self._making.setdefault(key, threading.Lock())
-        with _held(mine, ticket):
-            if (found := self._look(key, of)) is not None:
-                return found
+            computing = self._computing.setdefault(key, threading.Lock())
+        with _acquired(computing, ticket):
+            if (result := self._lookup(key, model)) is not None:
+                return result
             try:
-                if letters > LONG:
-                    with _held(self._long, ticket):
-                        made = make()
+                if characters > SERIAL_CHARACTERS:
+                    with _acquired(self._long_texts, ticket):
+                        result = compute()
                 else:
-                    made = make()
-                self._keep(key, of, made, size(made))
-                return made
+                    result = compute()
+                self._store(key, model, result, size_of(result))
+                return result
             finally:
                 with self._lock:
-                    self._making.pop(key, None)
+                    self._computing.pop(key, None)
 
-    def _look(self, key: Hashable, of: object) -> T | None:
+    def _lookup(self, key: Hashable, model: object) -> T | None:
         with self._lock:
-            entry = self._found.get(key)
-            if entry is None or entry[0]() is not of:
+            entry = self._entries.get(key)
+            if entry is None or entry[0]() is not model:  # an id may belong to another object by now
                 return None
-            self._found.move_to_end(key)
+            self._entries.move_to_end(key)
             return entry[1]
 
-    def _keep(self, key: Hashable, of: object, made: T, size: int) -> None:
+    def _store(self, key: Hashable, model: object, result: T, size: int) -> None:
         with self._lock:
-            self._found[key] = (weakref.ref(of), made, size)
-            self._found.move_to_end(key)
-            gone = [old for old, (model, _, _) in self._found.items() if model() is None]
-            for old in gone:
-                del self._found[old]
-            while len(self._found) > 1 and sum(size for _, _, size in self._found.values()) > self.room:
-                self._found.popitem(last=False)
+            self._entries[key] = (weakref.ref(model), result, size)
+            self._entries.move_to_end(key)
+            for old in [old for old, (owner, _, _) in self._entries.items() if owner() is None]:
+                del self._entries[old]
+            while len(self._entries) > 1 and sum(size for _, _, size in self._entries.values()) > self.max_bytes:
+                self._entries.popitem(last=False)
 
 
 @contextmanager
-def _held(lock: threading.Lock, ticket: Ticket) -> Iterator[None]:
-    """The lock, once it is free; who waits for it may be sent away."""
-    while not lock.acquire(timeout=LOOK_AGAIN):
+def _acquired(lock: threading.Lock, ticket: Ticket) -> Iterator[None]:
+    """Hold the lock once it is free; the wait ends early where the ticket is cancelled."""
+    while not lock.acquire(timeout=POLL_SECONDS):
         ticket.check()
     try:
         yield

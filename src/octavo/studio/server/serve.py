@@ -1,4 +1,4 @@
-"""Serve the studio, and say where."""
+"""Start the studio's web server and print its address."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from fastapi import FastAPI
 
 from octavo.errors import UserError
 from octavo.studio.server.app import Studio, make_app
-from octavo.studio.server.connection import HEADER_SECONDS, Connection
-from octavo.studio.server.model_cache import KEPT, KEPT_BYTES, Shelf
+from octavo.studio.server.connection import MAX_HEADER_SECONDS, Connection
+from octavo.studio.server.model_cache import MAX_MODEL_BYTES, MAX_MODELS, ModelCache
 
 HOST, PORT = "127.0.0.1", 8642
-NEXT_PORTS = 20  # that are tried where the usual one is taken
-ENDING_SECONDS = 3  # that requests in work get when the studio ends
+NEXT_PORTS = 20  # that are tried where the default one is taken
+SHUTDOWN_SECONDS = 3  # that running requests get when the studio ends
 
 
 def serve(
     runs: str | Path = "runs", host: str = HOST, port: int | None = None, names: Sequence[str] = (),
-    browser: bool = True, device: str = "auto", kept: int = KEPT, memory: int = KEPT_BYTES,
+    browser: bool = True, device: str = "auto", max_models: int = MAX_MODELS, memory: int = MAX_MODEL_BYTES,
 ) -> None:  # fmt: skip
-    """Show the runs of a folder until interrupted. On another host than this machine's own, a token is asked for."""
+    """Serve the runs of a folder until interrupted. On any host but this machine's own, a token is required."""
     root = Path(runs)
     if not root.is_dir():
         raise UserError(f"there is no folder {root}; make a run first: octavo train ngram shakespeare --out runs/kn5")
-    listening = _listen(host, port)
-    token = "" if _is_loopback(host) else secrets.token_urlsafe(24)
-    studio = Studio(Shelf(root, kept, memory, device))
-    app = make_app(studio, token, (host, socket.gethostname(), *names), numbers=bool(token))
-    address = _address(host, listening.getsockname()[1], token)
+    listening = open_socket(host, port)
+    token = "" if is_loopback(host) else secrets.token_urlsafe(24)
+    studio = Studio(ModelCache(root, max_models, memory, device))
+    app = make_app(studio, token, (host, socket.gethostname(), *names), allow_ip_hosts=bool(token))
+    address = studio_url(host, listening.getsockname()[1], token)
     print(f"octavo studio shows {root} at {address}", flush=True)
     print("stop it with Ctrl-C", file=sys.stderr)
     if browser:
@@ -50,32 +50,34 @@ def serve(
 
 
 def settings(app: FastAPI) -> uvicorn.Config:
-    """How the app is served: with a limit on everything that a stranger could make last."""
+    """uvicorn's settings, with a time limit on everything that a client could make last."""
     return uvicorn.Config(
-        app, log_level="warning", http=Connection, ws="none", timeout_keep_alive=HEADER_SECONDS,
-        timeout_graceful_shutdown=ENDING_SECONDS, server_header=False, h11_max_incomplete_event_size=1 << 16,
+        app, log_level="warning", http=Connection, ws="none", timeout_keep_alive=MAX_HEADER_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS, server_header=False, h11_max_incomplete_event_size=1 << 16,
     )  # fmt: skip
 
 
-def _listen(host: str, port: int | None) -> socket.socket:
-    """A socket on the port, or on the next free one where nobody asked for a certain one."""
+def open_socket(host: str, port: int | None) -> socket.socket:
+    """A socket that listens on the port; where none is given, on the default one or the next that is free."""
     ports = [port] if port is not None else [*range(PORT, PORT + NEXT_PORTS), 0]
-    for one in ports:
+    for candidate in ports:
         try:
-            family = socket.getaddrinfo(host, one, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((host, one), family=family, backlog=512)
+            family = socket.getaddrinfo(host, candidate, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, candidate), family=family, backlog=512)
         except OSError as error:
             why = error
     raise UserError(f"cannot listen on {host}, port {ports[0]}: {why.strerror or why}; try another --port or --host")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to the host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
 
-def _address(host: str, port: int, token: str) -> str:
+def studio_url(host: str, port: int, token: str) -> str:
+    """The address to open in a browser."""
     name = socket.gethostname() if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")

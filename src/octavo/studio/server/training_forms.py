@@ -27,14 +27,14 @@ from octavo.models import NEURAL, preset
 from octavo.models.descriptions import TOLD
 from octavo.tasks.count_training import TextConfig
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimConfig
+from octavo.training.optimizer import OptimizerConfig
 
 Value = int | float | str
 Limits = (
     tuple[float, float] | tuple[str, ...] | None
 )  # of a number; or the words to choose from; None: all its type has
 
-LEAST_SECONDS, MOST_SECONDS, USUAL_SECONDS = 1, 3600, 120
+MIN_SECONDS, MAX_SECONDS, DEFAULT_SECONDS = 1, 3600, 120
 MOST_BYTES = 8 << 30  # that training may take, where there is as much
 VOCAB = {"byte": 257, "char": 1000, "word": 30_000, "bpe": 4096}  # where the text is not known yet
 WIDE: dict[str, Limits] = {"width": (2, 1024), "layers": (1, 12), "dropout": (0, 0.9)}
@@ -48,12 +48,14 @@ OFFERED: dict[str, dict[str, Limits]] = {
     "bigram": {"dim": (1, 512), "hidden": (1, 512), "steps": (1, 5000), "rate": (1e-5, 1)},
     "rnn": WIDE, "gru": WIDE, "lstm": WIDE,
     "rnn-attention": {"cell": None, "width": (2, 1024), "memory": (0, 1024), "score": None, "dropout": (0, 0.9)},
-    "gpt": BLOCKS, "local": BLOCKS | {"reach": (1, 2048)}, "linear": BLOCKS | {"features": None},
-    "synthesizer": BLOCKS | {"mix": ("dense", "random")},
+    "gpt": BLOCKS, "local": BLOCKS | {"attention_window": (1, 2048)}, "linear": BLOCKS | {"features": None},
+    "synthesizer": BLOCKS | {"attention": ("dense", "random")},
 }  # fmt: skip
 OF_TEXT: dict[str, Limits] = {"tokenizer": ("byte", "char", "word", "bpe"), "size": (10, 50_000)}
-OF_LOOP: dict[str, Limits] = {"batch": (0, 1024), "window": (0, 2048), "checks": (1, 50)}
-OF_OPTIM: dict[str, Limits] = {"rate": (1e-6, 1), "optimizer": None}
+OF_LOOP: dict[str, Limits] = {
+    "batch_size": (0, 1024), "sequence_length": (0, 2048), "evaluations": (1, 50),
+}  # fmt: skip
+OF_OPTIM: dict[str, Limits] = {"learning_rate": (1e-6, 1), "optimizer": None}
 SEED = (0, 2**31 - 1)
 
 
@@ -118,9 +120,13 @@ class Form:
         if hasattr(config, "check_use"):
             config.check_use()
         vocab = int(given.get("size", VOCAB[tokenizer])) + 257
-        loop = LoopConfig(batch=int(given.get("batch", 0)), window=int(given.get("window", 0)))
+        loop = LoopConfig(
+            batch_size=int(given.get("batch_size", 0)), sequence_length=int(given.get("sequence_length", 0))
+        )
         loop = loop.suiting(on_meta(model, config, vocab))
-        takes = training_memory(cost_of_config(model, config, vocab, Shape(loop.batch, loop.window)), "muon", "float32")
+        takes = training_memory(
+            cost_of_config(model, config, vocab, Shape(loop.batch_size, loop.sequence_length)), "muon", "float32"
+        )
         room = min(MOST_BYTES, available())
         if takes.total > room:
             raise UserError(
@@ -146,7 +152,7 @@ def _form(name: str, limits: Mapping[str, Limits]) -> Form:
     model, usual = preset(name)
     steps = model in NEURAL
     groups: list[tuple[Any, Mapping[str, Limits]]] = [(usual, limits), (TextConfig(), OF_TEXT)]
-    groups += [(LoopConfig(), OF_LOOP), (OptimConfig(), OF_OPTIM)] if steps else []
+    groups += [(LoopConfig(), OF_LOOP), (OptimizerConfig(), OF_OPTIM)] if steps else []
     settings = [_setting(owner, key, some[key], owner is usual) for owner, some in groups for key in some]
     settings.append(Setting("seed", "whole", 0, "For everything that is drawn at random.", *SEED))
     return Form(name, TOLD[name], steps, tuple(settings))

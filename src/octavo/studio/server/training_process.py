@@ -1,7 +1,7 @@
-"""A training run that the studio starts: one at a time in a folder, as a process of its own, which can be stopped.
+"""The training process that the studio starts: one at a time in a folder; stopped, it saves a checkpoint.
 
 The process holds a lock on a file beside the runs for as long as it lives, so a second studio on the same folder, or
-the next one after a crash, knows of it; a lock whose process is gone is gone with it. Stopped, it saves a checkpoint.
+the next one after a crash, knows of it; the lock of a dead process is released by the system.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, STATE
 from octavo.models import NEURAL
-from octavo.studio.server.texts import FACTS, FOLDER, Texts
-from octavo.studio.server.training_forms import MOST_SECONDS, Value, form_of
+from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
+from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
 from octavo.text import TOKENIZERS
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
 LOCK, LOG = ".training.lock", ".training.log"
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a run that is started here
-GRACE = 40.0  # seconds that a run has to save its checkpoint, before it is ended
-LAST = 5.0  # seconds between ending and killing
-ALL_IN_ALL = 2 * MOST_SECONDS  # seconds after which a run is stopped, whatever it does
-TRIES, PAUSE = 10, 0.03  # another studio may just be looking at the lock
-NICER = 5  # the pages come first
-LOG_BYTES, LINES = 8192, 12  # of the log's end that are shown
+RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # of a run that is started here
+CHECKPOINT_SECONDS = 40.0  # between the interrupt, after which a run saves its checkpoint, and the termination
+KILL_SECONDS = 5.0  # between termination and kill
+MAX_PROCESS_SECONDS = 2 * MAX_SECONDS  # after which a run is stopped, whatever it does
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.03  # another studio may be reading the lock at this moment
+NICENESS = 5  # the pages have priority
+LOG_TAIL_BYTES, LOG_TAIL_LINES = 8192, 12  # that are shown
 
 
-class Occupied(UserError):
-    """What is going on, or what is there, does not allow it."""
+class Conflict(UserError):
+    """Another training run is in progress, or the name is taken."""
 
 
 @dataclass
-class Training:
-    """A run that was started here, or, without a process, that another studio started."""
+class TrainingProcess:
+    """A training run started here, or, without a process, by another studio."""
 
     run: str
     command: str  # as one would type it
-    began: float
+    started: float
     seconds: float | None  # the budget
     process: subprocess.Popen[bytes] | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -69,85 +69,85 @@ class Training:
         return "stopping" if self.stopping.is_set() else "running"
 
 
-class Trainings:
-    """The one training run of a folder."""
+class TrainingManager:
+    """Starts, stops and resumes the one training run of a folder."""
 
-    def __init__(self, root: Path, device: str = "cpu", grace: float = GRACE) -> None:
-        self.root, self.device, self.grace = root, device, grace
-        self.texts = Texts(root)
+    def __init__(self, root: Path, device: str = "cpu", checkpoint_seconds: float = CHECKPOINT_SECONDS) -> None:
+        self.root, self.device, self.checkpoint_seconds = root, device, checkpoint_seconds
+        self.texts = TextStore(root)
         self._lock = threading.Lock()
-        self._mine: Training | None = None
+        self._mine: TrainingProcess | None = None
         self._closed = False
 
-    # ------------------------------------------------------------------ asked from the page
+    # ------------------------------------------------------------------ requests of the page
 
-    def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> Training:
-        """Train a new run; one that is there is not written over."""
-        found, form = self.texts.find(text), form_of(model)
+    def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> TrainingProcess:
+        """Train a new run; an existing one is not overwritten."""
+        corpus, form = self.texts.find(text), form_of(model)
         flags = form.flags(settings)
         self._check_new(run)
         budget = ["--budget", f"{seconds:g}s"] if form.steps else []
-        words = ["train", model, found.source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
-        return self._begin(run, words, seconds if form.steps else None)
+        words = ["train", model, corpus.source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
+        return self.start_process(run, words, seconds if form.steps else None)
 
-    def resume(self, run: str, path: Path, record: Mapping[str, Any], seconds: float | None = None) -> Training:
-        """Go on with a run; `seconds` are those of all its training."""
-        if why := self.why_not_resumed(path, record):
-            raise UserError(f"{run} cannot be resumed here: {why}; type: {resuming(path)}")
+    def resume(self, run: str, path: Path, record: Mapping[str, Any], seconds: float | None = None) -> TrainingProcess:
+        """Resume a run; `seconds` is the budget of all its training."""
+        if reason := self.why_not_resumable(path, record):
+            raise UserError(f"{run} cannot be resumed here: {reason}; type: {resume_command(path)}")
         budget = ["--budget", f"{seconds:g}s"] if seconds is not None else []
-        return self._begin(run, ["resume", str(path), *budget], seconds or seconds_of(record))
+        return self.start_process(run, ["resume", str(path), *budget], seconds or budget_seconds(record))
 
     def stop(self) -> None:
-        """Ask the run to save a checkpoint and end; it is ended after a while if it does not."""
+        """Interrupt the run, which saves a checkpoint and ends; it is terminated after a while if it does not."""
         with self._lock:
             mine = self._mine
         if mine is None or mine.process is None or mine.process.poll() is not None:
             other = self.current()
             if other is not None and other.state == "elsewhere":
-                raise Occupied(f"another studio started {other.run}; stop it there, or type: kill -INT {other.pid}")
-            raise Occupied("nothing is being trained here, so there is nothing to stop")
+                raise Conflict(f"another studio started {other.run}; stop it there, or type: kill -INT {other.pid}")
+            raise Conflict("nothing is being trained here, so there is nothing to stop")
         if not mine.stopping.is_set():
             mine.stopping.set()
-            threading.Thread(target=self._end, args=(mine.process,), name="stopping", daemon=True).start()
+            threading.Thread(target=self.terminate, args=(mine.process,), name="stopping", daemon=True).start()
 
-    def current(self) -> Training | None:
-        """What is being trained in this folder, or was the last to be trained here."""
+    def current(self) -> TrainingProcess | None:
+        """The run that is being trained in this folder, or the last one that was trained here."""
         with self._lock:
             mine = self._mine
         if mine is not None and mine.state != "ended":
             return mine
         return self._elsewhere() or mine
 
-    def lines(self) -> list[str]:
-        """The last lines that training wrote."""
+    def log_tail(self) -> list[str]:
+        """The last lines of the training log."""
         try:
             with os.fdopen(_open(self.root / LOG, os.O_RDONLY), "rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES))
-                told = file.read().decode("utf-8", "replace")
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
         except OSError:
             return []
-        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", told)
-        return [line.rpartition("\r")[2][:300] for line in plain.split("\n") if line.strip()][-LINES:]
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+        return [line.rpartition("\r")[2][:300] for line in plain.split("\n") if line.strip()][-LOG_TAIL_LINES:]
 
     def close(self) -> None:
-        """The studio ends: so does what it trains, with a checkpoint."""
+        """End the training run together with the studio, with a checkpoint."""
         with self._lock:
             self._closed, mine = True, self._mine
         if mine is None or mine.process is None or mine.process.poll() is not None:
             return
         path = self.root / mine.run
-        print(f"stopping the training of {mine.run}; go on with: {resuming(path)}", file=sys.stderr, flush=True)
-        if mine.stopping.is_set():  # it was asked already, and a second time would end it at once
+        print(f"stopping the training of {mine.run}; resume with: {resume_command(path)}", file=sys.stderr, flush=True)
+        if mine.stopping.is_set():  # a second interrupt would end it without a checkpoint
             with contextlib.suppress(subprocess.TimeoutExpired):
-                mine.process.wait(self.grace)
+                mine.process.wait(self.checkpoint_seconds)
         else:
             mine.stopping.set()
-            self._end(mine.process)
+            self.terminate(mine.process)
 
-    # ------------------------------------------------------------------ what may be resumed
+    # ------------------------------------------------------------------ which runs can be resumed
 
-    def why_not_resumed(self, path: Path, record: Mapping[str, Any]) -> str:
-        """Why the page cannot go on with a run; empty where it can. A record is not trusted with other files."""
+    def why_not_resumable(self, path: Path, record: Mapping[str, Any]) -> str:
+        """Why the page cannot resume a run; empty where it can. A record is not trusted to name other files."""
         if path == self.root:
             return "the studio's folder is the run itself"
         if record.get("task") or "facts" in record or record.get("model") not in NEURAL:
@@ -157,7 +157,7 @@ class Trainings:
         if not all(self._is_below(file) for file in (*path.iterdir(), *(path / STATE).iterdir())):
             return "a link in it leads out of this folder"
         named = [*_list(record, "corpus.source"), *_list(record, "corpus.valid_source")]
-        if not named or not all(self._may_read(one) for one in named):
+        if not named or not all(self._may_read(source) for source in named):
             return "its text is neither a named source on this machine nor below this folder"
         tokenizer = str(value_at(record, "training.text.tokenizer"))
         if tokenizer not in TOKENIZERS and not self._may_read(tokenizer):
@@ -175,64 +175,67 @@ class Trainings:
     # ------------------------------------------------------------------ processes
 
     def _check_new(self, run: str) -> None:
-        if run in (FOLDER, FACTS):
+        if run in (TEXTS_FOLDER, FACTS_FOLDER):
             raise UserError(f"{run} is a folder of the studio's own; choose another name")
-        if not re.fullmatch(NAME, run):
+        if not re.fullmatch(RUN_NAME, run):
             raise UserError(
                 f"a run's name has letters, digits, dots, dashes and underscores, 64 at most: {run!r}; try my-run"
             )
         if (self.root / CONFIG).exists():
             raise UserError("this folder is itself a run; start the studio with the folder that runs are in")
         if os.path.lexists(self.root / run):
-            raise Occupied(f"there is something called {run} already, which is not written over; choose another name")
+            raise Conflict(f"{run} exists already and is not overwritten; choose another name")
 
-    def _begin(self, run: str, words: Sequence[str], seconds: float | None) -> Training:
-        began = Training(run, "octavo " + shlex.join(words), time.time(), seconds)
+    def start_process(self, run: str, words: Sequence[str], seconds: float | None) -> TrainingProcess:
+        """Start `octavo WORDS` as the training process of the folder."""
+        training = TrainingProcess(run, "octavo " + shlex.join(words), time.time(), seconds)
         with self._lock:
             if self._closed:
-                raise UserError("the studio is ending; start it again")
-            folder = self.texts.ready()  # where no file has the name of a named source
+                raise UserError("the studio is shutting down; start it again")
+            folder = self.texts.make_folder()  # in which no file has the name of a named source
             handle = self._take_lock()
             try:
                 with os.fdopen(_open(self.root / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as log:
-                    began.process = subprocess.Popen(
+                    training.process = subprocess.Popen(
                         [sys.executable, "-P", "-m", "octavo.cli", *words], stdin=subprocess.DEVNULL,
                         stdout=subprocess.DEVNULL, stderr=log, cwd=folder, pass_fds=(handle,),
                         start_new_session=True,  # Ctrl-C in the studio's terminal is for the studio, which stops it
                     )  # fmt: skip
-                began.pid = began.process.pid
-                told = {"pid": began.pid, "run": run, "command": began.command, "began": began.began,
-                        "seconds": seconds}  # fmt: skip
+                training.pid = training.process.pid
+                holder = {"pid": training.pid, "run": run, "command": training.command, "started": training.started,
+                          "seconds": seconds}  # fmt: skip
                 os.ftruncate(handle, 0)
-                os.pwrite(handle, json.dumps(told).encode(), 0)
+                os.pwrite(handle, json.dumps(holder).encode(), 0)
             except OSError as error:
-                raise _not_ours(LOG, error) from error
+                raise _not_writable(LOG, error) from error
             finally:
                 os.close(handle)  # from here on the process alone holds the lock
             with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, began.pid, NICER)
-            self._mine = began
-        threading.Thread(target=self._watch, args=(began, began.process), name=f"training {run}", daemon=True).start()
-        return began
+                os.setpriority(os.PRIO_PROCESS, training.pid, NICENESS)
+            self._mine = training
+        threading.Thread(
+            target=self._watch, args=(training, training.process), name=f"training {run}", daemon=True
+        ).start()
+        return training
 
     def _take_lock(self) -> int:
         try:
             handle = _open(self.root / LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise _not_ours(LOCK, error) from error
-        for _ in range(TRIES):
+            raise _not_writable(LOCK, error) from error
+        for _ in range(LOCK_TRIES):
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return handle
             except BlockingIOError:
-                time.sleep(PAUSE)
+                time.sleep(LOCK_PAUSE_SECONDS)
         os.close(handle)
         other = self._mine if self._mine is not None and self._mine.state != "ended" else self._elsewhere()
         name = other.run if other is not None else "another run"
-        raise Occupied(f"{name} is being trained, and it is one at a time; stop it, or wait until it ends")
+        raise Conflict(f"{name} is being trained, and one run is trained at a time; stop it, or wait until it ends")
 
-    def _elsewhere(self) -> Training | None:
-        """What another studio trains in this folder: whoever holds the lock is alive."""
+    def _elsewhere(self) -> TrainingProcess | None:
+        """The run that another studio trains in this folder: whoever holds the lock is alive."""
         try:
             handle = _open(self.root / LOCK, os.O_RDONLY)
         except OSError:
@@ -241,52 +244,57 @@ class Trainings:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            told = _read_lock(handle)
-            return Training(
-                str(told.get("run", ""))[:100], str(told.get("command", ""))[:1000], _number(told.get("began")) or 0.0,
-                _number(told.get("seconds")), pid=int(_number(told.get("pid")) or 0),
+            holder = _read_lock(handle)
+            return TrainingProcess(
+                str(holder.get("run", ""))[:100], str(holder.get("command", ""))[:1000],
+                _number(holder.get("started")) or 0.0, _number(holder.get("seconds")),
+                pid=int(_number(holder.get("pid")) or 0),
             )  # fmt: skip
         finally:
             os.close(handle)
 
-    def _watch(self, training: Training, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the end; what takes far too long is stopped."""
+    def _watch(self, training: TrainingProcess, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the end; a run that takes far too long is stopped."""
         try:
-            process.wait(ALL_IN_ALL)
+            process.wait(MAX_PROCESS_SECONDS)
         except subprocess.TimeoutExpired:
             if not training.stopping.is_set():
                 training.stopping.set()
-                self._end(process)
+                self.terminate(process)
         finally:
             training.ended.set()
 
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """Ask, then end, then kill."""
-        for number, patience in ((signal.SIGINT, self.grace), (signal.SIGTERM, LAST), (signal.SIGKILL, LAST)):
+    def terminate(self, process: subprocess.Popen[bytes]) -> None:
+        """Interrupt, then terminate, then kill."""
+        for number, seconds in (
+            (signal.SIGINT, self.checkpoint_seconds),
+            (signal.SIGTERM, KILL_SECONDS),
+            (signal.SIGKILL, KILL_SECONDS),
+        ):
             if process.poll() is not None:
                 return
             process.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(patience)
+                process.wait(seconds)
                 return
 
 
 def _open(path: Path, flags: int) -> int:
-    """A file of ours beside the runs; a link that somebody put there is not followed."""
+    """Open one of the studio's own files beside the runs; a link that somebody put there is not followed."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def _not_ours(name: str, error: OSError) -> UserError:
+def _not_writable(name: str, error: OSError) -> UserError:
     return UserError(f"cannot train here: {name} is a link or cannot be written ({error.strerror}); delete it")
 
 
-def resuming(path: Path) -> str:
-    """The command that goes on with a run."""
+def resume_command(path: Path) -> str:
+    """The command that resumes a run."""
     return f"octavo resume {shlex.quote(str(path))}"
 
 
-def seconds_of(record: Mapping[str, Any]) -> float | None:
-    """The budget of a run, where it is in seconds."""
+def budget_seconds(record: Mapping[str, Any]) -> float | None:
+    """The training budget of a run, where it is in seconds."""
     try:
         budget = Budget.parse(str(value_at(record, "training.loop.budget")))
     except UserError:
@@ -294,9 +302,9 @@ def seconds_of(record: Mapping[str, Any]) -> float | None:
     return budget.amount if budget.kind == "seconds" else None
 
 
-def _list(record: Mapping[str, Any], place: str) -> list[str]:
-    found = value_at(record, place)
-    return [str(one) for one in found] if isinstance(found, list) else []
+def _list(record: Mapping[str, Any], key: str) -> list[str]:
+    values = value_at(record, key)
+    return [str(value) for value in values] if isinstance(values, list) else []
 
 
 def _number(value: Any) -> float | None:
@@ -305,7 +313,7 @@ def _number(value: Any) -> float | None:
 
 def _read_lock(handle: int) -> dict[str, Any]:
     try:
-        told = json.loads(os.pread(handle, 10_000, 0))
+        holder = json.loads(os.pread(handle, 10_000, 0))
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return holder if isinstance(holder, dict) else {}

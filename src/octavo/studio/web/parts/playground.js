@@ -131,7 +131,7 @@ function table(one, value, changed) {
 function drawn(found, play, values) {
   const turned = play.parameters.find((one) => one.label === found.axes[0]); // it moves along the figure
   const [titles, ...rows] = found.rows;
-  return [h("p", { "aria-live": "polite", class: "told" }, found.told),
+  return [h("p", { "aria-live": "polite", class: "told" }, found.summary),
     chart({ series: found.series, axes: found.axes, log: found.log, at: turned && values[turned.name] }),
     titles && scrolled("In numbers", null, columns(titles), rows.map((row) =>
       h("tr", {}, row.map((x) => h("td", {}, x))))),

@@ -1,4 +1,4 @@
-"""Tables of bytes for pages that draw: a JSON list of a million numbers would take a page longer than drawing them."""
+"""Tables of bytes for pages that draw: parsing a JSON list of a million numbers would take longer than drawing them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from numpy.typing import NDArray
 
 MAGIC = b"OCT1"
 HEADER = struct.Struct("<4s4I")
-WEIGHT, SHARE, SIGNED = 0, 1, 2  # what a byte b stands for: (b / 255)², b / 255, b / 127.5 - 1
+WEIGHT, SHARE, SIGNED = 0, 1, 2  # the value of a byte b: (b / 255)², b / 255, b / 127.5 - 1
 FORMAT = (
-    "Bytes. A header of 20: the letters OCT1, then four unsigned 32-bit numbers, the smallest byte first: kind, "
-    "tables, rows, columns. Behind it the tables one after another, row by row, a byte b a value, which stands for "
+    "Binary. A header of 20 bytes: the characters OCT1, then four little-endian unsigned 32-bit integers: kind, "
+    "tables, rows, columns. Then the tables one after another in row-major order, one byte b a value, which is "
     "(b / 255)² where the kind is 0, b / 255 where it is 1, and b / 127.5 - 1 where it is 2."
 )
-DOCUMENTED: dict[int | str, dict[str, Any]] = {
+TABLES_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"description": FORMAT,
           "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
 }  # fmt: skip
 
 
-class Tables(Response):
-    """An answer of such bytes."""
+class ByteTables(Response):
+    """A response of byte tables."""
 
     media_type = "application/octet-stream"
 
 
-def packed(kind: int, tables_NRC: NDArray[np.uint8]) -> bytes:
-    """Tables of one size, with their header."""
+def pack_tables(kind: int, tables_NRC: NDArray[np.uint8]) -> bytes:
+    """The header and the tables, which have one size."""
     return HEADER.pack(MAGIC, kind, *tables_NRC.shape) + tables_NRC.tobytes()
 
 
-def unpacked(data: bytes) -> tuple[int, NDArray[np.uint8]]:
+def unpack_tables(data: bytes) -> tuple[int, NDArray[np.uint8]]:
     """The kind and the tables."""
     magic, kind, *shape = HEADER.unpack_from(data)
     assert magic == MAGIC

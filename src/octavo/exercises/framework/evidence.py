@@ -1,0 +1,61 @@
+"""Helpers for computing evidence: seeded random tensors, tables of values, intervals of estimates, bisection, FLOPs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from octavo.exercises.framework.answers import Interval, IntervalAt
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal float64 numbers from a generator with this seed."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def tabulate(
+    names: str, points: Iterable[Sequence[Any]], function: Callable[..., float], abs: float = 0.0, rel: float = 0.0
+) -> list[IntervalAt]:
+    """The values of a function at points, with a tolerance; `names` are the symbols of the arguments: "N D"."""
+    table = []
+    for point in points:
+        x = function(*point)
+        error = abs + rel * math.fabs(x) if abs or rel else 0
+        table.append(IntervalAt(dict(zip(names.split(), point, strict=True)), x - error, x + error))
+    return table
+
+
+def mean_interval(samples: Any, standard_errors: float) -> Interval:
+    """The mean of independent samples (a tensor or an array), plus and minus some standard errors."""
+    mean, error = float(samples.mean()), standard_errors * float(samples.std()) / math.sqrt(len(samples))
+    return Interval(mean - error, mean + error)
+
+
+def share_error(share: float, samples: int, standard_errors: float) -> float:
+    """Some standard errors of a share that was estimated from so many samples."""
+    return standard_errors * math.sqrt(share * (1 - share) / samples)
+
+
+def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest number from which on a condition holds."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def count_flops(compute: Callable[[], Any]) -> int:
+    """The floating-point operations of matrix products, by PyTorch's counter: a multiply-add counts as two."""
+    with FlopCounterMode(display=False) as counter:
+        compute()
+    return int(counter.get_total_flops())
+
+
+def meta(*shape: int) -> Tensor:
+    """A tensor without data: operations on it are counted, not computed."""
+    return torch.empty(*shape, device="meta")

@@ -1,0 +1,27 @@
+"""What the configs of several models check alike."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_type_hints
+
+from octavo.errors import UserError
+
+
+def check_positive(name: str, value: int, example: int) -> None:
+    if value < 1:
+        raise UserError(f"{name} must be at least 1: {name}={value}; try --{name.replace('_', '-')} {example}")
+
+
+def check_dropout(dropout: float) -> None:
+    if not 0 <= dropout < 1:
+        raise UserError(f"dropout must be at least 0 and below 1: dropout={dropout}; try --dropout 0.1")
+
+
+def check_choices(config: Any) -> None:
+    """Refuse a value that is none of its field's Literal."""
+    for name, hint in get_type_hints(type(config)).items():
+        if (known := get_args(hint)) and isinstance(known[0], str) and getattr(config, name) not in known:
+            raise UserError(
+                f"{name} must be one of {', '.join(known)}: {name}={getattr(config, name)!r}; "
+                f"try --{name.replace('_', '-')} {known[0]}"
+            )
