@@ -35,8 +35,9 @@ WHAT_FLOWS = (
 THEORY = (
     "The thin lines are theory. In a linear network whose recurrent matrix is orthogonal and scaled by a, every step "
     "back multiplies the gradient by exactly a: 0.9 makes it vanish, 1.1 explode, 1 preserves it. A tanh is never "
-    "steeper than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or forget gate "
-    "near 1 carries a state on unchanged. Attention is the other: it links every step with each before it directly."
+    "steeper than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or "
+    "forget gate near 1 carries a state on unchanged. Attention is the other: it links every step with each before it "
+    "directly."
 )
 EMBEDDINGS = (
     "A transformer carries no state from step to step: there the gradient is with respect to the embedding of the "

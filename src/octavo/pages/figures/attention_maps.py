@@ -23,7 +23,7 @@ SCALE_STEP = 52  # units of a shade in the scale
 
 
 class HeadMap(NamedTuple):
-    """One head: its weights (square, rows attend to columns), its name, its kind, its figures in words."""
+    """One head: its weights (square, rows attend to columns), its name, its kind, its statistics in words."""
 
     weights: Sequence[Sequence[float]]
     name: str
@@ -37,13 +37,15 @@ def attention_maps(layers: Sequence[Sequence[HeadMap]], caption: str) -> Markup:
     for number, heads in enumerate(layers, 1):
         blocks += [
             element("h4", f"Layer {number}"),
-            element("div", join(*map(_head, heads)), class_="row", style=f"--heads: {len(heads)}"),
+            element(
+                "div", join(*(_head(number, head) for head in heads)), class_="row", style=f"--heads: {len(heads)}"
+            ),
         ]
     return captioned(join(*blocks), caption, "maps")
 
 
-def _head(head: HeadMap) -> Markup:
-    C, meaning = len(head.weights), f"{head.name}: {head.summary}"
+def _head(layer: int, head: HeadMap) -> Markup:
+    C, meaning = len(head.weights), f"layer {layer} {head.name}: {head.summary}"
     svg = shape(
         "svg", element("title", meaning), *_paths(head.weights), fill="main", viewBox=f"0 0 {C} {C}",
         shape_rendering="crispEdges", role="img", aria_label=meaning,
