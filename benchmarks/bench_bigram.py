@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from octavo.core import seeded_generator
 from octavo.models.bigram import Bigram, BigramConfig
+from octavo.models.bigram_training import PairCounts, fit_bigram, held_out_loss
 from octavo.text import learn_and_tokenize, open_corpus, tokenize
 from octavo.text.word_vectors import match_vectors
-from octavo.training.bigram import PairCounts, fit_bigram, held_out_loss
 
 BATCH, RATE, ITERATIONS, LOOK = 50, 0.3, 40_000, 2_000
 

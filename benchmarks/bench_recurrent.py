@@ -31,13 +31,13 @@ from octavo.core import seeded_generator
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
+from octavo.text.validation_chunks import hold_out
 from octavo.training.distributed import Team
 from octavo.training.loop import Loop, Text
 from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import matmul_rate
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.streams import Lanes
-from octavo.training.validation_chunks import hold_out
 
 VOCAB, WIDTH, LAYERS, BATCH, WINDOW = 257, 256, 2, 128, 32
 ROUNDS, STEPS = 7, 4

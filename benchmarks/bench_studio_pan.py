@@ -95,7 +95,7 @@ def look(address: str, tokens: int, seconds: float) -> None:
         browser = started.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1100, "height": 900})
         began = time.monotonic()
-        page.goto(f"{address}#/inside?run=gpt&text={quote(text_of(tokens))}")
+        page.goto(f"{address}#/inspect?run=gpt&text={quote(text_of(tokens))}")
         page.wait_for_selector(".matrix canvas", timeout=60_000)
         while not page.evaluate(DRAWN):
             page.wait_for_timeout(10)

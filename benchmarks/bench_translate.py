@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
-from octavo.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
+from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.tasks import translation
 

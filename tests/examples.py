@@ -10,13 +10,13 @@ from torch import Tensor
 from octavo.core import LanguageModel, seeded_generator
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.bigram import BigramConfig
+from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import WINDOWED_ATTENTION, GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
-from octavo.training.bigram import fit_bigram
 
 VOCAB, NEWLINE = 13, 3  # the last id, 12, is begin
 

@@ -11,7 +11,7 @@ import pytest
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.models import CONFIGS
+from octavo.models import MODELS
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def test_an_unknown_key_names_the_near_one_or_all() -> None:
         from_json(Settings, {"zzz": 3})
 
 
-@pytest.mark.parametrize("model", CONFIGS)
+@pytest.mark.parametrize("model", MODELS)
 def test_every_models_config_survives_json(model: str) -> None:
-    config = CONFIGS[model]()
-    assert from_json(CONFIGS[model], json.loads(json.dumps(dataclasses.asdict(config)))) == config
+    config = MODELS[model].config()
+    assert from_json(MODELS[model].config, json.loads(json.dumps(dataclasses.asdict(config)))) == config
 
 
 def test_what_is_no_object_is_refused() -> None:

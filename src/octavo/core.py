@@ -139,6 +139,11 @@ class LanguageModel(nn.Module, Generic[S]):
         return ()
 
     @property
+    def receptive_field(self) -> int | None:
+        """How many tokens back a prediction can depend on; None: without bound."""
+        return None
+
+    @property
     def context_classes(self) -> int:
         """How many values `context_class` has; one means that it tells nothing."""
         return 1

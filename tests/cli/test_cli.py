@@ -27,7 +27,7 @@ import zstandard
 import octavo
 from octavo.cli import VERBS, main
 from octavo.cli.train import OTHERS
-from octavo.models import CONFIGS, PRESETS
+from octavo.models import names
 from octavo.models.parts.config import GPTConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -99,7 +99,7 @@ def refused(done: Done, *parts: str) -> None:
 
 def test_train_tells_of_every_model_what_it_is(run: Octavo) -> None:
     listed = [line.split()[0] for line in run("train", "--help").out.splitlines() if line.startswith("  ")]
-    assert set(listed) == {*CONFIGS, *PRESETS, *OTHERS}
+    assert set(listed) == {*names(), *OTHERS}
 
 
 def test_help_of_a_transformer_breaks_no_line_before_its_end(run: Octavo) -> None:

@@ -20,11 +20,9 @@ from octavo.core import LanguageModel, seeded_generator, tensors_of, trace
 from octavo.cost import (
     GPUS,
     Assumptions,
-    BertShape,
     Cost,
     Machine,
     Shape,
-    bert_cost,
     copy_rate,
     cost_like,
     cost_of,
@@ -40,9 +38,10 @@ from octavo.cost import (
 from octavo.cost.memory import kept_bytes, optimizer_bytes
 from octavo.cost.planning import bytes_per_gpu, fewest_gpus
 from octavo.cost.published import DECODERS
-from octavo.cost.transformer import pairs_of
 from octavo.errors import UserError
-from octavo.models import CONFIGS, MODELS, PRESETS
+from octavo.models import MODELS, names, preset
+from octavo.models.bert import BertConfig
+from octavo.models.cost.transformer import pairs_of
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
@@ -88,7 +87,7 @@ SOFTMAX = [name for name, config in GPTS.items() if config.get("attention") not 
 
 def built(variant: str) -> LanguageModel[Any]:
     name, config = ALL[variant]
-    model = MODELS[name](CONFIGS[name](**config), V)
+    model = MODELS[name].model(MODELS[name].config(**config), V)
     model.initialise(seeded_generator(1))
     return model
 
@@ -118,7 +117,7 @@ def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("variant", ALL)
 def test_parameters_are_those_of_the_model(variant: str) -> None:
     name, config = ALL[variant]
-    real = on_meta(name, CONFIGS[name](**config), V)
+    real = on_meta(name, MODELS[name].config(**config), V)
     assert cost_of(real, Shape(2, 3)).parameters == sum(p.numel() for p in real.parameters())
 
 
@@ -130,7 +129,7 @@ def test_every_registered_model_has_a_cost() -> None:
             held = sum(b.numel() * b.element_size() for b in model.buffers())
             assert cost.table_bytes == held
             assert (held > 0) == (name in ("bag", "ngram", "mix"))
-    for name, config in PRESETS.values():
+    for name, config in map(preset, MODELS["gpt"].presets):
         assert cost_of_config(name, config, V, Shape()).parameters > 0
 
 
@@ -157,14 +156,15 @@ def test_bert_large_is_what_is_called_340_million() -> None:
     body = (30522 + 512 + 2) * D + norm + 24 * layer
     pooler, mlm, nsp = D * D + D, D * D + D + norm + 30522, 2 * D + 2
 
-    def size(**heads: Any) -> int:
-        return bert_cost(BertShape(1024, 24, 16, 4096, **heads), Shape(1, 8)).parameters
+    def size(*tasks: Any, **settings: Any) -> int:
+        config = BertConfig(1024, 24, 16, 4096, context=512, tasks=tasks, **settings)
+        return cost_of_config("bert", config, 30522, Shape(1, 8)).parameters
 
     assert size(pooler=False) == body == 334_092_288
     assert size() == body + pooler == 335_141_888
-    assert size(mlm="tied", nsp=True) == body + pooler + mlm + nsp == 336_226_108
-    assert size(mlm="untied", nsp=True) == body + pooler + mlm + nsp + 30522 * D
-    assert {round(n, -7) for n in (size(), size(mlm="tied", nsp=True))} == {340_000_000}
+    assert size("words", "next") == body + pooler + mlm + nsp == 336_226_108
+    assert size("words", "next", tied=False) == body + pooler + mlm + nsp + 30522 * D
+    assert {round(n, -7) for n in (size(), size("words", "next"))} == {340_000_000}
 
 
 def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
@@ -173,7 +173,8 @@ def test_bert_layers_cost_what_pytorch_counts_of_its_own() -> None:
         y = layers(torch.randn(B, 7, 16, requires_grad=True))
     with flop_counter() as back:
         y.sum().backward()
-    cost = bert_cost(BertShape(16, 2, 4, 40, vocab=V, positions=9, pooler=False), Shape(B, 7))
+    config = BertConfig(16, 2, 4, 40, context=9, pooler=False, tasks=())
+    cost = cost_of_config("bert", config, V, Shape(B, 7))
     assert (cost.total("forward"), cost.total("backward")) == (there.get_total_flops(), back.get_total_flops())
     tables = (V + 9 + 2) * 16 + 2 * 16
     assert cost.parameters == tables + sum(p.numel() for p in layers.parameters())
@@ -283,7 +284,7 @@ def test_activations_are_what_autograd_keeps(variant: str, T: int, lstm_by_hand:
 
 def test_many_logits_are_not_kept() -> None:
     config, vocab, T = GPTConfig(**TINY), 70_000, 100
-    model = MODELS["gpt"](config, vocab)
+    model = MODELS["gpt"].model(config, vocab)
     model.initialise(seeded_generator(1))
     cost = cost_of_config("gpt", config, vocab, Shape(B, T))
     assert kept_bytes(cost, "float32") == really_kept(model, T) < 4 * B * T * vocab
@@ -292,7 +293,7 @@ def test_many_logits_are_not_kept() -> None:
 @pytest.mark.parametrize("variant", SOFTMAX)
 def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fast, "products_pay", lambda q, k: False)  # as on a GPU
-    model = MODELS["gpt"](GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
+    model = MODELS["gpt"].model(GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
     model.initialise(seeded_generator(1))
     real = really_kept(model, 60, torch.autocast("cpu", torch.bfloat16))
     assert kept_bytes(cost_of(model, Shape(B, 60)), "bfloat16") == pytest.approx(real, rel=0.05)
@@ -324,7 +325,7 @@ def test_the_cache_is_as_large_as_the_state(variant: str, past: int) -> None:
 def test_tables_of_an_ngram_are_within_the_bound() -> None:
     text, config = examples.text(), NGramConfig(order=4)
     real = cost_of(examples.ngram(order=4), Shape())
-    bound = cost_of_config("ngram", config, examples.VOCAB, Shape(), tokens=len(text))
+    bound = cost_of_config("ngram", config, examples.VOCAB, Shape(text=len(text)))
     assert 0 < real.table_bytes < bound.table_bytes
     assert (real.tables_at_most, bound.tables_at_most) == (False, True)
     assert real.training_flops == 0
@@ -420,7 +421,7 @@ def test_mistakes_are_told() -> None:
     with refused("settings of gpt are a GPTConfig"):
         cost_of_config("gpt", NGramConfig(), V, Shape())
     with refused("costs what its parts do"):
-        cost_of_config("mix", CONFIGS["mix"](), V, Shape())
+        cost_of_config("mix", MODELS["mix"].config(), V, Shape())
     with refused("did you mean h100"):
         named_gpu("h1000")
     with refused("did you mean gpt2-xl"):
@@ -450,11 +451,11 @@ def test_the_command_gives_the_same_figures(capsys: pytest.CaptureFixture[str]) 
     assert math.isfinite(first["predicted_tokens_per_second"])
 
 
-@pytest.mark.parametrize("name", [name for name in (*CONFIGS, *PRESETS) if name not in ("mix", "ngram")])
+@pytest.mark.parametrize("name", [name for name in names() if name not in ("mix", "ngram")])
 def test_the_command_serves_every_model(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["cost", name, "--no-measure", "--vocab", "99"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"{name}: ") or out.startswith(f"{dict(PRESETS)[name][0]}: ")
+    assert out.startswith(f"{name}: ") or out.startswith(f"{preset(name)[0]}: ")
     assert ("look-ups only" in out) == (name == "bag")
 
 
@@ -484,7 +485,7 @@ def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[st
         (("gpt", "--utilisation", "2"), "utilisation"),
         (("--gpu", "h100"), "--like NAME or --plan BUDGET"),
         (("--plan", "lots"), "1e21flops"),
-        (("gpt", "--batch", "-1"), "batch must not be negative"),
+        (("gpt", "--batch", "-1"), "batch_size must not be negative"),
         (("--like", "gpt2", "--batch", "0"), "batch must be at least 1"),
         (("--like", "gpt2", "--window", "2000"), "try --window 1024"),
         (("runs/nowhere",), "runs/nowhere"),

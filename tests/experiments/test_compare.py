@@ -46,7 +46,7 @@ from octavo.experiments.compare.plan import place_of, scored_part
 from octavo.experiments.compare.rows import COLUMNS
 from octavo.experiments.compare.terminal import Stream, Watch, table_text
 from octavo.experiments.compare.verdict import advice, fall_at_the_end, mark_dominated, ranked
-from octavo.models import GRU, NEURAL, preset
+from octavo.models import GRU, find_spec, preset
 from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.bits_per_byte import charges, score_text
 from octavo.scoring.parallel import PIECE, charges_in_pieces
@@ -206,7 +206,7 @@ def test_without_names_the_whole_ladder_is_climbed_and_octavo_can_train_each_run
     for rung in (rung for rung in chosen(()) if rung.family != "compressor"):
         model, usual = preset(rung.model)
         assert set(rung.settings) <= {*(one.name for one in fields(usual)), "tokenizer"}
-        assert rung.budgeted == (model in NEURAL)
+        assert rung.budgeted == find_spec(model).trained_by_gradient
 
 
 # ---------------------------------------------------------------------- a frame

@@ -33,7 +33,7 @@ from octavo.experiments.domains.scoring import (
     read,
     seen_share,
 )
-from octavo.models import CONFIGS, Bag, NGram
+from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
@@ -411,7 +411,7 @@ def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], 
 
 
 def test_the_ladder_has_words_characters_and_bytes_of_models_that_exist() -> None:
-    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in CONFIGS} == {"byte", "char", "word"}
+    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in MODELS} == {"byte", "char", "word"}
     assert len({recipe.name for recipe in LADDER}) == len(LADDER)
 
 

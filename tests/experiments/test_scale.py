@@ -39,7 +39,7 @@ from octavo.pages.figures.axis import number
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
 from octavo.text import Byte, open_corpus
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 LENGTHS = 1e6 / 2.0 ** np.arange(5)
 WORDS = "the king and a queen sat by fire while rain fell on every roof of old Québec town".split()

@@ -22,7 +22,7 @@ from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.inspect.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.baselines import Floor, Floors, against_floors, measure_floors, passed, piece_bits, place
-from octavo.inspect.doctor.context_use import LENGTHS, K, context, judge, judged_tokens, prices, sight_of, used
+from octavo.inspect.doctor.context_use import LENGTHS, K, context, judge, judged_tokens, prices, required_field, used
 from octavo.inspect.doctor.curve import Check, Curve, Point, Training
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
@@ -36,7 +36,7 @@ from octavo.inspect.doctor.training_history import (
 )
 from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, reach_of, softmax, spread, through_time
 from octavo.inspect.gradient_flow import Flow
-from octavo.models import CONFIGS, COUNTED, GPT, GRU, MODELS, RNN, Bag, Mix, NGram
+from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
 from octavo.models.bigram import BigramConfig
 from octavo.models.mix import MixConfig
@@ -480,15 +480,15 @@ def test_the_context_used_is_the_shortest_that_a_longer_one_does_not_better() ->
 
 
 def test_models_are_expected_to_use_what_they_can_see() -> None:
-    assert [sight_of(model) for model in (Bag(BagConfig(), 257), ngram(4), gru())] == [0, 3, None]
-    assert sight_of(Mix(MixConfig(), [ngram(2), ngram(3)])) == 2
-    assert sight_of(Mix(MixConfig(), [ngram(2), gru()])) is None
+    assert [required_field(model) for model in (Bag(BagConfig(), 257), ngram(4), gru())] == [0, 3, None]
+    assert required_field(Mix(MixConfig(), [ngram(2), ngram(3)])) == 2
+    assert required_field(Mix(MixConfig(), [ngram(2), gru()])) is None
     flat: dict[int | None, float] = dict.fromkeys((*LENGTHS, None), 5.0)
     assert judge(flat, 0, 100).verdict == "ok"
     assert judge(flat, 3, 100).verdict == "warning"
     assert "never used" in judge(flat, None, 100).why
     two = {**flat, 0: 9.0, 1: 7.0}
-    assert [judge(two, sight, 100).verdict for sight in (None, 2)] == ["note", "ok"]
+    assert [judge(two, field, 100).verdict for field in (None, 2)] == ["note", "ok"]
 
 
 def test_a_bag_uses_no_context_and_a_trigram_two_tokens() -> None:
@@ -522,13 +522,13 @@ EVERYTHING = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(CONFIGS))
+@pytest.mark.parametrize("name", sorted(spec.name for spec in language_models()))
 def test_advice_has_only_flags_that_the_model_takes_and_no_value_that_it_has(name: str) -> None:
     model: LanguageModel[Any] = Mix(MixConfig(), [ngram(2), gru()])
     if name != "mix":
-        model = MODELS[name](CONFIGS[name](), 257, *((None,) if name == "ngram" else ()))
-    training = None if name in (*COUNTED, "mix") else HEALTHY
-    configs = (CONFIGS[name],) if training is None else (CONFIGS[name], LoopConfig, OptimizerConfig)
+        model = MODELS[name].model(MODELS[name].config(), 257, *((None,) if name == "ngram" else ()))
+    training = HEALTHY if MODELS[name].trained_by_gradient else None
+    configs = (MODELS[name].config,) if training is None else (MODELS[name].config, LoopConfig, OptimizerConfig)
     values = {field.name.replace("_", "-"): field.default for config in configs for field in fields(config)}
     kept = fitting(EVERYTHING, model, settings(model, training))
     flags = [pair for one in kept for pair in FLAG.findall(one)]
@@ -567,9 +567,9 @@ def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
 
 def test_what_a_transformer_cannot_see_is_not_missed() -> None:
     short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
-    assert sight_of(short) == 2
-    assert sight_of(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
-    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
+    assert required_field(short) == 2
+    assert required_field(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
+    assert required_field(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
 
 
 def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:

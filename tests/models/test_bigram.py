@@ -16,10 +16,10 @@ from examples import VOCAB, text
 from laws import LAWS
 from octavo.core import LanguageModel, scan, seeded_generator, trace
 from octavo.errors import UserError
+from octavo.models import bigram_training as training
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, forward_pass, loss_and_gradient, pair_logp
+from octavo.models.bigram_training import PairCounts, chances, count_pairs, fit_bigram, held_out_loss, train_bigram
 from octavo.text import Word, text_in_memory
-from octavo.training import bigram as training
-from octavo.training.bigram import PairCounts, chances, count_pairs, fit_bigram, held_out_loss, train_bigram
 
 BEGIN = VOCAB - 1
 PAIRS = Pairs(torch.tensor([0, 0, 1, 3]), torch.tensor([2, 5, 0, 4]), torch.tensor([2.0, 0.5, 3.0, 1.0]).double())

@@ -7,8 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from octavo.text.validation_chunks import MOST, PIECES, SHORTEST, hold_out
 from octavo.training.streams import RESTARTS, Lanes
-from octavo.training.validation_chunks import MOST, PIECES, SHORTEST, hold_out
 
 BEGIN = -1
 LENGTHS = [*range(200), 1000, 2559, 2560, 2561, 5119, 5120, 64_000, 64_123]

@@ -12,7 +12,7 @@ from examples import VOCAB, gpt
 from laws import tokens
 from octavo.core import seeded_generator, trace
 from octavo.errors import UserError
-from octavo.models import MODELS, PRESETS, preset
+from octavo.models import MODELS, preset
 from octavo.models.gpt import GPT
 from octavo.models.parts import attention as mixes
 from octavo.models.parts.config import GPTConfig
@@ -147,11 +147,11 @@ def test_nothing_is_added_at_first_when_the_outputs_start_at_zero() -> None:
 
 
 def test_presets_are_settings_of_one_model() -> None:
-    assert {preset(name)[0] for name in PRESETS} == {"gpt"}
+    assert {preset(name)[0] for name in MODELS["gpt"].presets} == {"gpt"}
     assert [preset(name)[1].attention for name in ("gpt", "local", "linear", "synthesizer")] == [
         "full", "local", "linear", "dense",
     ]  # fmt: skip
-    assert not set(PRESETS) & set(MODELS)
+    assert not set(MODELS["gpt"].presets) & set(MODELS)
 
 
 @pytest.mark.parametrize(

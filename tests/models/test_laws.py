@@ -11,14 +11,14 @@ import torch
 from examples import examples
 from laws import LAWS, LENGTHS, logp, tokens
 from octavo.core import LanguageModel
-from octavo.models import MODELS, build, describe
+from octavo.models import build, describe, language_models
 
 EXAMPLES = examples()
 CASES = [pytest.param(m, id=f"{name}:{v}") for name, variants in EXAMPLES.items() for v, m in variants.items()]
 
 
 def test_every_registered_model_has_an_example() -> None:
-    assert set(EXAMPLES) == set(MODELS)
+    assert set(EXAMPLES) == {spec.name for spec in language_models()}
 
 
 @pytest.mark.parametrize("model", CASES)

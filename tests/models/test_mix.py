@@ -21,7 +21,7 @@ from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
 from octavo.tasks.mixture_training import learn_weights
 from octavo.text import open_corpus, tokenize
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 VOCAB = 13
 

@@ -12,11 +12,11 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
 from octavo.core import seeded_generator, select, trace
-from octavo.cost.parts import Part
-from octavo.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost, seq2seq_parts
-from octavo.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
+from octavo.models.cost.parts import Part
+from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost, seq2seq_parts
+from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Sizes
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, turned

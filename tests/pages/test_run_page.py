@@ -14,11 +14,12 @@ import torch
 
 from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
-from octavo.models import GPT
+from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
+from octavo.models.views import Table
 from octavo.pages.markup import text as markup
 from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
@@ -26,7 +27,7 @@ from octavo.tasks.count_training import TextConfig
 from octavo.tasks.language_page import run_page
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
-from octavo.tasks.run_facts import parts_of, stored, title_of
+from octavo.tasks.run_facts import stored, title_of
 from octavo.tasks.surprisal import annotate, opening
 from octavo.tasks.training_section import loss_curve, training_section
 from octavo.text import Byte, Split, text_in_memory
@@ -69,9 +70,13 @@ def page_of(run: Run) -> str:
 def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], title: str) -> None:
     model = GPT(GPTConfig(**{"width": 8, "layers": 1, "heads": 2} | settings), 257)
     assert title_of(Run(model, Byte())) == title
-    told = dict(parts_of(model))
+    details = spec_of(model).details
+    assert details is not None
+    facts = details(model, str)
+    assert isinstance(facts, Table)
+    told = dict(facts.rows)
     assert told["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
-    assert ("reach 32" in told["looks by"]) == (settings.get("attention") == "local")
+    assert ("window 32" in told["attention"]) == (settings.get("attention") == "local")
 
 
 def small(**config: Any) -> NGram:

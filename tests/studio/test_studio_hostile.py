@@ -222,7 +222,7 @@ def test_a_forged_record_does_not_break_what_is_said_of_a_model(runs: Path) -> N
     record = json.loads(file.read_text())
     for strange in ("<script>", {"a": None}, [1], 10**30):
         file.write_text(json.dumps({**record, "result": {**record["result"], "accuracy": strange}}))
-        assert asks.post("/api/inside/about", json={"run": "stripes"}).status_code < 500
+        assert asks.post("/api/inspect/about", json={"run": "stripes"}).status_code < 500
 
 
 @pytest.mark.parametrize("data", [

@@ -77,7 +77,7 @@ def test_a_row_has_the_figure_of_its_task_and_what_it_cost(runs: Path, asking: T
         record = read_record(runs / name)
         assert rows[name]["figure"] == record["result"]["bits_per_byte"]
         assert (rows[name]["unit"], rows[name]["low"]) == ("bits per byte", True)
-        assert rows[name]["pages"] == ["read", "inside", "write"]
+        assert rows[name]["pages"] == ["read", "inspect", "write"]
         tensors = load(runs / name).model.state_dict().values()
         assert rows[name]["numbers"] == sum(tensor.numel() for tensor in tensors)
         assert rows[name]["bytes"] == (runs / name / "model.safetensors").stat().st_size

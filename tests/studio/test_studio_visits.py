@@ -90,15 +90,15 @@ def test_the_focus_stays_on_the_link_that_was_followed_or_goes_to_the_page(page:
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text('Read')")
     page.wait_for_selector("main:focus")  # the link is gone with its page
-    page.get_by_role("link", name="Inside", exact=True).focus()
+    page.get_by_role("link", name="Inspect", exact=True).focus()
     page.keyboard.press("Enter")
-    page.wait_for_selector("h1:text('Inside')")
+    page.wait_for_selector("h1:text('Inspect')")
     page.wait_for_selector("[role=tab]")
-    assert focused(page) == "Inside"
+    assert focused(page) == "Inspect"
 
 
 @pytest.mark.parametrize(
-    "view", ["read?run=gone", "read?run=kn&other=gone", "inside?run=gone", "write?run=gone", "classify?run=gone",
+    "view", ["read?run=gone", "read?run=kn&other=gone", "inspect?run=gone", "write?run=gone", "classify?run=gone",
              "runs?a=kn&b=gone"],
 )  # fmt: skip
 def test_a_run_that_is_not_there_is_told(page: Any, view: str) -> None:
@@ -112,7 +112,9 @@ def test_a_run_that_is_there_but_has_another_task_is_no_mistake(page: Any) -> No
     assert page.locator("[role=alert]").count() == 0
 
 
-@pytest.mark.parametrize(("view", "fit"), [("read?run=kn", 20_000), ("inside?run=kn", 20_000), ("write?run=kn", 8_000)])
+@pytest.mark.parametrize(
+    ("view", "fit"), [("read?run=kn", 20_000), ("inspect?run=kn", 20_000), ("write?run=kn", 8_000)]
+)
 def test_what_is_pasted_and_does_not_fit_is_told(page: Any, view: str, fit: int) -> None:
     page.goto(f"/#/{view}")
     page.wait_for_selector("[aria-busy=true]", state="detached")
@@ -217,7 +219,7 @@ def test_settings_that_one_of_two_runs_has_alone_are_folded_away(page: Any) -> N
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_on_the_deepest_colour_can_be_read(page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
-    page.goto("/#/inside?run=kn&text=The+cat+sat+on+the+mat.")
+    page.goto("/#/inspect?run=kn&text=The+cat+sat+on+the+mat.")
     page.wait_for_selector(".pickable span")
     found = page.evaluate(CONTRAST)
     assert len(found) > 20

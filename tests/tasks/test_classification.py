@@ -23,7 +23,7 @@ from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.datasets.labels import Labelled
 from octavo.errors import Stopped, UserError
-from octavo.models import CONFIGS, MODELS, Bag
+from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
 from octavo.models.classifier_head import HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
@@ -143,7 +143,7 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
 def test_a_head_reads_the_last_state_of_a_language_model(name: str, width: int) -> None:
     tokenizer = Byte()
     settings = {"width": 8, "layers": 1} | ({"heads": 2} if name == "gpt" else {})
-    model = MODELS[name](from_json(CONFIGS[name], settings), tokenizer.vocab)
+    model = MODELS[name].model(from_json(MODELS[name].config, settings), tokenizer.vocab)
     model.initialise(torch.Generator().manual_seed(0))
     base = LanguageBase(Run(model, tokenizer))
     texts = ["ab", "a longer one", "", "cd", "a longer two"]

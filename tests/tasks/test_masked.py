@@ -22,12 +22,12 @@ import octavo
 from octavo.cli import main
 from octavo.cli.cost_bert import counted
 from octavo.core import seeded_generator
-from octavo.cost.bert import BertShape, bert_cost
-from octavo.cost.parts import Shape
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
 from octavo.models.bert import Bert, BertConfig, Texts
+from octavo.models.cost.bert import bert_cost
+from octavo.models.cost.parts import Shape
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked_training import PretrainConfig, encoded, losses, measure, pretrain, resume_pretraining
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
@@ -602,16 +602,16 @@ def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ..
     config = BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=512)
     for tied in (True, False):
         count = counted(replace(config, tied=tied), 30522)
-        cost = bert_cost(BertShape(*like, mlm="tied" if tied else "untied", nsp=True), Shape(1, 8))
+        cost = bert_cost(replace(config, tied=tied), 30522, Shape(1, 8))
         assert sum(count.values()) == cost.parameters
         parts = {part.name: part.parameters for part in cost.parts}
         assert count["layer norms"] == parts["norms"]
         assert count["feed-forward"] == parts["feed-forward"]
         assert count["attention"] == parts["queries, keys, values"] + parts["out"]
-        assert count["masked words' head"] + count.get("output weights", 0) == parts["masked tokens"]
+        assert count["masked words' head"] + count.get("output weights", 0) == parts["masked words"]
     bare = counted(replace(config, tasks=()), 30522)
     assert round(sum(bare.values()) / 1e6, -1) == published
-    assert sum(bare.values()) == bert_cost(BertShape(*like), Shape(1, 8)).parameters
+    assert sum(bare.values()) == bert_cost(replace(config, tasks=()), 30522, Shape(1, 8)).parameters
 
 
 def test_tables_and_heads_are_left_to_adamw() -> None:

@@ -11,10 +11,10 @@ import pytest
 import octavo
 from image_files import idx_folder
 from octavo.cli import main
-from octavo.cost.seq2seq import PairShape, seq2seq_cost
-from octavo.cost.vision import vision_cost
+from octavo.cost import cost_of_config
 from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
+from octavo.models.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.models.encoder_decoder import Sizes
 from octavo.tasks import images, translation
 from octavo.tasks.classification_training import Plan, train_classifier
@@ -152,7 +152,7 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: Any = images.load(folder / "runs" / "vit")
     found = told(capsys, str(folder / "runs" / "vit"), "--batch", "4")
-    cost = vision_cost("vit", seen.model.config, seen.model.sizes, 4)
+    cost = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
     assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
     assert found["flops_per_image"]["training"] == cost.training_flops / 4
     side = seen.model.sizes["height"]

@@ -26,6 +26,7 @@ from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.models.rnn_attention import RNNAttentionConfig
 from octavo.tasks import language_training as neural
+from octavo.text.validation_chunks import hold_out
 from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
 from octavo.training.loop import PATIENCE, Loop, Text
@@ -38,7 +39,6 @@ from octavo.training.precision import Recorded
 from octavo.training.schedule import Budget, rate_at
 from octavo.training.signals import Stopping
 from octavo.training.streams import Lanes
-from octavo.training.validation_chunks import hold_out
 
 VOCAB, BEGIN = 12, 11
 CPU = torch.device("cpu")

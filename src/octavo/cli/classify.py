@@ -15,7 +15,6 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.models import ENCODER_CONFIGS
 from octavo.tasks.api import resume
 from octavo.tasks.classification_page import classify_page_maker, excerpt, explain_page
 from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
@@ -71,7 +70,7 @@ def _usage() -> None:
 
 
 def _train(model: str) -> Callable[..., None]:
-    config_class = ENCODER_CONFIGS[model]
+    config_class = CLASSIFIERS[model].config
 
     def train(
         data: Data,

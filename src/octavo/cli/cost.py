@@ -30,7 +30,7 @@ from octavo.cost import (
 from octavo.cost.memory import SIZE
 from octavo.cost.published import DECODERS, NAMES, context_of
 from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL, PRESETS, name_of, preset
+from octavo.models import MODELS, names, preset, spec_of
 from octavo.tasks.run import load
 from octavo.training.step_timing import Piece
 
@@ -42,7 +42,7 @@ USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octav
        octavo cost --like NAME        {", ".join(NAMES)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
-models: {", ".join([*CONFIGS, *PRESETS])};
+models: {", ".join(names())};
         {", ".join(TASKS)} (images, translation)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
@@ -69,7 +69,7 @@ def run_cost(argv: list[str]) -> None:
         if which is None:
             raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
         run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
-    elif argv[0] in (*CONFIGS, *PRESETS) or not ("/" in argv[0] or Path(argv[0]).exists()):
+    elif argv[0] in names() or not ("/" in argv[0] or Path(argv[0]).exists()):
         run_command(_cost_by_settings(argv[0]), f"octavo cost {argv[0]}", argv[1:])
     elif task_of(argv[:1]) in ("classify images", "translate"):
         from octavo.cli.cost_tasks import task_run_cost
@@ -117,11 +117,11 @@ def _cost_by_settings(name: str) -> Callable[..., None]:
 
 def tell_settings(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
     """The cost of a model by its settings."""
-    if model == "ngram" and not asked.tokens:
+    if not asked.tokens and cost_of_config(model, config, vocab, Shape()).tables_at_most:
         raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
-    if model not in NEURAL:
-        shapes = Shape(batch or ROWS, window or 1), Shape()
-        training, decoding = (cost_of_config(model, config, vocab, shape, asked.tokens) for shape in shapes)
+    if not MODELS[model].trained_by_gradient:
+        shapes = Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens)
+        training, decoding = (cost_of_config(model, config, vocab, shape) for shape in shapes)
         tell(model, training, decoding, asked, json)
         return
     piece = piece_of(model, config, vocab, batch, window, asked)
@@ -149,8 +149,8 @@ def run_folder_cost(
     found = load(run)
     model, trained = found.model, found.record.get("training", {})
     batch, window = batch or trained.get("lanes", 0), window or trained.get("window", 0)
-    if name_of(model) in NEURAL:
-        piece = piece_of(name_of(model), model.config, model.vocab, batch, window, asked)
+    if (spec := spec_of(model)).trained_by_gradient:
+        piece = piece_of(spec.name, model.config, model.vocab, batch, window, asked)
         tell(run, *costs_of(piece), asked, json, piece)
         return
     window = window or model.default_batch_shape[1]

@@ -9,7 +9,6 @@ import torch
 
 from octavo.cli.flags import run_command
 from octavo.cli.output import print_json, print_table
-from octavo.cost.bert import BertShape
 from octavo.cost.published import ENCODERS
 from octavo.errors import UserError
 from octavo.models.bert import Bert, BertConfig
@@ -53,7 +52,7 @@ def cost_bert(
     if like is not None:
         if like not in PUBLISHED:
             raise UserError(f"there is no BERT to be like {like!r}; there are {', '.join(PUBLISHED)}")
-        config, vocab = config_like(ENCODERS[like]), ENCODERS[like].vocab
+        config, vocab = ENCODERS[like]
     tied = counted(dataclasses.replace(config, tied=True), vocab)
     untied = counted(dataclasses.replace(config, tied=False), vocab)
     heads = [name for name in untied if "head" in name or name == "output weights"]
@@ -90,12 +89,3 @@ def counted(config: BertConfig, vocab: int) -> dict[str, int]:
     for name, parameter in model.named_parameters():
         found[next(group for part, group in GROUPS.items() if part in name)] += parameter.numel()
     return {name: count for name, count in found.items() if count}
-
-
-def config_like(shape: BertShape) -> BertConfig:
-    """The settings of a published shape, with both of its heads."""
-    return BertConfig(
-        width=shape.width, layers=shape.layers, heads=shape.heads, feed_forward_width=shape.inner,
-        context=shape.positions,
-        segments=shape.segments, tasks=("words", "next"),
-    )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from octavo.cli.output import print_table, size
 from octavo.cost import Assumptions, Machine, Plan, Prediction
-from octavo.models import NEURAL
+from octavo.models import MODELS
 
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
@@ -117,7 +117,9 @@ def print_times(found: list[Prediction], record: dict[str, Any]) -> None:
     if rehearsal:
         print(rehearsed(rehearsal))
     elif found[0].machine.startswith("this machine"):
-        why = "too large to be tried in a few seconds" if record["model"] in NEURAL else "not trained step by step"
+        spec = MODELS[record["model"]]
+        timed = spec.trained_by_gradient and spec.task == "language"
+        why = "too large to be tried in a few seconds" if timed else "no language model that is trained step by step"
         print(f"training is not rehearsed here: the model is {why}")
 
 

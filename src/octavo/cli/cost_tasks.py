@@ -14,19 +14,16 @@ from octavo.cli.cost_tables import big, duration
 from octavo.cli.cost_time import here
 from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import print_json, print_table, size
-from octavo.cost import Cost, named_gpu
+from octavo.cost import Cost, cost_of_config, named_gpu
 from octavo.cost.memory import Optimizer, optimizer_bytes
-from octavo.cost.seq2seq import PairShape, seq2seq_cost
-from octavo.cost.seq2seq_recurrent import recurrent_seq2seq_cost
-from octavo.cost.vision import vision_cost
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
+from octavo.models.cost.seq2seq import PairShape
 from octavo.models.encoder_decoder import Sizes
 from octavo.tasks.image_run import VISION, load_images
 from octavo.tasks.translator import KINDS, load_translator
 from octavo.training.metrics_log import matmul_rate
 
-PAIR_COSTS: dict[str, Callable[..., Cost]] = {"seq2seq": seq2seq_cost, "seq2seq-recurrent": recurrent_seq2seq_cost}
 ROWS = {"image": 64, "source": 32}  # of a training step, where nothing else is asked for
 TRIES = 3  # at the machine's peak
 PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
@@ -64,7 +61,7 @@ def _cost_of_images(name: str) -> Callable[..., None]:
         asked: AskedOfTask = AskedOfTask(),  # noqa: B008
         json: bool = False,
     ) -> None:
-        tell(name, vision_cost(name, config, _sizes(image, classes), batch), "image", asked, json)
+        tell(name, cost_of_config(name, config, _sizes(image, classes), batch), "image", asked, json)
 
     cost.__annotations__["config"] = config_class  # the flags come from its fields
     cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most images a second.
@@ -98,7 +95,7 @@ def _cost_of_pairs(name: str) -> Callable[..., None]:
     ) -> None:
         sizes = Sizes(source_vocab or vocab, vocab, languages)
         sizes.check(config.tied)
-        made = PAIR_COSTS[name](config, sizes, PairShape(batch, source, target, languages))
+        made = cost_of_config(name, config, sizes, PairShape(batch, source, target, languages))
         tell(name, made, "source", asked, json)
 
     cost.__annotations__["config"] = config_class  # the flags come from its fields
@@ -142,12 +139,12 @@ def task_run_cost(
     """
     if read_record(run).get("model") in VISION:
         seen = load_images(run)
-        made = vision_cost(seen.name, seen.model.config, seen.model.sizes, batch or ROWS["image"])
+        made = cost_of_config(seen.name, seen.model.config, seen.model.sizes, batch or ROWS["image"])
         tell(run, made, "image", asked, json)
         return
     loaded = load_translator(run)
     shape = PairShape(batch or ROWS["source"], source, target, loaded.model.sizes.languages)
-    tell(run, PAIR_COSTS[loaded.name](loaded.model.config, loaded.model.sizes, shape), "source", asked, json)
+    tell(run, cost_of_config(loaded.name, loaded.model.config, loaded.model.sizes, shape), "source", asked, json)
 
 
 def _sizes(image: str, classes: int) -> dict[str, int]:

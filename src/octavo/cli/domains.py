@@ -29,7 +29,7 @@ from octavo.experiments.domains.scoring import (
     seen_share,
 )
 from octavo.io.files import whole_file
-from octavo.models import CONFIGS
+from octavo.models import MODELS
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
@@ -150,7 +150,7 @@ def _check(
 
 def _ladder(folder: Path, corpus: str, steps: tuple[str, ...], budget: str, seed: int) -> list[tuple[str, Run]]:
     """Every rung that this octavo has a model for, and its twin with preprocessing, each with its family's name."""
-    recipes = [recipe for recipe in LADDER if recipe.model in CONFIGS]
+    recipes = [recipe for recipe in LADDER if recipe.model in MODELS]
     twins = [()] + ([steps] if steps else [])
     sha256 = open_corpus(corpus, errors="raw").train.sha256
     runs = []

@@ -12,12 +12,14 @@ from tyro.conf import Positional, arg
 from octavo.cli.flags import RunPath, Target
 from octavo.cli.masked import import_bert, imports_bert
 from octavo.cli.output import note, print_json, size
+from octavo.core import LanguageModel
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign, write_huggingface
 from octavo.exchange.token_ids import NoText
 from octavo.io.compressed import stream
-from octavo.models import GPT, NGram, name_of
+from octavo.models import spec_of
+from octavo.models.cost.parts import parameter_count
 from octavo.models.ngram.arpa import read_arpa, write_arpa
 from octavo.models.ngram.arpa_lines import FOREIGN
 from octavo.models.ngram.arpa_tokens import token_names
@@ -57,7 +59,7 @@ def export(
         json: Print JSON.
     """
     loaded = load(run)
-    chosen = format or ("arpa" if isinstance(loaded.model, NGram) else "hf")
+    chosen = format or (*spec_of(loaded.model).exports, "hf")[0]
     beside = Path(run).absolute()
     where = target or str(Path(run).parent / f"{beside.name}{'.arpa' if chosen == 'arpa' else '-hf'}")
     if chosen == "arpa":
@@ -71,7 +73,7 @@ def export(
         for one in notes:
             note(one)
         told = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
-        words = f"a transformer of {_parameters(loaded):,} parameters"
+        words = f"a transformer of {parameter_count(loaded.model):,} parameters"
     print_json(told | {"format": chosen}) if json else print(f"{words} written to {where}")
 
 
@@ -103,13 +105,14 @@ def import_(
         return
     run = import_run(source, out, load(tokenizer_of) if tokenizer_of else None, precision)
     told: dict[str, Any] = {"run": str(run.path), "tokenizer": run.tokenizer.name, "vocab": run.tokenizer.vocab}
-    if isinstance(run.model, NGram):
-        sizes = run.model.sizes()
+    model: Any = run.model
+    if "arpa" in spec_of(model).exports:
+        sizes = model.sizes()
         told, words = told | {"ngrams": sizes}, _counted(sizes)
     else:
         stored = (Path(run.path or "") / TENSORS).stat().st_size
-        told |= {"parameters": _parameters(run), "bytes": stored}
-        words = f"a transformer of {_parameters(run):,} parameters ({size(stored)})"
+        told |= {"parameters": parameter_count(run.model), "bytes": stored}
+        words = f"a transformer of {parameter_count(run.model):,} parameters ({size(stored)})"
     if json:
         print_json(told | {"comparable": run.comparable})
         return
@@ -121,14 +124,17 @@ def import_(
 
 def export_run(run: Run, path: str | Path) -> list[int]:
     """Write the run's model as ARPA, its tokens under readable names; returns how many n-grams of each order it has."""
-    if not isinstance(run.model, NGram):
-        other = "; as a gpt it goes out with --format hf" if isinstance(run.model, GPT) else ""
+    spec, model = spec_of(run.model), run.model
+    if "arpa" not in spec.exports:
+        other = f"; as a {spec.name} it goes out with --format {spec.exports[0]}" if spec.exports else ""
         raise UserError(
-            f"only n-gram models have an ARPA form: {run.name} is of model {name_of(run.model)}{other}; "
+            f"only n-gram models have an ARPA form: {run.name} is of model {spec.name}{other}; "
             "export an ngram run, such as one of a mixture's parts"
         )
-    write_arpa(run.model, path, token_names(run.tokenizer))
-    return run.model.sizes()
+    ngram: Any = model
+    write_arpa(ngram, path, token_names(run.tokenizer))
+    sizes: list[int] = ngram.sizes()
+    return sizes
 
 
 def import_run(
@@ -143,7 +149,7 @@ def import_run(
     run.record["imported"] |= {"seconds": time.perf_counter() - began}
     if out is None:
         return run
-    if precision == "float16" and isinstance(run.model, GPT):
+    if precision == "float16" and spec_of(run.model).trained_by_gradient:
         run.record["imported"] |= {"precision": precision}
         run.model.half()
         _check_finite(run.model)
@@ -206,13 +212,9 @@ def _import_foreign(path: Path, like: Run | None) -> Run:
     return Run(model, like.tokenizer, record)
 
 
-def _check_finite(model: GPT) -> None:
+def _check_finite(model: LanguageModel[Any]) -> None:
     if not all(bool(torch.isfinite(tensor).all()) for tensor in model.parameters()):
         raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
-
-
-def _parameters(run: Run) -> int:
-    return sum(parameter.numel() for parameter in run.model.parameters())
 
 
 def _counted(sizes: list[int]) -> str:

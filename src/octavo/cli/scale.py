@@ -17,7 +17,7 @@ from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, P
 from octavo.experiments.scale.power_law import LEVEL
 from octavo.experiments.scale.run import HELD_OUT, scale
 from octavo.experiments.scale.wording import summary
-from octavo.models import NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
@@ -94,7 +94,7 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
         told = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
         _run(model, corpus, told, series, out, command)
 
-    verb: Callable[..., None] = of_network if kind in NEURAL else of_counts
+    verb: Callable[..., None] = of_network if find_spec(kind).trained_by_gradient else of_counts
     verb.__annotations__["config"] = type(usual)  # the flags come from its fields
     verb.__doc__ = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 

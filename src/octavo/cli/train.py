@@ -9,8 +9,7 @@ from typing import Any
 
 from octavo.cli.flags import Corpora, RunPath, run_command
 from octavo.cli.output import note, print_json
-from octavo.models import CONFIGS, NEURAL, preset
-from octavo.models.descriptions import TOLD
+from octavo.models import MODELS, find_spec, preset
 from octavo.models.mix import MixConfig
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
@@ -18,17 +17,7 @@ from octavo.tasks.run import Run
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
-MODELS = {
-    **TOLD,
-    "mix": "a vote of trained runs",
-    "vit": "a vision transformer: classifies images, such as digits or a folder of pictures",
-    "davit": "a vision transformer that looks at patches and at channels in turn",
-    "seq2seq": "a transformer that translates; see also translate",
-    "seq2seq-recurrent": "a recurrent network with attention that translates",
-    "bert": "an encoder that fills in masked words; see also fill and embed",
-    "facts": "a gpt that learns facts from a text and answers questions; see also answer",
-}
-
+FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
 OTHERS = {  # that are no language models: what takes their flags
     "vit": "images.run_train_images", "davit": "images.run_train_images",
     "seq2seq": "translate.run_train_translator", "seq2seq-recurrent": "translate.run_train_translator",
@@ -40,8 +29,9 @@ def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL CORPUS [flags]       octavo train MODEL --help shows the model's flags\n")
-        width = max(map(len, MODELS))
-        print("".join(f"  {name:<{width}}  {told}\n" for name, told in MODELS.items()))
+        described = descriptions()
+        width = max(map(len, described))
+        print("".join(f"  {name:<{width}}  {line}\n" for name, line in described.items()))
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
@@ -49,13 +39,24 @@ def run_train(argv: list[str]) -> None:
         module, name = OTHERS[argv[0]].split(".")
         getattr(import_module(f"octavo.cli.{module}"), name)(argv[0], argv[1:])
         return
-    make = _train_neural if preset(argv[0])[0] in NEURAL else _train_counts
-    function = train_mixture if argv[0] == "mix" else make(argv[0])
+    spec = find_spec(preset(argv[0])[0])
+    make = _train_neural if spec.trained_by_gradient else _train_counts
+    function = train_mixture if spec.fitting == "mixture" else make(argv[0])
     run_command(function, f"octavo train {argv[0]}", argv[1:])
 
 
+def descriptions() -> dict[str, str]:
+    """Everything that can be trained, each with its line."""
+    lines = {}
+    for spec in MODELS.values():
+        if spec.task == "language" or spec.name in OTHERS:
+            lines[spec.name] = spec.description
+            lines |= {name: preset.description for name, preset in spec.presets.items()}
+    return lines | {"facts": FACTS}
+
+
 def _train_counts(model: str) -> Callable[..., None]:
-    config_class = CONFIGS[model]
+    config_class = MODELS[model].config
     example = "--order 7 --tokenizer byte " if model == "ngram" else ""
 
     def train(

@@ -9,17 +9,16 @@
 and `predict_decoding` go on from a cost, and `plan_for` from a budget.
 """
 
-from octavo.cost.bert import BertShape, bert_cost
 from octavo.cost.machines import GPUS, Machine, copy_rate, named_gpu
 from octavo.cost.memory import Memory, training_memory
 from octavo.cost.models import cost_of, cost_of_config, on_meta
-from octavo.cost.parts import Cache, Cost, Part, Shape
 from octavo.cost.planning import Assumptions, Plan, parse_budget, plan_for
 from octavo.cost.published import cost_like
 from octavo.cost.roofline import Prediction, predict_decoding, predict_training
+from octavo.models.cost.parts import Cache, Cost, Part, Shape
 
 __all__ = [
-    "GPUS", "Assumptions", "BertShape", "Cache", "Cost", "Machine", "Memory", "Part", "Plan", "Prediction", "Shape",
-    "bert_cost", "copy_rate", "cost_like", "cost_of", "cost_of_config", "named_gpu", "on_meta", "parse_budget",
+    "GPUS", "Assumptions", "Cache", "Cost", "Machine", "Memory", "Part", "Plan", "Prediction", "Shape",
+    "copy_rate", "cost_like", "cost_of", "cost_of_config", "named_gpu", "on_meta", "parse_budget",
     "plan_for", "predict_decoding", "predict_training", "training_memory",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.cost.parts import Cost
+from octavo.models.cost.parts import Cost
 
 Optimizer = Literal["muon", "adamw"]
 Precision = Literal["float32", "bfloat16"]

@@ -1,4 +1,4 @@
-"""The cost of any model that octavo knows, from its settings alone: nothing is computed, and no memory taken."""
+"""The cost of any model, from its settings alone: nothing is computed, and no memory taken."""
 
 from __future__ import annotations
 
@@ -8,57 +8,41 @@ from typing import Any
 import torch
 
 from octavo.core import LanguageModel
-from octavo.cost.counts import bag_bytes, bigram_parts, ngram_bytes_at_most, ngram_cache
-from octavo.cost.parts import Cache, Cost, Part, Shape
-from octavo.cost.recurrent import attentive_cache, attentive_parts, recurrent_cache, recurrent_parts
-from octavo.cost.transformer import transformer_cache, transformer_parts
 from octavo.errors import UserError
-from octavo.models import CONFIGS, MODELS, Mix, NGram, name_of
-from octavo.models.bag import Bag
+from octavo.models import find_spec, spec_of
+from octavo.models.cost.parts import Cost, Part, Shape, linear
 
-MOST_VOCAB = 1 << 31  # tokens are 32-bit integers
+MAX_VOCAB = 1 << 31  # tokens are 32-bit integers
 
 
-def cost_of_config(name: str, config: Any, vocab: int, shape: Shape, tokens: int = 0) -> Cost:
-    """The cost of a model by its name and settings. `tokens`, the length of the text, bounds an n-gram's tables."""
-    if not 2 <= vocab <= MOST_VOCAB:
+def cost_of_config(name: str, config: Any, vocab: Any, shape: Any) -> Cost:
+    """The cost of a model by its name and settings. Of models of other tasks, `vocab` are their sizes: of an image, of
+    two vocabularies; and `shape` is what their cost function takes."""
+    if isinstance(vocab, int) and not 2 <= vocab <= MAX_VOCAB:
         raise UserError(f"vocab must be from 2 to 2**31: vocab={vocab}; try --vocab 257, which is bytes and begin")
-    if name not in CONFIGS:
-        raise UserError(f"there is no model {name!r}; models are {', '.join(CONFIGS)}")
-    wanted, given = CONFIGS[name], type(config)
-    if given is not wanted:
-        raise UserError(f"settings of {name} are a {wanted.__name__}, not a {given.__name__}")
-    parts: tuple[Part, ...] = ()
-    cache, table_bytes = Cache(), 0
-    if name == "bag":
-        table_bytes = bag_bytes(vocab)
-    elif name == "ngram":
-        cache, table_bytes = ngram_cache(config), ngram_bytes_at_most(vocab, config, tokens)
-    elif name == "bigram":
-        parts = bigram_parts(config, vocab, shape)
-    elif name == "rnn-attention":
-        parts, cache = attentive_parts(config, vocab, shape), attentive_cache(config)
-    elif name == "gpt":
-        parts, cache = transformer_parts(config, vocab, shape), transformer_cache(config)
-    elif name in ("rnn", "gru", "lstm"):
-        cell: Any = name
-        parts, cache = recurrent_parts(cell, config, vocab, shape), recurrent_cache(cell, config)
-    else:
+    spec = find_spec(name)
+    if type(config) is not spec.config:
+        raise UserError(f"settings of {name} are a {spec.config.__name__}, not a {type(config).__name__}")
+    if spec.fitting == "mixture":
         raise UserError(f"a {name} costs what its parts do; give a trained one: octavo cost runs/{name}")
-    return Cost(name, vocab, shape, parts, (cache,), table_bytes, tables_at_most=name == "ngram")
+    if spec.cost is None:
+        return cost_from_weights(on_meta(name, config, vocab), shape)
+    return spec.cost(config, vocab, shape)
 
 
 def cost_of(model: LanguageModel[Any], shape: Shape) -> Cost:
     """The cost of a model that is there, also on the meta device; of a mixture the sum of its parts'."""
-    if isinstance(model, Mix):
-        return mixture_cost([cost_of(part, shape) for part in model.parts], table_bytes(model, deep=False))
-    cost = cost_of_config(name_of(model), model.config, model.vocab, shape)
-    if isinstance(model, Bag | NGram):
+    spec = spec_of(model)
+    if spec.fitting == "mixture":
+        own = table_bytes(model, recurse=False)
+        return mixture_cost(spec.name, [cost_of(part, shape) for part in spec.parts(model)], own)
+    cost = cost_of_config(spec.name, model.config, model.vocab, shape)
+    if cost.table_bytes:
         return dataclasses.replace(cost, table_bytes=table_bytes(model), tables_at_most=False)
     return cost
 
 
-def mixture_cost(costs: list[Cost], own_bytes: int) -> Cost:
+def mixture_cost(name: str, costs: list[Cost], own_bytes: int) -> Cost:
     """All parts read every token, and each carries a state of its own."""
     parts = tuple(
         dataclasses.replace(part, name=f"{i}. {cost.model}: {part.name}")
@@ -66,15 +50,25 @@ def mixture_cost(costs: list[Cost], own_bytes: int) -> Cost:
         for part in cost.parts
     )
     caches = tuple(cache for cost in costs for cache in cost.caches)
-    return Cost("mix", costs[0].vocab, costs[0].shape, parts, caches, own_bytes + sum(c.table_bytes for c in costs))
+    return Cost(name, costs[0].vocab, costs[0].shape, parts, caches, own_bytes + sum(c.table_bytes for c in costs))
 
 
-def table_bytes(model: LanguageModel[Any], deep: bool = True) -> int:
-    """The bytes of the model's buffers; not `deep`, without those of its parts."""
-    return sum(one.numel() * one.element_size() for one in model.buffers(recurse=deep))
+def cost_from_weights(model: LanguageModel[Any], shape: Shape) -> Cost:
+    """The cost of a model that does not say it: every matrix is taken for one product with each token, nothing else."""
+    parts = []
+    for name, weight in model.named_parameters():
+        table = weight.dim() != 2 or weight.shape[0] == model.vocab
+        size = weight.numel()
+        parts.append(Part(name, size, read=size) if table else linear(name, shape.tokens, [tuple(weight.shape)]))  # type: ignore[list-item]
+    return Cost(spec_of(model).name, model.vocab, shape, tuple(parts))
+
+
+def table_bytes(model: LanguageModel[Any], recurse: bool = True) -> int:
+    """The bytes of the model's buffers; without `recurse`, not those of its parts."""
+    return sum(one.numel() * one.element_size() for one in model.buffers(recurse=recurse))
 
 
 def on_meta(name: str, config: Any, vocab: int) -> LanguageModel[Any]:
     """The model as shapes without values, however large."""
     with torch.device("meta"):
-        return MODELS[name](config, vocab)
+        return find_spec(name).model(config, vocab)  # type: ignore[return-value]

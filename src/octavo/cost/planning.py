@@ -16,9 +16,9 @@ from typing import Literal
 from octavo.cost.machines import Machine
 from octavo.cost.memory import SIZE, Optimizer, Precision, kept_bytes, training_memory
 from octavo.cost.models import cost_of_config
-from octavo.cost.parts import Cost, Shape
 from octavo.cost.roofline import UTILISATION
 from octavo.errors import UserError
+from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
 
 HEAD, STEP = 64, 128  # numbers of a head, and what widths are multiples of

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 
-from octavo.cost.bert import BertShape, bert_cost
 from octavo.cost.models import cost_of_config
-from octavo.cost.parts import Cost, Shape
 from octavo.errors import UserError
+from octavo.models.bert import BertConfig
+from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
 
 
@@ -40,9 +41,9 @@ DECODERS: dict[str, tuple[GPTConfig, int]] = {  # and the size of the vocabulary
     "smollm2-360m": (llama(960, 32, 15, 5, 2560, 8192, True), 49152),
     "smollm2-1.7b": (llama(2048, 24, 32, 32, 8192, 8192, True), 49152),
 }
-ENCODERS: dict[str, BertShape] = {
-    "bert-base": BertShape(768, 12, 12, 3072),
-    "bert-large": BertShape(1024, 24, 16, 4096),
+ENCODERS: dict[str, tuple[BertConfig, int]] = {
+    "bert-base": (BertConfig(768, 12, 12, 3072, context=512), 30522),
+    "bert-large": (BertConfig(1024, 24, 16, 4096, context=512), 30522),
 }
 NAMES = (*DECODERS, *ENCODERS)
 
@@ -50,16 +51,16 @@ NAMES = (*DECODERS, *ENCODERS)
 def context_of(name: str) -> int:
     """How many tokens the model of that name sees."""
     check_name(name)
-    return DECODERS[name][0].context if name in DECODERS else ENCODERS[name].positions
+    return (DECODERS | ENCODERS)[name][0].context
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
     """The cost of the model of that name."""
     check_name(name)
     if name in ENCODERS:
-        return bert_cost(ENCODERS[name], shape)
-    config, vocab = DECODERS[name]
-    return cost_of_config("gpt", config, vocab, shape)
+        config, vocab = ENCODERS[name]
+        return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
+    return cost_of_config("gpt", *DECODERS[name], shape)
 
 
 def check_name(name: str) -> None:

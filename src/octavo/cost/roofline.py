@@ -11,7 +11,7 @@ from typing import Literal
 
 from octavo.cost.machines import Machine
 from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
-from octavo.cost.parts import Cost
+from octavo.models.cost.parts import Cost
 
 Work = Literal["training", "decoding"]
 How = Literal["assumed", "rehearsed"]

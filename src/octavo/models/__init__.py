@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -13,99 +14,165 @@ from torch import Tensor, nn
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.bag import Bag, BagConfig
-from octavo.models.bert import Bert, BertConfig
-from octavo.models.bigram import Bigram, BigramConfig
-from octavo.models.classifier_head import Head, HeadConfig
-from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
+from octavo.models import (
+    bag,
+    bert,
+    bigram_training,
+    classifier_head,
+    dan,
+    gpt,
+    mix,
+    ngram,
+    recurrent,
+    rnn_attention,
+    seq2seq,
+    seq2seq_recurrent,
+    vit,
+)
+from octavo.models.bag import Bag
+from octavo.models.bert import Bert
+from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
-from octavo.models.mix import Mix, MixConfig
-from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.parts.config import GPTConfig
-from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
-from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
-from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig
+from octavo.models.mix import Mix
+from octavo.models.ngram import NGram
+from octavo.models.plugins import load_plugins
+from octavo.models.recurrent import GRU, LSTM, RNN
+from octavo.models.rnn_attention import RNNAttention
+from octavo.models.spec import Candidate, ModelSpec
 
 __all__ = [
-    "CONFIGS",
-    "COUNTED",
-    "ENCODERS",
-    "ENCODER_CONFIGS",
     "GPT",
     "GRU",
     "LSTM",
     "MODELS",
-    "NEURAL",
-    "PRESETS",
     "RNN",
     "Bag",
     "Bert",
     "Bigram",
+    "Candidate",
     "Mix",
+    "ModelSpec",
     "NGram",
     "RNNAttention",
     "build",
     "describe",
+    "find_spec",
+    "language_models",
     "name_of",
+    "names",
     "preset",
+    "spec_of",
+    "stored_entries",
 ]  # fmt: skip
 
-MODELS: dict[str, type[LanguageModel[Any]]] = {
-    "bag": Bag, "ngram": NGram, "bigram": Bigram, "rnn": RNN, "gru": GRU, "lstm": LSTM, "rnn-attention": RNNAttention,
-    "gpt": GPT, "mix": Mix,
-}  # fmt: skip
-CONFIGS: dict[str, type] = {
-    "bag": BagConfig, "ngram": NGramConfig, "bigram": BigramConfig, "rnn": RecurrentConfig, "gru": RecurrentConfig,
-    "lstm": RecurrentConfig, "rnn-attention": RNNAttentionConfig, "gpt": GPTConfig, "mix": MixConfig,
-}  # fmt: skip
-ENCODERS: dict[str, type[nn.Module]] = {  # models that predict no next token by themselves
-    "linear": Linear, "dan": Dan, "head": Head, "bert": Bert, "seq2seq": Seq2Seq, "seq2seq-recurrent": RecurrentSeq2Seq,
-    "vit": Vit, "davit": DaVit,
-}  # fmt: skip
-ENCODER_CONFIGS: dict[str, type] = {
-    "linear": LinearConfig, "dan": DanConfig, "head": HeadConfig, "bert": BertConfig, "seq2seq": Seq2SeqConfig,
-    "seq2seq-recurrent": RecurrentSeq2SeqConfig, "vit": VitConfig, "davit": DaVitConfig,
-}  # fmt: skip
-COUNTED = ("bag", "ngram", "bigram")  # learn from counts of the text, at once
-NEURAL = ("rnn", "gru", "lstm", "rnn-attention", "gpt")  # learn window by window
-PRESETS: dict[str, tuple[str, Any]] = {  # names for settings of a model
-    "local": ("gpt", GPTConfig(attention="local")),
-    "linear": ("gpt", GPTConfig(attention="linear")),
-    "synthesizer": ("gpt", GPTConfig(attention="dense")),
+BUILT_IN: dict[str, ModelSpec] = {
+    "bag": bag.SPEC,
+    "ngram": ngram.SPEC,
+    "bigram": bigram_training.SPEC,
+    "rnn": recurrent.RNN_SPEC,
+    "gru": recurrent.GRU_SPEC,
+    "lstm": recurrent.LSTM_SPEC,
+    "rnn-attention": rnn_attention.SPEC,
+    "gpt": gpt.SPEC,
+    "mix": mix.SPEC,
+    "vit": vit.VIT_SPEC,
+    "davit": vit.DAVIT_SPEC,
+    "seq2seq": seq2seq.SPEC,
+    "seq2seq-recurrent": seq2seq_recurrent.SPEC,
+    "bert": bert.SPEC,
+    "dan": dan.DAN_SPEC,
+    "linear-classifier": dan.LINEAR_SPEC,
+    "head": classifier_head.SPEC,
 }
+if TYPE_CHECKING:
+    MODELS: dict[str, ModelSpec]
 
 
-def preset(name: str) -> tuple[str, Any]:
-    """The model that a name stands for, and its settings where nothing else is said."""
-    if name in PRESETS:
-        return PRESETS[name]
-    if name in CONFIGS:
-        return name, CONFIGS[name]()
-    near = get_close_matches(name, [*CONFIGS, *PRESETS], 1)
-    advice = f"did you mean {near[0]}?" if near else f"models are {', '.join([*CONFIGS, *PRESETS])}"
+def __getattr__(name: str) -> Any:
+    """MODELS are the built-in ones and those of installed packages, which are looked for when somebody asks: a package
+    may itself be the first to import octavo."""
+    if name != "MODELS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["MODELS"] = BUILT_IN | load_plugins(BUILT_IN)
+    return globals()["MODELS"]
+
+
+def _models() -> dict[str, ModelSpec]:
+    from octavo.models import MODELS
+
+    return MODELS
+
+
+def language_models() -> Iterator[ModelSpec]:
+    """The specs of models that predict the next token."""
+    return (spec for spec in _models().values() if spec.task == "language")
+
+
+def names() -> list[str]:
+    """What `octavo train` calls language models, presets included."""
+    return [name for spec in language_models() for name in (spec.name, *spec.presets)]
+
+
+def find_spec(name: str) -> ModelSpec:
+    """The spec of a model, by its own name or by that of one of its presets."""
+    models = _models()
+    if name in models:
+        return models[name]
+    for spec in models.values():
+        if name in spec.presets:
+            return spec
+    near = get_close_matches(name, [*models, *names()], 1)
+    advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(names())}"
     raise UserError(f"there is no model {name!r}; {advice}")
 
 
-def name_of(model: LanguageModel[Any]) -> str:
-    """The name a model's class is registered under."""
-    return next(name for name, cls in MODELS.items() if type(model) is cls)
+def preset(name: str) -> tuple[str, Any]:
+    """The language model that a name stands for, and its settings where nothing else is said."""
+    spec = find_spec(name)
+    if spec.task != "language":
+        raise UserError(f"{name} is no language model: it belongs to the task {spec.task}; try {', '.join(names())}")
+    return spec.name, spec.presets[name].config if name in spec.presets else spec.config()
+
+
+def spec_of(model: nn.Module) -> ModelSpec:
+    """The spec that a model's class is registered with."""
+    for spec in _models().values():
+        if type(model) is spec.model:
+            return spec
+    raise UserError(
+        f"a model must be registered with a ModelSpec: {type(model).__name__} is not; see docs/extending.md"
+    )
+
+
+def name_of(model: nn.Module) -> str:
+    """The name that a model's class is registered under."""
+    return spec_of(model).name
 
 
 def describe(model: LanguageModel[Any]) -> dict[str, Any]:
     """What `build` needs to make the model again, but for its tensors."""
-    description: dict[str, Any] = {"model": name_of(model), "config": dataclasses.asdict(model.config)}
-    if isinstance(model, Mix):
-        return description | {"parts": [describe(part) for part in model.parts]}
+    spec = spec_of(model)
+    description: dict[str, Any] = {"model": spec.name, "config": dataclasses.asdict(model.config)}
+    if parts := spec.parts(model):
+        return description | {"parts": [describe(part) for part in parts]}
     return description | {"vocab": model.vocab} | ({"newline": model.newline} if isinstance(model, NGram) else {})
+
+
+def stored_entries(model: LanguageModel[Any]) -> dict[str, int]:
+    """How many entries a model stores, by what they are: {"n-grams": 1234}; of a mixture with those of its parts."""
+    spec, own = spec_of(model), model.own_tensors().values()
+    count = sum(tensor.numel() for tensor in own) if spec.count_entries is None else spec.count_entries(model)
+    entries = Counter({spec.entries: count})
+    for part in spec.parts(model):
+        entries.update(stored_entries(part))
+    return dict(entries)
 
 
 def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
     """The model of a description with the tensors of its `state_dict`."""
     try:
         name = description["model"]
-        config: Any = from_json(CONFIGS[name], description["config"])
+        config: Any = from_json({spec.name: spec for spec in language_models()}[name].config, description["config"])
         if name == "mix":
             parts = [build(part, _below(tensors, f"parts.{i}.")) for i, part in enumerate(description["parts"])]
             model: LanguageModel[Any] = Mix(config, parts)
@@ -114,9 +181,8 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
         else:
             model = _empty(name, config, description["vocab"], tensors)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"this is not the description of a model that octavo {list(MODELS)} knows: {error!r}"
-        ) from error
+        known = [spec.name for spec in language_models()]
+        raise UserError(f"this is not the description of a model that octavo {known} knows: {error!r}") from error
     model.load_tensors({key: value for key, value in tensors.items() if not key.startswith("parts.")})
     return model
 
@@ -127,7 +193,7 @@ def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) ->
         raise UserError(f"a layer has tensors of its own: layers={config.layers}, the file has {len(tensors)} tensors")
     try:
         with torch.device("meta"):  # where shapes take no memory
-            model = MODELS[name](config, vocab)
+            model: LanguageModel[Any] = _models()[name].model(config, vocab)  # type: ignore[assignment]
     except RuntimeError as error:  # a shape beyond what any tensor can have
         raise UserError(f"no tensor can be as large as the config says: {dataclasses.asdict(config)}") from error
     own = model.own_tensors()

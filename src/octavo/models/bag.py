@@ -6,7 +6,7 @@ B batch, T time, N tokens, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,12 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, check_distribution
 from octavo.errors import UserError
+from octavo.models.cost.counts import bag_cost
+from octavo.models.spec import FitContext, Fitted, ModelSpec
+from octavo.models.views import Bars, View
+from octavo.text.tokenizers.protocol import Tokenizer
+
+LIKELIEST = 20  # tokens that a page shows
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Bag(LanguageModel[None]):
     def max_scored_tokens(self) -> int:
         return 1 << 20
 
+    @property
+    def receptive_field(self) -> int:
+        return 0
+
     def start(self, batch: int) -> None:
         return None
 
@@ -70,3 +80,21 @@ class Bag(LanguageModel[None]):
 
     def token_log_probs(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
         return self.logp_V[x_BT[:, 1:]], None
+
+
+def _fit(x_N: Tensor, config: BagConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
+    return Fitted(Bag.fit(x_N, config, tokenizer.vocab))
+
+
+def _likeliest(model: Bag, spell: Callable[[int], str]) -> Bars:
+    best = model.logp_V.exp().topk(min(LIKELIEST, model.vocab - 1))
+    rows = zip(map(spell, best.indices.tolist()), (100 * best.values).tolist(), strict=True)
+    return Bars("The most probable tokens, in per cent; ␣ is a space, ⏎ the end of a line.", tuple(rows), digits=2)
+
+
+SPEC = ModelSpec(
+    "bag", "bag: how often each token occurs", "how often each token occurs, whatever came before", "counts",
+    Bag, BagConfig, fitting="counts", fit=_fit, cost=bag_cost,
+    views=(View("unigram", "Unigram", "token-table", "unigram"),),
+    summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
+)  # fmt: skip

@@ -16,10 +16,13 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
+from octavo.models.cost.bert import bert_cost
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
+from octavo.models.spec import ModelSpec
+from octavo.models.views import View
 from octavo.ops.attention import FULL, Pattern, attend
 from octavo.ops.feed_forward import ACTIVATIONS
 
@@ -265,3 +268,12 @@ class Bert(nn.Module):
     def repeated_blocks(self) -> Sequence[PostNormBlock]:
         """Parts of one code: compiled once, they are all fast."""
         return list(self.blocks)  # type: ignore[arg-type]
+
+
+SPEC = ModelSpec(
+    "bert", "BERT", "an encoder that fills in masked words; see also fill and embed", "encoder", Bert, BertConfig,
+    task="masked", cost=bert_cost,
+    views=(View("attention", "Attention", "token-maps", "encoder-attention"),
+           View("masked", "Masked words", "masked", "masked-words")),
+    exports=("hf",),
+)  # fmt: skip

@@ -138,6 +138,10 @@ class Bigram(LanguageModel[None]):
     def max_scored_tokens(self) -> int:
         return 1 << 16
 
+    @property
+    def receptive_field(self) -> int:
+        return 1
+
     def weights(self, context_C: Tensor | None = None) -> Weights:
         """The weights, with the vectors of these contexts; without any, with the very tensor of all vectors."""
         x_CD = self.x_VD if context_C is None else self.x_VD[context_C]

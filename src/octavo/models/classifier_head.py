@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
+from octavo.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)
@@ -58,3 +59,9 @@ class Head(nn.Module):
             x_BD = F.relu(one(F.dropout(x_BD, self.config.dropout, self.training)))
         logits_BC: Tensor = self.out(F.dropout(x_BD, self.config.dropout, self.training))
         return logits_BC
+
+
+SPEC = ModelSpec(
+    "head", "classifier head", "hidden layers on the vectors of a trained model", "classifier", Head, HeadConfig,
+    task="classification",
+)  # fmt: skip

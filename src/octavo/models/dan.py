@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.classifier_head import Head, HeadConfig
+from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
 MOST_BITS = 28
@@ -124,6 +125,11 @@ class Linear(nn.Module):
         sum_BC = F.embedding_bag(bags.ids_N, self.weights_VC, bags.offsets_B1, mode="sum", include_last_offset=True)
         return sum_BC * lengths_scale(bags)[:, None] + self.bias_C
 
+    def strengths(self) -> Tensor:
+        """strength_V: how much each n-gram says about the class."""
+        strength_V: Tensor = (self.weights_VC - self.weights_VC.mean(1, keepdim=True)).norm(dim=1)
+        return strength_V
+
 
 def lengths_scale(bags: Bags) -> Tensor:
     """1 / √n of each text's n n-grams."""
@@ -138,3 +144,13 @@ def grown(model: Dan, further_UD: Tensor) -> Dan:
         larger = Dan(model.config, len(whole_VD), width, model.head.out.out_features)
     larger.load_state_dict(model.state_dict() | {"vectors_VD": whole_VD}, assign=True)
     return larger
+
+
+DAN_SPEC = ModelSpec(
+    "dan", "deep averaging network", "the average of a text's word vectors, then hidden layers", "classifier", Dan,
+    DanConfig, task="classification",
+)  # fmt: skip
+LINEAR_SPEC = ModelSpec(
+    "linear-classifier", "linear classifier", "one weight for each n-gram and class", "classifier", Linear,
+    LinearConfig, task="classification",
+)  # fmt: skip

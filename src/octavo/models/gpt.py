@@ -9,7 +9,7 @@ read again as the beginning of a new one. Either way `step` is a function of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,10 +18,14 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session, tap
 from octavo.errors import UserError
+from octavo.models.cost.parts import parameter_count
+from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import ATTENTION_LAYERS, Place
-from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
+from octavo.models.parts.config import SYNTHESIZERS, WINDOWED_ATTENTION, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
-from octavo.models.recurrent import draw
+from octavo.models.recurrent import draw, layers_of
+from octavo.models.spec import ModelSpec, Preset
+from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
@@ -178,6 +182,13 @@ class GPT(LanguageModel[State]):
         return min(max(self.config.context, WINDOW), super().max_scored_tokens)
 
     @property
+    def receptive_field(self) -> int | None:
+        """Every layer sees so many tokens further; a full context that is left is read again."""
+        if self.config.absolute or self.config.attention == "linear":
+            return None
+        return self.config.layers * (self.config.cached - 1)
+
+    @property
     def carries_state(self) -> bool:
         return not self.config.absolute
 
@@ -214,3 +225,48 @@ class GPT(LanguageModel[State]):
     @property
     def repeated_blocks(self) -> Sequence[TransformerBlock]:
         return list(self._blocks())
+
+
+def _kind(config: GPTConfig) -> str:
+    if config.attention in SYNTHESIZERS:
+        return f"{config.attention} synthesizer"
+    return "transformer" if config.attention == "full" else f"transformer with {config.attention} attention,"
+
+
+def _details(model: GPT, spell: Callable[[int], str]) -> Table:
+    """Which part stands in each place of the transformer."""
+    config = model.config
+    shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
+    window = f", window {config.attention_window}" if config.attention in WINDOWED_ATTENTION else ""
+    features = f", {config.features} features" if config.attention == "linear" else ""
+    return Table("", (), (
+        ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
+        ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
+        ("positions", config.positions), ("context", f"{config.context} tokens"),
+        ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
+        ("cost", f"{model.flops_per_token():,} operations to read a token"),
+    ))  # fmt: skip
+
+
+SPEC = ModelSpec(
+    "gpt", "transformer, full attention", "a transformer", "attention", GPT, GPTConfig, cost=transformer_cost,
+    presets={
+        "local": Preset(
+            "transformer, local attention", "gpt --attention local: each layer sees the last few tokens",
+            GPTConfig(attention="local"),
+        ),
+        "linear": Preset(
+            "transformer, linear attention", "gpt --attention linear: attention with a state of constant size",
+            GPTConfig(attention="linear"),
+        ),
+        "synthesizer": Preset(
+            "transformer, synthesizer", "gpt --attention dense: attention without comparing tokens",
+            GPTConfig(attention="dense"),
+        ),
+    },
+    views=(ATTENTION, LOGIT_LENS, LAYER_GRADIENT_FLOW),
+    summarise=lambda model, tokens:
+        f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
+    details=_details, exports=("hf",),
+    unused_settings=lambda config: () if config.attention in WINDOWED_ATTENTION else ("attention_window",),
+)  # fmt: skip

@@ -5,7 +5,7 @@ B batch, T time, V vocabulary, I parts, G context classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, check_distribution
 from octavo.errors import UserError
+from octavo.models.spec import Candidate, ModelSpec
+from octavo.models.views import Table, View
 
 State = tuple[Any, ...]
 
@@ -86,6 +88,11 @@ class Mix(LanguageModel[State]):
     def max_scored_tokens(self) -> int:
         return min(part.max_scored_tokens for part in self.parts)
 
+    @property
+    def receptive_field(self) -> int | None:
+        fields = [part.receptive_field for part in self.parts]
+        return None if None in fields else max(field for field in fields if field is not None)
+
     def start(self, batch: int) -> State:
         return tuple(part.start(batch) for part in self.parts)
 
@@ -118,3 +125,27 @@ class Mix(LanguageModel[State]):
         if len(self.logw_GI) == 1:
             return self.logw_GI.expand(batch, -1)
         return self.logw_GI[self.parts[self.gate].context_class(states[self.gate])]
+
+
+def _weights(model: Mix, spell: Callable[[int], str]) -> Table:
+    """The weight of each part, for each class of contexts."""
+    rows = ((str(g), *(f"{w:.1%}" for w in row)) for g, row in enumerate(model.logw_GI.exp().tolist()))
+    caption = "How much each part's vote counts, by how much of the context was seen in training."
+    return Table(caption, ("tokens seen before", *map(short_title, model.parts)), tuple(rows))
+
+
+def short_title(model: LanguageModel[Any]) -> str:
+    """A part of a mixture in a word: 7-gram, gru."""
+    from octavo.models import name_of
+
+    order = getattr(model.config, "order", None)
+    return f"{order}-gram" if order is not None else name_of(model)
+
+
+SPEC = ModelSpec(
+    "mix", "mixture", "a vote of trained runs", "mixture", Mix, MixConfig, fitting="mixture",
+    views=(View("votes", "Votes", "token-table", "votes"),),
+    candidates=lambda seconds, device: [Candidate("mix", "mixture", "mix")],
+    summarise=lambda model, tokens: f"mix of {', '.join(map(short_title, model.parts))} of {tokens}",
+    details=_weights, parts=lambda model: model.parts,
+)  # fmt: skip

@@ -14,8 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
+from octavo.models.cost.recurrent import attentive_cost
 from octavo.models.parts.checks import check_dropout, check_positive
-from octavo.models.recurrent import Embedded, Init, Layer, check_init, draw
+from octavo.models.recurrent import TAPS, Embedded, Init, Layer, check_init, draw, gates_view, short_budget
+from octavo.models.spec import Candidate, ModelSpec
+from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
 from octavo.ops.attention.scores import SCORES, ScoreKind, additive, dot, scaled, weighted_sum
 from octavo.ops.recurrent import AFTER
 
@@ -132,3 +135,15 @@ class RNNAttention(Embedded):
         """The memory with one state more, and without the oldest where that is one too many."""
         oldest = 1 if 0 < self.config.memory <= memory_BMD.shape[1] else 0
         return torch.cat([memory_BMD[:, oldest:], new_BD[:, None]], 1)
+
+
+SPEC = ModelSpec(
+    "rnn-attention", "recurrent network with attention", "a recurrent network with attention to its past states",
+    "recurrent", RNNAttention, RNNAttentionConfig, cost=attentive_cost,
+    views=(MEMORY_ATTENTION, gates_view(*TAPS["lstm"], *TAPS["gru"][:2]), GRADIENT_FLOW),
+    candidates=lambda seconds, device: [
+        Candidate("rnn-attention", "recurrent network with attention", "rnn-attention", short_budget(seconds))
+    ],
+    summarise=lambda model, tokens:
+        f"{model.config.cell.upper()} with attention, of {tokens}, {model.config.width} units",
+)  # fmt: skip

@@ -5,7 +5,7 @@ B rows, S tokens of the source, T new tokens of the target, H heads, K size of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -15,12 +15,15 @@ from torch import Tensor, nn
 
 from octavo.core import tap
 from octavo.errors import UserError
+from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
 from octavo.models.recurrent import draw
+from octavo.models.spec import ModelSpec
+from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
@@ -232,6 +235,10 @@ class Seq2Seq(EncoderDecoder):
                 f"with a larger --context"
             )
 
+    def cross_attention(self, maps: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Each block of the decoder has self-attention, then cross-attention."""
+        return maps[1::2]
+
     def _decoder_blocks(self) -> Iterator[DecoderBlock]:
         return iter(self.decoder_blocks)  # type: ignore[arg-type]
 
@@ -241,3 +248,10 @@ def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Gene
         norm.initialise()
     for part in parts:
         part.initialise(config, generator)
+
+
+ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")
+SPEC = ModelSpec(
+    "seq2seq", "encoder-decoder transformer", "a transformer that translates; see also translate", "encoder-decoder",
+    Seq2Seq, Seq2SeqConfig, task="translation", cost=seq2seq_cost, views=(ALIGNMENT,),
+)  # fmt: skip

@@ -15,9 +15,12 @@ from torch import Tensor, nn
 
 from octavo.core import map_state, tap
 from octavo.errors import UserError
+from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.checks import check_dropout, check_positive
 from octavo.models.recurrent import Init, Layer, check_init, draw
+from octavo.models.seq2seq import ALIGNMENT
+from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
 from octavo.ops.recurrent import layer
 
@@ -173,3 +176,10 @@ def _like(y_TBD: Tensor, h_BD: Tensor) -> Tensor:
 
 def _taken(x_SBE: Tensor, place_SB: Tensor) -> Tensor:
     return x_SBE.gather(0, place_SB[..., None].expand_as(x_SBE))
+
+
+SPEC = ModelSpec(
+    "seq2seq-recurrent", "recurrent encoder-decoder", "a recurrent network with attention that translates",
+    "encoder-decoder", RecurrentSeq2Seq, RecurrentSeq2SeqConfig, task="translation", cost=recurrent_seq2seq_cost,
+    views=(ALIGNMENT,),
+)  # fmt: skip

@@ -8,6 +8,7 @@ V classes, P side of a patch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,12 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
+from octavo.models.cost.vision import vision_cost
 from octavo.models.gpt import TransformerBlock
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.checks import check_choices, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import draw
+from octavo.models.spec import ModelSpec
+from octavo.models.views import View
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention import image_patterns as grid
@@ -246,3 +250,15 @@ def side_of_patch(asked: int, height: int, width: int) -> int:
             f"try {' or '.join(f'--patch {P}' for P in both[-3:])}"
         )
     return asked
+
+
+IMAGE_ATTENTION = View("image", "Image", "image", "image-attention")
+VIT_SPEC = ModelSpec(
+    "vit", "vision transformer", "a vision transformer: classifies images, such as digits or a folder of pictures",
+    "vision", Vit, VitConfig, task="images", cost=partial(vision_cost, "vit", Vit), views=(IMAGE_ATTENTION,),
+)  # fmt: skip
+DAVIT_SPEC = ModelSpec(
+    "davit", "vision transformer with channel attention",
+    "a vision transformer with attention between patches and between channels in turn", "vision", DaVit, DaVitConfig,
+    task="images", cost=partial(vision_cost, "davit", DaVit), views=(IMAGE_ATTENTION,),
+)  # fmt: skip

@@ -12,7 +12,7 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.count_training import TextConfig, train_counts
 from octavo.tasks.language_page import page_maker
@@ -59,11 +59,16 @@ def train(
 
 def _configs(model: str, usual: Any, settings: dict[str, Any]) -> list[Any]:
     """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
-    classes: list[type] = [CONFIGS[model], TextConfig, *((LoopConfig, OptimizerConfig) if model in NEURAL else ())]
+    spec = find_spec(model)
+    classes: list[type] = [
+        spec.config,
+        TextConfig,
+        *((LoopConfig, OptimizerConfig) if spec.trained_by_gradient else ()),
+    ]
     names = [[field.name for field in dataclasses.fields(one)] for one in classes]
     for one in classes:
         settings = with_current_names(one, settings)
-    if model == "mix":
+    if spec.fitting == "mixture":
         names[1] = list(OF_A_MIXTURE)
     for key in settings:
         if not any(key in known for known in names):
@@ -89,12 +94,13 @@ def train_with_page(
 
     `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
     """
-    if model in NEURAL:
+    spec = find_spec(model)
+    if spec.trained_by_gradient:
         loop, optim = how or (LoopConfig(), OptimizerConfig())
         page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
         return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)
     page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
-    if model == "mix":
+    if spec.fitting == "mixture":
         if device != "auto":
             raise UserError(f"a mixture's weights are learnt where its parts lie: device={device}; leave it out")
         return train_mix(corpus, parts, config, out, text, seed, measure, page)

@@ -24,7 +24,6 @@ from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, REPORT, STATE, check_out, read_record
-from octavo.models import ENCODER_CONFIGS
 from octavo.models.classifier_head import Head
 from octavo.models.dan import Dan, Linear, grown
 from octavo.scoring.classification import Classified, best_temperature, classified
@@ -76,11 +75,11 @@ class Plan:
     def of(cls, model: str, config: Any = None, base: Base | str | Path | None = None, **more: Any) -> Plan:
         """With the model's usual settings where none are given; `base` may be the folder of a run."""
         if model not in CLASSIFIERS:
-            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(CLASSIFIERS)}")
+            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(list(CLASSIFIERS))}")
         if (model == "head") != (base is not None):
             raise UserError(f"a base is what a head stands on: model={model}, base={base}; try head with --base RUN")
         opened = open_base(base) if isinstance(base, str | Path) else base
-        return cls(model, ENCODER_CONFIGS[model]() if config is None else config, base=opened, **more)
+        return cls(model, CLASSIFIERS[model].config() if config is None else config, base=opened, **more)
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self.how), "optim": asdict(self.optim)}
@@ -250,7 +249,7 @@ def resume_classifier(path: str | Path, page_maker: Callable[..., Page] | None =
         raise UserError(f"{path} is finished; for longer training, give octavo classify train more --epochs")
     try:
         how = {key: value for key, value in training.items() if key not in ("optim", "finished")}
-        config: Any = from_json(ENCODER_CONFIGS[told["model"]], told["config"])
+        config: Any = from_json(CLASSIFIERS[told["model"]].config, told["config"])
         plan = Plan(told["model"], config, from_json(ClassifyConfig, how),
                     from_json(OptimizerConfig, training["optim"]), told["seed"],
                     base=find_base(told["base"]) if told["model"] == "head" else None)  # fmt: skip

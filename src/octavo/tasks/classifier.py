@@ -20,14 +20,14 @@ from octavo.config import from_json
 from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
-from octavo.models import ENCODER_CONFIGS, ENCODERS
+from octavo.models import MODELS
 from octavo.models.loading import filled
 from octavo.tasks.text_vectors import Base, VectorReader, describe_base, find_base
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, blocks_of
 from octavo.text.blocks import in_order
 
 TASK = "classify text"
-CLASSIFIERS = ("linear", "dan", "head")
+CLASSIFIERS = {"linear": MODELS["linear-classifier"], "dan": MODELS["dan"], "head": MODELS["head"]}
 SIZES = {"linear": ("rows", "classes"), "dan": ("rows", "width", "classes"), "head": ("width", "classes")}
 READER = "reader_"  # begins the names of the tensors that are the reader's
 
@@ -124,12 +124,12 @@ def _loaded(path: Path, told: dict[str, Any], base: Base | None) -> Classifier:
     if type(temperature) is not float or not 0 < temperature < 1e6:
         raise ValueError(f"temperature={temperature!r}")
     sizes = told["sizes"]
-    config: Any = from_json(ENCODER_CONFIGS[name], told["config"])
+    config: Any = from_json(CLASSIFIERS[name].config, told["config"])
     if set(sizes) != set(SIZES[name]) or not all(type(n) is int and n > 0 for n in sizes.values()):
         raise ValueError(f"sizes={sizes!r}")
     tensors = read_tensors(path)
     of_reader = {key.removeprefix(READER): tensors.pop(key) for key in list(tensors) if key.startswith(READER)}
-    model: Any = filled(lambda: ENCODERS[name](config, **sizes), tensors, getattr(config, "layers", 0))
+    model: Any = filled(lambda: CLASSIFIERS[name].model(config, **sizes), tensors, getattr(config, "layers", 0))
     reader = _reader(path, told, config, of_reader, base)
     made = Classifier(name, model, reader, classes, temperature, path=path)
     if made.sizes != sizes:

@@ -10,24 +10,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded_generator
+from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.memory import available
-from octavo.io.progress import progress
-from octavo.models import COUNTED, Bag, NGram
+from octavo.models import MODELS, language_models
 from octavo.models.ngram.counting import Workspace
+from octavo.models.spec import FitContext, Fitted
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.tasks.run import METRICS, REPORT, SAMPLES, TOKENIZER, Run, check_out, read_record, save
 from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, learn_and_tokenize, open_corpus
 from octavo.text.reading import STDIN
-from octavo.training.bigram import train_bigram
 
 IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
 PER_TOKEN = 48  # bytes of memory that a token takes while it is counted
@@ -90,7 +89,7 @@ def train_counts(
         mapped = folder / "train.bin" if folder else None
         tokenizer, store = learn_and_tokenize(text.tokenizer, corpus, mapped, **text.tokenizer_options())
         workspace = _workspace(len(store), folder)
-        fitted = fit_counts(model, store_tensor(store, device, workspace), config, tokenizer, seed, workspace)
+        fitted = fit_counts(model, store_tensor(store, device, workspace), config, tokenizer, seed, workspace.folder)
     record = record_of(corpus, text.field, text.valid, seed, time.perf_counter() - began, len(store))
     record["notes"] += fitted.notes
     return finish(Run(fitted.model.cpu(), tokenizer, record), corpus, out, seed, measure, page, fitted.history)
@@ -121,30 +120,17 @@ def pick_device(device: str) -> torch.device:
     return chosen
 
 
-class Fitted(NamedTuple):
-    """A model, and what is to be told of how it was made."""
-
-    model: LanguageModel[Any]
-    history: Sequence[dict[str, Any]] = ()
-    notes: Sequence[str] = ()
-
-
 def fit_counts(
     model: str, x_N: Tensor, config: Any, tokenizer: Tokenizer, seed: int = 0,
-    workspace: Workspace = Workspace(),  # noqa: B008
+    folder: Path | None = None,
 ) -> Fitted:  # fmt: skip
-    """A model that learns from counts of the text."""
+    """A model that is fitted to counts of the text; `folder` is for tables that memory has no room for."""
     check_begin(model, tokenizer)
-    if model == "bag":
-        return Fitted(Bag.fit(x_N, config, tokenizer.vocab))
-    if model == "bigram":
-        history: list[dict[str, Any]] = []
-        bigram, notes = train_bigram(x_N, config, tokenizer, seeded_generator(seed), history.append)
-        return Fitted(bigram, history, notes)
-    if model != "ngram":
-        raise UserError(f"there is no count model {model!r}; models are {', '.join(COUNTED)}")
-    with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
-        return Fitted(NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, workspace, advance))
+    fit = MODELS[model].fit if model in MODELS else None
+    if fit is None:
+        known = ", ".join(spec.name for spec in language_models() if spec.fit)
+        raise UserError(f"there is no count model {model!r}; models are {known}")
+    return fit(x_N, config, tokenizer, FitContext(seed, folder))
 
 
 def check_begin(model: str, tokenizer: Tokenizer, begin: int = -1) -> None:

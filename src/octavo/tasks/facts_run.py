@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -65,7 +65,7 @@ class Oracle:
 def oracle_of(run: Run) -> Oracle:
     """The run as one that answers questions; any other is refused."""
     facts = run.record.get("facts")
-    if not isinstance(run.model, GPT) or not isinstance(facts, Mapping):
+    if not isinstance(facts, Mapping):
         raise UserError(
             f"{run.path or run.name} was not trained to answer questions; train one with octavo train facts birthplaces"
         )
@@ -75,7 +75,7 @@ def oracle_of(run: Run) -> Oracle:
     if not isinstance(frame, list) or len(frame) != 2 or not all(isinstance(part, str) for part in frame):
         raise UserError(f"{run.path or run.name} is damaged: facts.frame must be two strings; train the run again")
     mark_of(run.tokenizer)
-    return Oracle(run, run.model, Frame(*frame))
+    return Oracle(run, cast(GPT, run.model), Frame(*frame))
 
 
 def load_oracle(path: str | Path) -> Oracle:
@@ -98,8 +98,7 @@ def train_facts(
     settings = settings_of(source, known, config, how, seed)
     run = _stopped(out, settings) or _fresh(known, config, how, seed, settings)
     folder = Path(out) if out is not None else None
-    facts, model = run.record["facts"], run.model
-    assert isinstance(model, GPT)
+    facts, model = run.record["facts"], cast(GPT, run.model)
     if folder is not None and run.path is None:
         save(run, folder, {METRICS: ""})
     if facts["stage"] == PRETRAINING:

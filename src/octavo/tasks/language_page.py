@@ -11,7 +11,8 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo import __version__
-from octavo.models import GPT, Bag, Mix, NGram
+from octavo.models import spec_of
+from octavo.models.views import Bars, Table
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import code, facts, paragraph, render_page, reproduce, score, section, table, verbatim
@@ -19,12 +20,10 @@ from octavo.pages.surprisal import annotated_text, surprisal_legend
 from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import bits_per_byte, number, parts_of, short_title, stored, title_of
+from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of
 from octavo.tasks.surprisal import annotate, opening
 from octavo.tasks.training_section import training_section
 from octavo.text.token_display import display_token
-
-LIKELIEST = 12  # tokens of a bag that are drawn
 
 HOW_COUNTED = (
     "Every token costs the bits that the model's probability says, −log₂ p, the first token included. The sum is "
@@ -113,29 +112,18 @@ def _passages(passages: Sequence[Mapping[str, Any]]) -> Markup:
 
 
 def _model(run: Run) -> Markup:
-    model = run.model
-    figure = NOTHING
-    if isinstance(model, NGram):
-        rows = [(f"{order}-grams", float(count)) for order, count in enumerate(model.sizes(), 1)]
-        figure = bars(rows, "The number of distinct n-grams of each order.")
-    elif isinstance(model, Bag):
-        best = model.logp_V.exp().topk(min(LIKELIEST, model.vocab - 1))
-        chances = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        rows = [(display_token(run.tokenizer, token), 100 * p) for token, p in chances]
-        figure = bars(rows, "The most probable tokens, in per cent; ␣ is a space, ⏎ the end of a line.", digits=2)
-    elif isinstance(model, Mix):
-        figure = _weights(model)
-    elif isinstance(model, GPT):
-        figure = facts(parts_of(model))
-    return section("Model", paragraph(f"It stores {stored(model)}."), figure)
-
-
-def _weights(model: Mix) -> Markup:
-    """The weight of each part in the mixture, for each class of contexts."""
-    titles = ("tokens seen before", *(short_title(part) for part in model.parts))
-    rows = [(str(g), *(f"{w:.1%}" for w in row)) for g, row in enumerate(model.logw_GI.exp().tolist())]
-    explained = "The weight of each part of the mixture, by how much of the context was seen in training."
-    return join(paragraph(explained), table(titles, rows, numeric=range(len(titles))))
+    details = spec_of(run.model).details
+    found = details(run.model, lambda token: display_token(run.tokenizer, token)) if details is not None else None
+    match found:
+        case Bars(caption, rows, digits):
+            figure = bars(rows, caption, digits=digits)
+        case Table("", (), rows):
+            figure = facts((name, value) for name, value in rows)
+        case Table(caption, titles, rows):
+            figure = join(paragraph(caption), table(titles, rows, numeric=range(len(titles))))
+        case _:
+            figure = NOTHING
+    return section("Model", paragraph(f"It stores {stored(run.model)}."), figure)
 
 
 def _corpus(corpus: Mapping[str, Any]) -> Markup:

@@ -17,8 +17,7 @@ from octavo.config import from_json
 from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.files import whole_file
-from octavo.models import CONFIGS, MODELS, NEURAL, build, describe
-from octavo.models.parts.config import GPTConfig
+from octavo.models import MODELS, build, describe
 from octavo.tasks.count_training import (
     Page,
     TextConfig,
@@ -33,6 +32,7 @@ from octavo.tasks.count_training import (
 )
 from octavo.tasks.run import BOARD, CONFIG, METRICS, STATE, Run, read_record, read_tokenizer, save
 from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
+from octavo.text.validation_chunks import Held, hold_out
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop, Text
@@ -42,7 +42,6 @@ from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 from octavo.training.signals import Stopping
 from octavo.training.streams import Lanes
-from octavo.training.validation_chunks import Held, hold_out
 
 SAMPLE_TOKENS = 120  # of the text written at each check
 
@@ -66,11 +65,11 @@ class Recipe:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Recipe:
         """As the record of a run tells it."""
-        told = record.get("training")
-        if not isinstance(told, Mapping) or record.get("model") not in NEURAL:
+        told, spec = record.get("training"), MODELS.get(record.get("model", ""))
+        if not isinstance(told, Mapping) or spec is None or not spec.trained_by_gradient:
             raise UserError("this run was not trained step by step, so there is nothing to go on with; train it anew")
         return cls(
-            record["model"], from_json(CONFIGS[record["model"]], record.get("config", {})),
+            record["model"], from_json(spec.config, record.get("config", {})),
             from_json(TextConfig, told.get("text", {})), from_json(LoopConfig, told.get("loop", {})),
             from_json(OptimizerConfig, told.get("optim", {})), record.get("seed", 0), str(told.get("device", "auto")),
         )  # fmt: skip
@@ -78,10 +77,10 @@ class Recipe:
     def fresh_model(self, tokenizer: Tokenizer, device: torch.device) -> LanguageModel[Any]:
         """The model as training starts with it, its sequences opened as the tokenizer opens them."""
         config = self.config
-        if isinstance(config, GPTConfig) and config.begin < 0 and tokenizer.begin != tokenizer.vocab - 1:
+        if getattr(config, "begin", 0) < 0 and tokenizer.begin != tokenizer.vocab - 1:
             config = replace(config, begin=tokenizer.begin)
         check_begin(self.model, tokenizer, getattr(config, "begin", -1))
-        model = MODELS[self.model](config, tokenizer.vocab)
+        model: LanguageModel[Any] = MODELS[self.model].model(config, tokenizer.vocab)  # type: ignore[assignment]
         model.initialise(seeded_generator(self.seed))
         return model.to(device)
 
@@ -91,7 +90,7 @@ def train_neural(
 ) -> Run:
     """Train a neural model on the training part of a text, in this process or in those that torchrun started."""
     check_before_work(out, recipe.seed)
-    if isinstance(recipe.config, GPTConfig):
+    if hasattr(recipe.config, "check_use"):
         recipe.config.check_use()
     _refuse_unfinished(out)
     corpus = recipe.text.open(source)

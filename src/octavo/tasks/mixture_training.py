@@ -18,7 +18,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
 from octavo.experiments.domains.scoring import KNOWN, seen_share
-from octavo.models import COUNTED, Mix, name_of
+from octavo.models import Mix, spec_of
 from octavo.tasks.count_training import (
     Page,
     TextConfig,
@@ -31,7 +31,7 @@ from octavo.tasks.count_training import (
 )
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, fingerprint, open_corpus, tokenize
-from octavo.training.validation_chunks import Held, hold_out
+from octavo.text.validation_chunks import Held, hold_out
 
 PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
 
@@ -95,11 +95,11 @@ def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[A
         return run.model  # it was trained on another text, so it has not seen these pieces
     if run.record.get("training", {}).get("held") == held.identity:
         return run.model
-    model, config = name_of(run.model), run.model.config
-    if model not in COUNTED or getattr(config, "estimator", None) == "arpa":
+    spec, config = spec_of(run.model), run.model.config
+    if spec.fit is None or getattr(config, "estimator", None) == "arpa":
         raise UserError(f"{run.name} has seen the text that weights are learnt on; mix its parts directly")
     x_N = torch.from_numpy(held.train_N.astype(np.int32))
-    return fit_counts(model, x_N, config, run.tokenizer, run.record.get("seed", 0)).model
+    return fit_counts(spec.name, x_N, config, run.tokenizer, run.record.get("seed", 0)).model
 
 
 def _check_unseen(run: Run, corpus: Corpus) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from octavo.config import from_json
 from octavo.cost import Shape, cost_of_config
 from octavo.errors import UserError
-from octavo.models import CONFIGS
+from octavo.models import MODELS
 from octavo.tasks.run import TENSORS
 
 BITS = "bits/byte"
@@ -98,10 +98,10 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
-    if "task" in record or name not in CONFIGS or not isinstance(record.get("vocab"), int):
+    if "task" in record or name not in MODELS or not isinstance(record.get("vocab"), int):
         return None
     try:
-        config: Any = from_json(CONFIGS[name], record.get("config", {}))
+        config: Any = from_json(MODELS[name].config, record.get("config", {}))
         past = min(PAST, getattr(config, "context", 1) - 1, getattr(config, "memory", PAST))
         if getattr(config, "layers", 1) > MOST_LAYERS:
             return None

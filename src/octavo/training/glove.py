@@ -25,10 +25,10 @@ from torch import Tensor
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
+from octavo.models.bigram_training import Report
 from octavo.text.blocks import Block
 from octavo.text.tokenizers.word import learn_and_encode
 from octavo.text.word_vectors import Vectors, word_of
-from octavo.training.bigram import Report
 
 CHUNK = 1 << 18  # words whose neighbours are counted at once
 STEP = 1 << 14  # pairs in a step of training, or as many as there are words

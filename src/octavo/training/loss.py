@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from octavo.core import LanguageModel, map_state
-from octavo.models.gpt import GPT
 from octavo.ops import cross_entropy
 
 
@@ -24,10 +23,15 @@ class NextToken(nn.Module):
 
     def forward(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
         model, target_N = self.model, x_BT[:, 1:].flatten()
-        if isinstance(model, GPT):  # whose vocabulary may be large
-            h_BTD, state = model.read(state, x_BT[:, :-1])
-            nats = cross_entropy.nats(h_BTD.flatten(0, 1), model.output_weight, target_N, model.begin, self.smoothing)
-            return nats, map_state(state, Tensor.detach)
+        if hasattr(model, "output_weight"):  # logits are a product, which is not formed at once for a large vocabulary
+            return self._from_vectors(model, state, x_BT)
         logits_BTV, state = model.absorb(state, x_BT[:, :-1])
         nats = cross_entropy.nats_of(logits_BTV.flatten(0, 1), target_N, model.begin, self.smoothing)
+        return nats, map_state(state, Tensor.detach)
+
+    def _from_vectors(self, model: Any, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
+        """The same from `read`'s vectors and the model's `output_weight`."""
+        h_BTD, state = model.read(state, x_BT[:, :-1])
+        target_N = x_BT[:, 1:].flatten()
+        nats = cross_entropy.nats(h_BTD.flatten(0, 1), model.output_weight, target_N, model.begin, self.smoothing)
         return nats, map_state(state, Tensor.detach)

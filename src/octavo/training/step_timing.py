@@ -193,7 +193,7 @@ class Onward(Lanes):
 
 def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
     """The loop that training would run, on random tokens, at a window that remembers as much as most do."""
-    model = MODELS[piece.model](piece.config, piece.vocab)
+    model: Any = MODELS[piece.model].model(piece.config, piece.vocab)
     model.initialise(seeded_generator(0))
     model = model.to(device)
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)

@@ -8,10 +8,11 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from octavo.cost import BertShape, Shape, bert_cost
+from octavo.cost import Shape, cost_of_config
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.topics.efficient import counted, empty, two_layers
 from octavo.exercises.topics.linear_attention import drawn, first
+from octavo.models.bert import BertConfig
 from octavo.ops.attention import CAUSAL, FULL, Pattern, reference
 from octavo.pages.figures.lines import Series, lines
 
@@ -46,8 +47,8 @@ def encoder_cost() -> Finding:
     points = []
     for n, k in ((10, 16), (128, 64), (500, 32)):
         operations = encoder_layer(n, k)
-        one, two = (bert_cost(BertShape(width=k, layers=layers, heads=1, inner=4 * k), Shape(window=n)).total("forward")
-                    for layers in (1, 2))  # fmt: skip
+        configs = (BertConfig(width=k, layers=layers, heads=1, context=512, tasks=()) for layers in (1, 2))
+        one, two = (cost_of_config("bert", config, 8192, Shape(window=n)).total("forward") for config in configs)
         assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
         points.append(IntervalAt({"N": n, "k": k}, operations, operations))
     return Finding(points, "PyTorch's counter; octavo's cost of a BERT with one layer more says the same")

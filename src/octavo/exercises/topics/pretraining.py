@@ -6,27 +6,25 @@ from dataclasses import replace
 
 import torch
 
-from octavo.cost.bert import BertShape, bert_parts
-from octavo.cost.parts import Shape
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.models.bert import Bert, BertConfig, Task
+from octavo.models.cost.bert import bert_parts
+from octavo.models.cost.parts import Shape, parameter_count
 from octavo.pages.figures.bars import bars
 
 VOCAB = 30_522  # of the uncased English BERT
 LARGE = BertConfig(width=1024, layers=24, heads=16, context=512, tasks=())
-SHAPE = BertShape(width=1024, layers=24, heads=16, inner=4096)
 
 
 def count(config: BertConfig, vocab: int = VOCAB) -> int:
     """The parameters of octavo's own BERT of this shape; on the meta device it takes no memory."""
     with torch.device("meta"):
-        return sum(one.numel() for one in Bert(config, vocab).parameters())
+        return parameter_count(Bert(config, vocab))
 
 
 def large_count(tasks: tuple[Task, ...] = ()) -> Finding:
-    built = count(replace(LARGE, tasks=tasks))
-    shape = replace(SHAPE, mlm="tied" if tasks else "none", nsp=bool(tasks))
-    added = sum(part.parameters for part in bert_parts(shape, Shape()))
+    config = replace(LARGE, tasks=tasks)
+    built, added = count(config), sum(part.parameters for part in bert_parts(config, VOCAB, Shape()))
     return Finding(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
 
 
@@ -58,7 +56,7 @@ def layers_share() -> Finding:
 
 
 def large_figure() -> str:
-    parts = bert_parts(replace(SHAPE, mlm="tied", nsp=True), Shape())
+    parts = bert_parts(replace(LARGE, tasks=("words", "next")), VOCAB, Shape())
     rows = [
         (part.name.replace("queries, keys, values", "Q, K, V"), part.parameters / 1e6)
         for part in parts

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from octavo.errors import UserError
 from octavo.experiments.compare.rows import Family
-from octavo.models import NEURAL, preset
+from octavo.models import find_spec
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Rung:
     @property
     def budgeted(self) -> bool:
         """Whether it learns for as long as it may."""
-        return self.family in ("recurrent", "attention") and preset(self.model)[0] in NEURAL
+        return self.family in ("recurrent", "attention") and find_spec(self.model).trained_by_gradient
 
     @property
     def drawn(self) -> bool:

@@ -17,10 +17,9 @@ from octavo.core import seeded_generator
 from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
-from octavo.models import Bag, Bigram, Mix, NGram, RNNAttention
+from octavo.models import spec_of, stored_entries
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import entries_of
 from octavo.text import Split, encode_blocks
 
 WRITING = 0.25  # seconds of writing that a rate is measured over, at least
@@ -88,26 +87,25 @@ def write(run: Run, seed: int) -> tuple[str, float | None]:
 
 def parameters(run: Run) -> int:
     """How many numbers it has learnt: of a network its weights, of an n-gram its n-grams."""
-    return sum(entries_of(run.model))
+    return sum(stored_entries(run.model).values())
 
 
 def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split) -> float:
     """Operations of the products that training took: there and back, for every token; counting takes none."""
     model, told = run.model, run.record.get("training", {})
-    if isinstance(model, Bag | NGram):
-        return 0.0
-    if isinstance(model, Bigram):
+    if spec_of(model).fitting == "counts":
+        if not cost_of(model, Shape()).training_flops:
+            return 0.0
         steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
         contexts = min(model.config.batch, _different_tokens(run, train))
         return float(steps * cost_of(model, Shape(batch=contexts)).training_flops)
-    past = model.config.memory if isinstance(model, RNNAttention) else 0
+    past = getattr(model.config, "memory", 0)
     shape = Shape(told["lanes"], told["window"], past)
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 
 
 def mixing_flops(mix: Run, parts: Sequence[float | None], held_tokens: int) -> float | None:
     """Those of the parts, and one reading of the pieces that the weights were learnt on."""
-    assert isinstance(mix.model, Mix)
     known = [flops for flops in parts if flops is not None]
     reading = cost_of(mix.model, Shape()).per_token("forward") * held_tokens
     return sum(known) + reading if len(known) == len(parts) else None

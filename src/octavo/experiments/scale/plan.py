@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from octavo.errors import UserError
-from octavo.models import CONFIGS, NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.training.loop_config import LoopConfig
 from octavo.training.schedule import Budget
 
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def neural(self) -> bool:
-        return preset(self.model)[0] in NEURAL
+        return find_spec(self.model).trained_by_gradient
 
 
 def tasks(model: str, settings: Mapping[str, Any], plan: Plan, seed: int, search_order: bool = False) -> list[Task]:
@@ -72,10 +72,10 @@ def tasks(model: str, settings: Mapping[str, Any], plan: Plan, seed: int, search
     told = dict(settings)
     if search_order:
         return [Task(model, share, _frozen(told), search_order=True) for share in sorted(plan.lengths)]
-    neural = kind in NEURAL
+    neural = find_spec(kind).trained_by_gradient
     seeds = range(seed, seed + plan.seeds) if neural or kind == "bigram" else [seed]
     sizes = sorted(plan.sizes) if neural else [1.0]
-    given = {key: value for key, value in told.items() if key in _names(CONFIGS[kind])}
+    given = {key: value for key, value in told.items() if key in _names(find_spec(kind).config)}
     config = dataclasses.replace(usual, **given)
     widths = {size: width_of(config, size) for size in sizes} if neural else {}
     if len(set(widths.values())) < len(widths):

@@ -13,7 +13,7 @@ from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_lengths, check_settings, tasks
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.series import Tell, run_series
-from octavo.models import NEURAL, preset
+from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig, pick_device
 from octavo.tasks.run import CONFIG
 from octavo.training.schedule import Budget
@@ -80,11 +80,11 @@ def _todo(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
     own = {key: value for key, value in settings.items() if key not in OPENING}
-    own = {"budget": budget, "evaluations": CHECKS, **own} if preset(model)[0] in NEURAL else own
+    own = {"budget": budget, "evaluations": CHECKS, **own} if find_spec(model).trained_by_gradient else own
     todo = tasks(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
     if other is None:
         return todo
-    theirs = shared | ({"budget": budget, "evaluations": CHECKS} if preset(other)[0] in NEURAL else {})
+    theirs = shared | ({"budget": budget, "evaluations": CHECKS} if find_spec(other).trained_by_gradient else {})
     once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
     return tasks(other, theirs, once, seed, search_order=other == "ngram") + todo
 

@@ -23,13 +23,13 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.scale.excerpts import Excerpts
 from octavo.experiments.scale.plan import Task, seconds_of
 from octavo.io.files import whole_file
+from octavo.models import stored_entries
 from octavo.models.ngram import NGramConfig
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig, fit_counts
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import entries_of
 from octavo.text import learn_and_tokenize
-from octavo.training.validation_chunks import hold_out
+from octavo.text.validation_chunks import hold_out
 
 POINTS = "points.jsonl"  # in OUT: what each training was, and what came of it
 HIGHEST_ORDER = 16
@@ -107,7 +107,8 @@ def _train(task: Task, excerpts: Excerpts, device: str) -> Point:
 
 def _point(task: Task, size: int, run: Run) -> Point:
     told, result, training = run.record, run.record["result"], run.record.get("training")
-    ngrams, numbers = entries_of(run.model)
+    entries = stored_entries(run.model)
+    ngrams, numbers = entries.get("n-grams", 0), entries.get("numbers", 0)
     passes, operations = 1.0, 0.0
     if training:
         passes = told["train_tokens"] / (training["lanes"] * training["window"] * training["steps_per_epoch"])

@@ -1,5 +1,6 @@
 """n-gram models: counting, estimating, looking up, and the ARPA format."""
 
 from octavo.models.ngram.model import NGram, NGramConfig
+from octavo.models.ngram.spec import SPEC
 
-__all__ = ["NGram", "NGramConfig"]
+__all__ = ["SPEC", "NGram", "NGramConfig"]

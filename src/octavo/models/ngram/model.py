@@ -67,6 +67,8 @@ class NGram(LanguageModel[Tensor]):
     alpha_M: Tensor
     gamma_C: Tensor
 
+    drafts_by_lookup = True  # speculative decoding looks up what followed a context in its tables
+
     def __init__(self, config: NGramConfig, vocab: int, newline: int | None = None) -> None:
         super().__init__()
         self.config, self.vocab, self.begin = config, vocab, vocab - 1
@@ -214,6 +216,10 @@ class NGram(LanguageModel[Tensor]):
         for _, contexts, _ in self._walk(state, x_BT):
             classes.append(self.context_class(torch.stack(contexts, -1).flatten(0, 1)).view(len(x_BT), -1))
         return torch.cat(classes, 1)
+
+    @property
+    def receptive_field(self) -> int:
+        return int(self.config.order) - 1
 
     def start(self, batch: int) -> Tensor:
         """No token was absorbed: no context but the empty one, node 0, applies."""

@@ -1,21 +1,14 @@
-"""What the pages ask: one file a page."""
+"""The API of the pages, one file a page; a page that is not listed here has no API."""
 
-from collections.abc import Callable
+from octavo.studio.routes import answer, classify, exercises, inspect, read, runs, training, write
+from octavo.studio.server.app import MakeRouter
 
-from fastapi import APIRouter
-
-from octavo.studio.routes import answer, classify, exercises, runs, training
-from octavo.studio.routes import inspect as inside
-from octavo.studio.routes import read as reading
-from octavo.studio.routes import write as writing
-from octavo.studio.server.app import Studio
-
-ROUTES: tuple[Callable[[Studio], APIRouter], ...] = (
+ROUTES: tuple[MakeRouter, ...] = (
     runs.router,
     training.router,
-    reading.router,
-    writing.router,
-    inside.router,
+    read.router,
+    write.router,
+    inspect.router,
     classify.router,
     answer.router,
     exercises.router,

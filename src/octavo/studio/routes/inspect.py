@@ -9,10 +9,7 @@ from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
 from octavo.models import GPT, Bag, Bigram, Mix, NGram, RNNAttention
-from octavo.studio.routes import inspect_attention as inside_attention
-from octavo.studio.routes import inspect_counts as inside_counts
-from octavo.studio.routes import inspect_images as inside_images
-from octavo.studio.routes import inspect_layers as inside_layers
+from octavo.studio.routes import inspect_attention, inspect_counts, inspect_images, inspect_layers
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
 from octavo.studio.server.model_cache import Loaded
 from octavo.studio.server.scheduler import Ticket
@@ -52,22 +49,22 @@ class Inside(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
-    pictures = inside_images.Pictures()
+    routes = APIRouter(tags=["inspect"])
+    pictures = inspect_images.Pictures()
 
-    @routes.post("/inside/about", response_model=Inside)
+    @routes.post("/inspect/about", response_model=Inside)
     async def about(asked: About, request: Request) -> Any:
         """Which views a run has."""
         return await studio.scheduler.run(request, _about, studio, asked, pictures)
 
-    routes.include_router(inside_counts.router(studio))
-    routes.include_router(inside_attention.router(studio))
-    routes.include_router(inside_layers.router(studio))
-    routes.include_router(inside_images.router(studio, pictures))
+    routes.include_router(inspect_counts.router(studio))
+    routes.include_router(inspect_attention.router(studio))
+    routes.include_router(inspect_layers.router(studio))
+    routes.include_router(inspect_images.router(studio, pictures))
     return routes
 
 
-def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inside_images.Pictures) -> dict[str, Any]:
+def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inspect_images.Pictures) -> dict[str, Any]:
     found = studio.models.get(asked.run, ticket)
     if isinstance(found, Classifier):
         raise UserError(f"{asked.run} classifies texts: the page Classify takes its answers apart")

@@ -89,25 +89,25 @@ class Filled(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
+    routes = APIRouter(tags=["inspect"])
     kept: ResultCache[Looks] = ResultCache()
 
-    @routes.post("/inside/attention", response_model=Looked)
+    @routes.post("/inspect/attention", response_model=Looked)
     async def attention(asked: Seek, request: Request) -> Any:
         """What the heads of a model do over a text; their maps are asked for one by one."""
         return await studio.scheduler.run(request, _looked, studio, asked, kept)
 
-    @routes.post("/inside/map", response_model=None, responses=TABLES_RESPONSE)
+    @routes.post("/inspect/map", response_model=None, responses=TABLES_RESPONSE)
     async def one_map(asked: SeekHead, request: Request) -> ByteTables:
         """The map of one head: rows look, columns are looked at."""
         return ByteTables(await studio.scheduler.run(request, _map, studio, asked, kept))
 
-    @routes.post("/inside/overview", response_model=None, responses=TABLES_RESPONSE)
+    @routes.post("/inspect/overview", response_model=None, responses=TABLES_RESPONSE)
     async def overview(asked: Seek, request: Request) -> ByteTables:
         """The maps of all heads, layer by layer, made small."""
         return ByteTables(await studio.scheduler.run(request, _small, studio, asked, kept))
 
-    @routes.post("/inside/fill", response_model=Filled)
+    @routes.post("/inspect/fill", response_model=Filled)
     async def fill(asked: Look, request: Request) -> Any:
         """What a BERT expects at each [MASK]."""
         return await studio.scheduler.run(request, _fill, studio, asked)

@@ -60,14 +60,14 @@ class Voted(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
+    routes = APIRouter(tags=["inspect"])
 
-    @routes.post("/inside/backoff", response_model=Path)
+    @routes.post("/inspect/backoff", response_model=Path)
     async def path(asked: Look, request: Request) -> Any:
         """How an n-gram model came to each token's probability."""
         return await studio.scheduler.run(request, _path, studio, asked)
 
-    @routes.post("/inside/votes", response_model=Voted)
+    @routes.post("/inspect/votes", response_model=Voted)
     async def voted(asked: Look, request: Request) -> Any:
         """What each part of a mixture says, and how much it counts."""
         return await studio.scheduler.run(request, _voted, studio, asked)

@@ -110,9 +110,9 @@ class Pictures:
 
 
 def router(studio: Studio, pictures: Pictures) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
+    routes = APIRouter(tags=["inspect"])
 
-    @routes.post("/inside/image", response_model=Seen)
+    @routes.post("/inspect/image", response_model=Seen)
     async def seen(asked: SeekImage, request: Request) -> Any:
         """What a vision transformer says of an image, and where each of its heads looks."""
         return await studio.scheduler.run(request, _seen, studio, asked, pictures)

@@ -107,25 +107,25 @@ class Flowed(BaseModel):
 
 
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inside"])
+    routes = APIRouter(tags=["inspect"])
     kept: ResultCache[Gates] = ResultCache()
 
-    @routes.post("/inside/gates", response_model=Gated)
+    @routes.post("/inspect/gates", response_model=Gated)
     async def gates(asked: Look, request: Request) -> Any:
         """Gates and states of a recurrent network, token by token; single units are asked for gate by gate."""
         return await studio.scheduler.run(request, _gates, studio, asked, kept)
 
-    @routes.post("/inside/units", response_model=None, responses=TABLES_RESPONSE)
+    @routes.post("/inspect/units", response_model=None, responses=TABLES_RESPONSE)
     async def units(asked: SeekGate, request: Request) -> ByteTables:
         """Every unit of one gate over the text: a row a unit, a column a token. Of a cell, its tanh."""
         return ByteTables(await studio.scheduler.run(request, _units, studio, asked, kept))
 
-    @routes.post("/inside/depths", response_model=Deep)
+    @routes.post("/inspect/depths", response_model=Deep)
     async def depths(asked: Look, request: Request) -> Any:
         """What a transformer would predict if it were read out after each layer."""
         return await studio.scheduler.run(request, _depths, studio, asked)
 
-    @routes.post("/inside/flow", response_model=Flowed)
+    @routes.post("/inspect/flow", response_model=Flowed)
     async def flow(asked: SeekFlow, request: Request) -> Any:
         """The gradient of the loss with respect to what the model held some tokens before."""
         return await studio.scheduler.run(request, _flow, studio, asked)

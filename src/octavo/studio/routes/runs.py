@@ -42,8 +42,8 @@ COLUMNS = (
 )  # fmt: skip
 EVENTS = 50  # that are told of one piece
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by what it was trained to do
-    "": ("read", "inside", "write"), "classify text": ("classify",), "classify images": ("inside",),
-    "translate": ("inside",),
+    "": ("read", "inspect", "write"), "classify text": ("classify",), "classify images": ("inspect",),
+    "translate": ("inspect",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 
@@ -79,7 +79,7 @@ class ShownModel(BaseModel):
     run: str
     ready: bool
     bytes: int
-    share: float
+    progress: float  # of loading, from 0 to 1
 
 
 class Curve(BaseModel):

@@ -33,6 +33,7 @@ MAX_JSON_VALUES, MAX_JSON_DEPTH = 5000, 8  # of a request: validating more would
 ERROR_STATUS: dict[type[Exception], int] = {  # of users' mistakes; the rest are 400
     NotFound: 404, Conflict: 409, Busy: 503, RequestTimeout: 503,
 }  # fmt: skip
+HTML = "text/html; charset=utf-8"
 CLIENT_CLOSED_REQUEST = 499  # nobody reads the response
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {  # of every route
     400: {"description": "the request cannot be fulfilled; `error` says why and what to do instead"},
@@ -149,8 +150,7 @@ def make_app(
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
-    index = FileResponse(web / "index.html", media_type="text/html; charset=utf-8")
-    app.get("/", include_in_schema=False)(lambda: index)
+    app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
     app.mount("/web", StaticFiles(directory=web), name="web")
     app.add_middleware(RequestGuard, host_names=tuple(host_names), token=token, allow_ip_hosts=allow_ip_hosts)
     return app

@@ -23,8 +23,7 @@ from octavo.cost import Shape, cost_of_config, on_meta, training_memory
 from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.memory import available
-from octavo.models import NEURAL, preset
-from octavo.models.descriptions import TOLD
+from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -149,13 +148,13 @@ def form_of(model: str) -> Form:
 
 
 def _form(name: str, limits: Mapping[str, Limits]) -> Form:
-    model, usual = preset(name)
-    steps = model in NEURAL
+    spec, (_, usual) = find_spec(name), preset(name)
+    steps = spec.trained_by_gradient
     groups: list[tuple[Any, Mapping[str, Limits]]] = [(usual, limits), (TextConfig(), OF_TEXT)]
     groups += [(LoopConfig(), OF_LOOP), (OptimizerConfig(), OF_OPTIM)] if steps else []
     settings = [_setting(owner, key, some[key], owner is usual) for owner, some in groups for key in some]
     settings.append(Setting("seed", "whole", 0, "For everything that is drawn at random.", *SEED))
-    return Form(name, TOLD[name], steps, tuple(settings))
+    return Form(name, spec.presets.get(name, spec).description, steps, tuple(settings))
 
 
 def _setting(usual: Any, name: str, limits: Limits, main: bool) -> Setting:

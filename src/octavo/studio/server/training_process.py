@@ -25,7 +25,7 @@ from typing import Any
 from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, STATE
-from octavo.models import NEURAL
+from octavo.models import MODELS
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
@@ -150,7 +150,7 @@ class TrainingManager:
         """Why the page cannot resume a run; empty where it can. A record is not trusted to name other files."""
         if path == self.root:
             return "the studio's folder is the run itself"
-        if record.get("task") or "facts" in record or record.get("model") not in NEURAL:
+        if record.get("task") or "facts" in record or not _learns_by_steps(record):
             return "only language models that learn step by step are"
         if not (path / STATE / FILE).is_file():
             return "it has no checkpoint"
@@ -317,3 +317,8 @@ def _read_lock(handle: int) -> dict[str, Any]:
     except ValueError:
         return {}
     return holder if isinstance(holder, dict) else {}
+
+
+def _learns_by_steps(record: Mapping[str, Any]) -> bool:
+    spec = MODELS.get(str(record.get("model")))
+    return spec is not None and spec.trained_by_gradient

@@ -2,11 +2,8 @@
 
 import { h, replace, said } from "/web/dom.js";
 import { get } from "/web/api.js";
+import { PAGES, RENAMED } from "/web/pages.js";
 
-const PAGES = {
-  runs: "Runs", read: "Read", inside: "Inside", write: "Write", classify: "Classify", answer: "Answer",
-  exercises: "Exercises",
-};
 const POLL = 400; // milliseconds between looks at how far a model has been read
 const AT_ONCE = 60; // addresses in ten seconds that are written at once
 const OFTEN = 100; // milliseconds between those after them
@@ -19,7 +16,8 @@ let leaving = new AbortController();
 /** The page and its settings, from the address. */
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  return { page: path in PAGES ? path : "runs", params: new URLSearchParams(query) };
+  const page = RENAMED[path] ?? path;
+  return { page: page in PAGES ? page : "runs", params: new URLSearchParams(query) };
 }
 
 /** Write a view's settings into the address, without showing the page anew. Empty ones are left out. */
@@ -96,7 +94,7 @@ async function watchModels() {
     }
     try {
       const models = (await get("/api/models", null)).filter((one) => !one.ready);
-      replace(place, models.map((one) => h("p", {}, `Reading ${one.run} `, h("progress", { max: 1, value: one.share }))));
+      replace(place, models.map((one) => h("p", {}, `Loading ${one.run} `, h("progress", { max: 1, value: one.progress }))));
     } catch { /* the page that waits for the model tells what is wrong */ }
   }
 }

@@ -4,10 +4,10 @@ import { get, post } from "/web/api.js";
 import { field, h, latest, replace, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
-import { colouredWords, wordsLegend } from "/web/parts/contributions.js";
+import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { absent, nothing, picker } from "/web/parts/pick.js";
-import { columns, scrolled } from "/web/parts/region.js";
+import { absent, nothing, picker } from "/web/parts/run_picker.js";
+import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const USUAL = 0.5; // the threshold of octavo answer, too

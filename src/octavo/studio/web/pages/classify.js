@@ -4,11 +4,11 @@ import { get, post } from "/web/api.js";
 import { field, h, latest, replace, said, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
-import { colouredWords, wordsLegend } from "/web/parts/contributions.js";
+import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { tellCut } from "/web/parts/longtext.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
-import { columns, scrolled } from "/web/parts/region.js";
+import { tellCut } from "/web/parts/text_field.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
 const TASK = "classify text", LONGEST = 10_000, LARGEST = 1 << 20, MOST_CLASSES = 30;

@@ -3,11 +3,11 @@
 import { post } from "/web/api.js";
 import { field, h, replace, said, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
-import { difference } from "/web/parts/difference.js";
-import { tellCut } from "/web/parts/longtext.js";
-import { patient } from "/web/parts/patience.js";
-import { absent, nothing, picker, runsFor, told as runInWords } from "/web/parts/pick.js";
-import { about, markSeen, totals } from "/web/parts/reading.js";
+import { difference } from "/web/parts/reading_comparison.js";
+import { tellCut } from "/web/parts/text_field.js";
+import { patient } from "/web/parts/cancellable.js";
+import { absent, nothing, picker, runsFor, told as runInWords } from "/web/parts/run_picker.js";
+import { about, markSeen, totals } from "/web/parts/reading_details.js";
 import { coloured, legend, level, walk } from "/web/parts/tokens.js";
 
 const LONGEST = 20000; // characters, as the studio allows

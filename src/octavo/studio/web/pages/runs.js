@@ -3,11 +3,11 @@
 import { get, post } from "/web/api.js";
 import { field, h, replace, said, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
-import { AXES, closer } from "/web/parts/compare.js";
-import { Live } from "/web/parts/live.js";
-import { absent } from "/web/parts/pick.js";
+import { AXES, closer } from "/web/parts/run_details.js";
+import { Live } from "/web/parts/training_monitor.js";
+import { absent } from "/web/parts/run_picker.js";
 import { COLUMNS, filtered, put, runsTable, sorted } from "/web/parts/runs_table.js";
-import { trainForm } from "/web/parts/train_form.js";
+import { trainForm } from "/web/parts/training_form.js";
 
 const AGAIN = 5000; // milliseconds between looks at the list
 const MOST = 3600; // seconds that the studio trains

@@ -3,12 +3,12 @@
 import { post } from "/web/api.js";
 import { field, h, latest, replace, settled } from "/web/dom.js";
 import { remember } from "/web/main.js";
-import { choices } from "/web/parts/choices.js";
-import { column, ending, joined, METHODS } from "/web/parts/columns.js";
-import { tellCut } from "/web/parts/longtext.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
+import { choices } from "/web/parts/next_tokens.js";
+import { column, ending, joined, METHODS } from "/web/parts/generation_column.js";
+import { tellCut } from "/web/parts/text_field.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
 import { coloured, legend, quoted } from "/web/parts/tokens.js";
-import { tree } from "/web/parts/tree.js";
+import { tree } from "/web/parts/continuation_tree.js";
 
 const PROMPT = 8000; // characters, as the studio allows
 const USUAL = { tokens: 100, seed: 1, temperature: 1, top_k: "", top_p: 1, min_p: 0, width: 4, penalty: 0 };

@@ -2,10 +2,10 @@
 
 import { post } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
-import { arcs } from "/web/parts/arcs.js";
+import { arcs } from "/web/parts/attention_arcs.js";
 import { bitmap, whenScheme } from "/web/parts/colours.js";
 import { matrix } from "/web/parts/matrix.js";
-import { tables } from "/web/parts/tables.js";
+import { tables } from "/web/parts/byte_tables.js";
 import { percent } from "/web/parts/tokens.js";
 
 const SMALL = 56; // pixels of a small map
@@ -24,7 +24,7 @@ function choice(label, options, chosen, onchange) {
 
 /** The tab of maps. */
 export async function attentionView(place, page, signal) {
-  const told = await post("/api/inside/attention", askedOf(page), signal);
+  const told = await post("/api/inspect/attention", askedOf(page), signal);
   const { settings, remember } = page;
   const within = (name, most) => Math.min(Math.max(1, Number(settings[name]) || 1), most);
   const one = { layer: within("layer", told.layers), head: within("head", told.heads) };
@@ -71,7 +71,7 @@ export async function attentionView(place, page, signal) {
   }
 
   async function showHead(ended) {
-    const found = await tables("/api/inside/map", { ...askedOf(page), ...one }, ended);
+    const found = await tables("/api/inspect/map", { ...askedOf(page), ...one }, ended);
     const name = count > 1 ? `Layer ${one.layer}, head ${one.head}` : "Attention";
     const common = { label: name, signal: ended };
     if (settings.drawn === "arcs") {
@@ -101,7 +101,7 @@ export async function attentionView(place, page, signal) {
   control();
   const drawing = draw(showHead);
   if (count > 1) {
-    const found = await tables("/api/inside/overview", askedOf(page), signal);
+    const found = await tables("/api/inspect/overview", askedOf(page), signal);
     replace(small, told.habits.map((habits, n) => smallMap(habits, found, n, one, pick, signal)));
   }
   await drawing;
@@ -150,7 +150,7 @@ const COLUMNS = [
 
 /** The tab of habits. */
 export async function headsView(place, page, signal) {
-  const told = await post("/api/inside/attention", askedOf(page), signal);
+  const told = await post("/api/inspect/attention", askedOf(page), signal);
   const known = COLUMNS.filter(([name]) => told.habits.some((one) => one[name] != null && one[name] !== ""));
   const open = (one) => page.go("attention", { layer: one.layer, head: one.head });
   const rows = told.habits.map((one) => h("tr", {},

@@ -3,8 +3,8 @@
 import { get, post } from "/web/api.js";
 import { h, latest, replace } from "/web/dom.js";
 import { addressOf, remember } from "/web/main.js";
-import { elements } from "/web/parts/markup.js";
-import { columns, scrolled } from "/web/parts/region.js";
+import { elements } from "/web/parts/html_tree.js";
+import { columns, scrolled } from "/web/parts/table.js";
 
 export async function showBooklet(place, params, signal) {
   const every = await get("/api/exercises", signal);

@@ -1,6 +1,6 @@
 // The colours of drawn numbers, taken from the page's own, so that they follow light and dark.
 
-import { SIGNED } from "/web/parts/tables.js";
+import { SIGNED } from "/web/parts/byte_tables.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const WORK = 4; // milliseconds of work before others get their turn

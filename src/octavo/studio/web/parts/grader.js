@@ -2,7 +2,7 @@
 
 import { get, post } from "/web/api.js";
 import { field, h, latest, replace, said } from "/web/dom.js";
-import { columns, scrolled } from "/web/parts/region.js";
+import { columns, scrolled } from "/web/parts/table.js";
 
 const LARGEST = 1 << 17;
 const WORDS = { "right": "right", "only if": "right only if", "wrong": "wrong", "refused": "refused",

@@ -3,7 +3,7 @@
 import { h, settled } from "/web/dom.js";
 import { bitmap, whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
-import { valueOf } from "/web/parts/tables.js";
+import { valueOf } from "/web/parts/byte_tables.js";
 
 const LARGEST = 40; // pixels of a cell
 const LABELLED = 11; // pixels of a cell from which tokens are written beside it; below, places in numbers

@@ -4,7 +4,7 @@ import { get, post } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
 import { addressOf, remember } from "/web/main.js";
 import { chart, short } from "/web/parts/curve.js";
-import { columns, scrolled } from "/web/parts/region.js";
+import { columns, scrolled } from "/web/parts/table.js";
 
 const STEPS = 400; // of a slider that goes by factors
 

@@ -2,10 +2,10 @@
 
 import { h, replace } from "/web/dom.js";
 import { addressOf } from "/web/main.js";
+import { PAGES } from "/web/pages.js";
 import { bytes, duration, short } from "/web/parts/numbers.js";
-import { shortFigure } from "/web/parts/pick.js";
+import { shortFigure } from "/web/parts/run_picker.js";
 
-const PAGES = { read: "Read", inside: "Inside", write: "Write", classify: "Classify", answer: "Answer" };
 const when = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 // `of` is what a column is sorted by; a list is compared item by item.

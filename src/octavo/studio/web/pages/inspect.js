@@ -1,16 +1,16 @@
-// Inside: what a model of any family does while it reads a sentence. One text serves all runs.
+// What a model of any family does while it reads a sentence. One text serves all runs.
 
 import { post } from "/web/api.js";
 import { field, h, latest, replace, settled } from "/web/dom.js";
 import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
-import { backoffView, bagView, votesView } from "/web/parts/backoff.js";
-import { depthsView, fillView, flowView } from "/web/parts/layers.js";
-import { tellCut } from "/web/parts/longtext.js";
-import { patient } from "/web/parts/patience.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/pick.js";
-import { imageView } from "/web/parts/sight.js";
-import { gatesView } from "/web/parts/strips.js";
+import { backoffView, bagView, votesView } from "/web/parts/count_views.js";
+import { depthsView, fillView, flowView } from "/web/parts/layer_views.js";
+import { tellCut } from "/web/parts/text_field.js";
+import { patient } from "/web/parts/cancellable.js";
+import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { imageView } from "/web/parts/image_attention.js";
+import { gatesView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
 
 const TASKS = ["", "translate", "fill in masked words", "classify images"];
@@ -34,7 +34,7 @@ export async function show(main, params, signal) {
   const views = h("div", {});
   const text = tellCut(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
   const page = { settings, about: null, remember, go, again, write: rewrite };
-  const wanted = () => write("inside", { ...settings, text: settings.text === SENTENCE ? "" : settings.text });
+  const wanted = () => write("inspect", { ...settings, text: settings.text === SENTENCE ? "" : settings.text });
   let asking = null; // of the view that is shown
   let place = null;
 
@@ -74,7 +74,7 @@ export async function show(main, params, signal) {
   const open = () => load(async (ended) => {
     page.about = null;
     asking?.begin(async () => {}); // what is asked of the run before is not wanted any more
-    const about = await post("/api/inside/about", { run: settings.run }, ended);
+    const about = await post("/api/inspect/about", { run: settings.run }, ended);
     page.about = about;
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
     writing.hidden = about.family === "image";
@@ -106,9 +106,9 @@ export async function show(main, params, signal) {
   const languages = h("span", {});
   text.addEventListener("input", settled(typed, 400));
   const writing = field("Text", text, "Every run reads the same; what it was trained on decides what its tokens are.");
-  writing.classList.add("wide", "inside");
+  writing.classList.add("wide", "inspected");
   replace(main, [
-    h("h1", {}, "Inside"), lost,
+    h("h1", {}, "Inspect"), lost,
     h("div", { class: "bar" }, field("Run", picker(runs, settings.run, (run) => {
       forget(OF_A_RUN);
       remember({ run });

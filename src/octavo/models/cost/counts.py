@@ -5,19 +5,22 @@ N tokens, V vocabulary, D dimensions of a vector, H hidden units.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from octavo.cost.parts import Cache, Part, Shape, linear
-from octavo.models.bigram import BigramConfig
-from octavo.models.ngram import NGramConfig
-from octavo.models.ngram.model import DTYPES
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear
+
+if TYPE_CHECKING:
+    from octavo.models.bigram import BigramConfig
+    from octavo.models.ngram import NGramConfig
 
 
-def bag_bytes(V: int) -> int:
+def bag_cost(config: Any, V: int, shape: Shape) -> Cost:
     """One probability in double precision a token."""
-    return 8 * V
+    return Cost("bag", V, shape, (), (Cache(),), 8 * V)
 
 
 def ngram_nodes_at_most(V: int, order: int, tokens: int) -> list[int]:
@@ -26,9 +29,15 @@ def ngram_nodes_at_most(V: int, order: int, tokens: int) -> list[int]:
     return [V, *(min(words**n, tokens) for n in range(2, order + 1))]
 
 
-def ngram_bytes_at_most(V: int, config: NGramConfig, tokens: int) -> int:
+def ngram_cost(config: NGramConfig, V: int, shape: Shape, dtypes: Mapping[str, torch.dtype]) -> Cost:
+    """Tables at most as large as the text allows; the state is a node for each length of context, none to order - 1."""
+    tables = ngram_bytes_at_most(V, config, shape.text, dtypes)
+    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
+
+
+def ngram_bytes_at_most(V: int, config: NGramConfig, tokens: int, dtypes: Mapping[str, torch.dtype]) -> int:
     """The tables of a text of so many tokens, if no n-gram came twice: an upper bound."""
-    size = {name: torch.empty(0, dtype=dtype).element_size() for name, dtype in DTYPES.items()}
+    size = {name: torch.empty(0, dtype=dtype).element_size() for name, dtype in dtypes.items()}
     nodes = [1, *ngram_nodes_at_most(V, config.order, tokens)]
     total, contexts = sum(nodes), sum(nodes[:-1])
     return (
@@ -37,19 +46,15 @@ def ngram_bytes_at_most(V: int, config: NGramConfig, tokens: int) -> int:
     )  # fmt: skip
 
 
-def ngram_cache(config: NGramConfig) -> Cache:
-    """A node for each length of context, from none to order - 1."""
-    return Cache(constant=config.order)
-
-
-def bigram_parts(config: BigramConfig, V: int, shape: Shape) -> tuple[Part, ...]:
+def bigram_cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
     """A look-up, a hidden layer and the output; begin is never predicted. What is kept is what autograd would keep."""
     N, D, H = shape.tokens, config.dim, config.hidden
-    return (
+    parts = (
         Part("embeddings", V * D, kept=N * D, kept_bytes=8 * N),
         _by_adam(linear("hidden", N, [(H, D)], bias=H, kept=N * H)),
         _by_adam(linear("output", N, [(V - 1, H)], bias=V - 1), kept_bytes=N * (4 * V + 8) + 4),
     )
+    return Cost("bigram", V, shape, parts, (Cache(),))
 
 
 def _by_adam(part: Part, kept_bytes: int = 0) -> Part:

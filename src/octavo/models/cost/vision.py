@@ -7,22 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
-from octavo.cost.parts import Cost, Part, Shape, linear, repeated
-from octavo.models.vit import DaVit, Vit, VitConfig
+from octavo.models.cost.parts import Cost, Part, Shape, linear, repeated
 from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention import image_patterns as grid
 from octavo.ops.channel_attention import channel_operations
 
-KINDS: dict[str, type[Vit]] = {"vit": Vit, "davit": DaVit}
+if TYPE_CHECKING:
+    from octavo.models.vit import Vit, VitConfig
 
 
-def vision_cost(name: str, config: VitConfig, sizes: Mapping[str, int], batch: int = 1) -> Cost:
+def vision_cost(name: str, kind: type[Vit], config: VitConfig, sizes: Mapping[str, int], batch: int = 1) -> Cost:
     """The cost of vit or davit for so many images of the sizes height, width, channels and classes."""
     with torch.device("meta"):  # where shapes take no memory
-        model = KINDS[name](config, **sizes)
+        model = kind(config, **sizes)
     T = model.rows * model.columns + config.tokens
     shape = Shape(batch=batch, window=T)
     return Cost(name, sizes["classes"], shape, vision_parts(model, shape, channel_layers(name, config)))

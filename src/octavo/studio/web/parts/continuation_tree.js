@@ -2,7 +2,7 @@
 
 import { post } from "/web/api.js";
 import { h, replace, said } from "/web/dom.js";
-import { bits } from "/web/parts/reading.js";
+import { bits } from "/web/parts/reading_details.js";
 import { percent } from "/web/parts/tokens.js";
 
 const BRANCHES = 4;

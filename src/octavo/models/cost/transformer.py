@@ -12,14 +12,19 @@ from dataclasses import replace
 
 import torch
 
-from octavo.cost.parts import Cache, Part, Shape, linear, output, repeated
 from octavo.errors import UserError
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.parts.attention import pattern_of
 from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
 from octavo.ops.attention.dispatch import choose, simplest, window_of
 from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
 from octavo.ops.cross_entropy import SMALL
 from octavo.ops.linear import CHUNK
+
+
+def transformer_cost(config: GPTConfig, V: int, shape: Shape) -> Cost:
+    """Parts and cache of a decoder."""
+    return Cost("gpt", V, shape, transformer_parts(config, V, shape), (transformer_cache(config),))
 
 
 def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ...]:

@@ -2,7 +2,7 @@
 
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
-import { number } from "/web/parts/reading.js";
+import { number } from "/web/parts/reading_details.js";
 import { percent, quoted } from "/web/parts/tokens.js";
 
 const SHOWN = 16;

@@ -3,7 +3,7 @@
 import { post } from "/web/api.js";
 import { h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
-import { tokenRow } from "/web/parts/tokenrow.js";
+import { tokenRow } from "/web/parts/token_picker.js";
 import { level, percent } from "/web/parts/tokens.js";
 
 const bits = (p) => (p > 0 ? `${(-Math.log2(p)).toFixed(2)} bits` : "impossible");
@@ -35,7 +35,7 @@ function pickable(place, told, page, look, detail, label, before) {
 
 /** The tab of an n-gram model. */
 export async function backoffView(place, page, signal) {
-  const told = await post("/api/inside/backoff", { run: page.settings.run, text: page.settings.text }, signal);
+  const told = await post("/api/inspect/backoff", { run: page.settings.run, text: page.settings.text }, signal);
   const most = Math.max(1, told.order - 1);
   const look = (n) => ({
     style: shade(told.answered[n] / most),
@@ -93,7 +93,7 @@ const PARTS = ["--a", "--b", "--c", "--d"];
 
 /** The tab of a mixture. */
 export async function votesView(place, page, signal) {
-  const told = await post("/api/inside/votes", { run: page.settings.run, text: page.settings.text }, signal);
+  const told = await post("/api/inspect/votes", { run: page.settings.run, text: page.settings.text }, signal);
   const share = (n, i) => told.votes[n][i] * told.weights[n][i];
   const first = (n) => told.parts.reduce((best, _, i) => (share(n, i) > share(n, best) ? i : best), 0);
   const tint = (i) => ({ background: `color-mix(in srgb, var(${PARTS[i % 4]}) 30%, var(--paper))` });

@@ -15,12 +15,15 @@ On the way back each product is two, but for an additive score, which hands noth
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from octavo.cost.parts import Cost, Part, Shape, linear, output, repeated
-from octavo.cost.seq2seq import PairShape
-from octavo.models.encoder_decoder import Sizes
-from octavo.models.seq2seq_recurrent import RecurrentSeq2SeqConfig
+from octavo.models.cost.parts import Cost, Part, Shape, linear, output, repeated
+from octavo.models.cost.seq2seq import PairShape
 from octavo.ops.recurrent import GATES
+
+if TYPE_CHECKING:
+    from octavo.models.encoder_decoder import Sizes
+    from octavo.models.seq2seq_recurrent import RecurrentSeq2SeqConfig
 
 
 def recurrent_seq2seq_cost(config: RecurrentSeq2SeqConfig, sizes: Sizes, shape: PairShape) -> Cost:

@@ -35,7 +35,7 @@ export async function imageView(place, page, signal) {
   }
 
   async function show(what, ended) {
-    const told = await post("/api/inside/image", { run: settings.run, ...what }, ended);
+    const told = await post("/api/inspect/image", { run: settings.run, ...what }, ended);
     const picture = new Image();
     picture.src = told.picture;
     await picture.decode();

@@ -3,7 +3,7 @@
 import { post } from "/web/api.js";
 import { field, h, latest, replace, svg } from "/web/dom.js";
 import { matrix } from "/web/parts/matrix.js";
-import { SHARE, tables, valueOf } from "/web/parts/tables.js";
+import { SHARE, tables, valueOf } from "/web/parts/byte_tables.js";
 
 const HIGH = 90; // of a unit's drawing
 
@@ -11,7 +11,7 @@ const HIGH = 90; // of a unit's drawing
 export async function gatesView(place, page, signal) {
   const { settings, remember } = page;
   const asked = { run: settings.run, text: settings.text };
-  const told = await post("/api/inside/gates", asked, signal);
+  const told = await post("/api/inspect/gates", asked, signal);
   const names = told.gates.map((one) => `${one.gate} ${one.layer}`);
   const stage = h("div", {});
   const draw = latest(stage, signal);
@@ -44,7 +44,7 @@ export async function gatesView(place, page, signal) {
 
   async function showUnits(ended) {
     const one = told.gates[chosen];
-    const found = await tables("/api/inside/units", { ...asked, gate: one.gate, layer: one.layer }, ended);
+    const found = await tables("/api/inspect/units", { ...asked, gate: one.gate, layer: one.layer }, ended);
     const units = settings.order === "number" ? one.busiest.map((_, n) => n) : one.busiest;
     const sorted = new Uint8Array(found.rows * found.columns);
     units.forEach((unit, row) => sorted.set(found.table(0).subarray(unit * found.columns, (unit + 1) * found.columns),

@@ -3,8 +3,8 @@
 import { get, post } from "/web/api.js";
 import { h, replace, said } from "/web/dom.js";
 import { Chart } from "/web/parts/chart.js";
-import { axisControls, drawn } from "/web/parts/compare.js";
-import { Curve } from "/web/parts/curves.js";
+import { axisControls, drawn } from "/web/parts/run_details.js";
+import { Curve } from "/web/parts/run_curve.js";
 import { duration } from "/web/parts/numbers.js";
 
 const POLL = 1000; // milliseconds between looks

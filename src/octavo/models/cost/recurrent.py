@@ -6,23 +6,28 @@ B batch, T new tokens, N = B × T, D hidden units, V vocabulary, G = gates × D,
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from octavo.cost.parts import Cache, Part, Shape, linear, output, repeated
-from octavo.models.recurrent import RecurrentConfig
-from octavo.models.rnn_attention import RNNAttentionConfig
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.ops.recurrent import GATES, Cell
 
+if TYPE_CHECKING:
+    from octavo.models.recurrent import RecurrentConfig
+    from octavo.models.rnn_attention import RNNAttentionConfig
 
-def recurrent_parts(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> tuple[Part, ...]:
+
+def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> Cost:
     """W x and U h in every layer; on the way back through time each of them twice."""
     N, B, D = shape.tokens, shape.batch, config.width
     dropped = N * D if config.dropout else 0
     one = cell_part(cell, D, N, B)
-    return (
+    parts = (
         Part("embeddings", V * D, kept=N * D + dropped),
         repeated(replace(one, kept=one.kept + dropped), config.layers),
         vocabulary_part(N, V, D, config.tied),
     )
+    state = Cache(constant=config.layers * D * (2 if cell == "lstm" else 1))
+    return Cost(cell, V, shape, parts, (state,))
 
 
 def cell_part(cell: Cell, D: int, N: int, B: int) -> Part:
@@ -37,26 +42,24 @@ def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     return replace(output(N, V, D, tied, bias=V), kept=N * D, kept_bytes=N * (4 * V + 8) + 4)
 
 
-def recurrent_cache(cell: Cell, config: RecurrentConfig) -> Cache:
-    return Cache(constant=config.layers * config.width * (2 if cell == "lstm" else 1))
-
-
-def attentive_parts(config: RNNAttentionConfig, V: int, shape: Shape) -> tuple[Part, ...]:
-    """A recurrent layer, and at each step a look at the states remembered by then."""
+def attentive_cost(config: RNNAttentionConfig, V: int, shape: Shape) -> Cost:
+    """A recurrent layer, and at each step attention to the states remembered by then."""
     N, B, D = shape.tokens, shape.batch, config.width
     G = GATES[config.cell] * D
     kept = N * D if config.cell == "rnn" else 8 * N * D - B * D
     layer = linear("layers", N, [(G, D), (G, D)], bias=2 * G, kept=kept)
     layer = replace(layer, backward=layer.backward - 2 * B * G * D)  # the state before the first has no gradient
-    return (
+    parts = (
         Part("embeddings", V * D, kept=N * D * (2 if config.dropout else 1)),
         layer,
-        looking_part(config, shape),
+        attention_part(config, shape),
         vocabulary_part(N, V, D, config.tied),
     )
+    memory = Cache(per_token=D, tokens=config.memory or None, constant=D)
+    return Cost("rnn-attention", V, shape, parts, (memory,))
 
 
-def looking_part(config: RNNAttentionConfig, shape: Shape) -> Part:
+def attention_part(config: RNNAttentionConfig, shape: Shape) -> Part:
     """Scores and sums over the memory: 2 D operations each for a state; additive ones also W s and U h.
 
     A sum over a single state is no product, and neither is what an additive score hands back to tanh.
@@ -85,7 +88,3 @@ def looking_part(config: RNNAttentionConfig, shape: Shape) -> Part:
 def remembered(config: RNNAttentionConfig, tokens: int) -> int:
     """States that can be looked at after so many tokens."""
     return min(tokens, config.memory) if config.memory else tokens
-
-
-def attentive_cache(config: RNNAttentionConfig) -> Cache:
-    return Cache(per_token=config.width, tokens=config.memory or None, constant=config.width)

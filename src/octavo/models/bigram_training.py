@@ -18,12 +18,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import progress
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, loss_and_gradient, pair_logp
+from octavo.models.cost.counts import bigram_cost
+from octavo.models.spec import FitContext, Fitted, ModelSpec
+from octavo.models.views import Tap, View
 from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.validation_chunks import Held, hold_out
 from octavo.text.word_vectors import match_vectors
-from octavo.training.validation_chunks import Held, hold_out
 
 EVERY = 50  # steps between looks at what is held out
 COUNTED = 1 << 24  # tokens counted at once
@@ -248,3 +252,18 @@ class _Adam:
             v.mul_(MEMORY).addcmul_(g, g, value=1 - MEMORY)
             spread = (v / (1 - MEMORY**self.steps)).sqrt_().add_(LEAST)
             w.addcdiv_(m, spread, value=-rate / (1 - MOMENTUM**self.steps))
+
+
+def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
+    history: list[dict[str, Any]] = []
+    model, notes = train_bigram(x_N, config, tokenizer, seeded_generator(context.seed), history.append)
+    return Fitted(model, history, notes)
+
+
+SPEC = ModelSpec(
+    "bigram", "neural bigram", "a small network that sees the last token", "counts", Bigram, BigramConfig,
+    fitting="counts", fit=_fit, cost=bigram_cost,
+    views=(View("gates", "Hidden units", "token-rows", "tapped-values",
+                (Tap("hidden", "what the layer hands on", signed=True),)),),
+    summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",
+)  # fmt: skip

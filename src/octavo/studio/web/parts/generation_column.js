@@ -2,7 +2,7 @@
 
 import { stream } from "/web/api.js";
 import { h, replace, said } from "/web/dom.js";
-import { bits, number } from "/web/parts/reading.js";
+import { bits, number } from "/web/parts/reading_details.js";
 import { level, plain, quoted, walk } from "/web/parts/tokens.js";
 
 export const METHODS = {

@@ -3,7 +3,7 @@
 import { get } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
 import { Chart } from "/web/parts/chart.js";
-import { Curve, kindOf } from "/web/parts/curves.js";
+import { Curve, kindOf } from "/web/parts/run_curve.js";
 import { plain } from "/web/parts/numbers.js";
 
 export const AXES = { step: "step", seconds: "seconds of training", tokens: "tokens read" };

@@ -14,7 +14,7 @@ const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: 
 
 /** The logit lens. */
 export async function depthsView(place, page, signal) {
-  const told = await post("/api/inside/depths", { run: page.settings.run, text: page.settings.text }, signal);
+  const told = await post("/api/inspect/depths", { run: page.settings.run, text: page.settings.text }, signal);
   const stage = h("div", {});
   const last = Math.max(0, Math.floor((told.tokens.length - 1) / ROWS) * ROWS);
   const step = (name, by) => h("button", { type: "button", onclick: () => show(from() + by) }, name);
@@ -69,7 +69,7 @@ function row(told, token, n, cell) {
 export async function flowView(place, page, signal) {
   const { settings, remember } = page;
   const asked = { run: settings.run, text: settings.text, ...(settings.back ? { back: Number(settings.back) } : {}) };
-  const told = await post("/api/inside/flow", asked, signal);
+  const told = await post("/api/inspect/flow", asked, signal);
   const points = (one) => one.shares.map((share, t) => [t, share > 0 ? share : null]);
   const series = [told.whole, ...told.theory].map((one) => ({ name: one.name, points: points(one) }));
   const back = h("input", { type: "number", min: 1, max: 400, value: told.back, onchange: () => {
@@ -111,7 +111,7 @@ export async function fillView(place, page, signal) {
         "hide the first word")));
     return;
   }
-  const told = await post("/api/inside/fill", { run: settings.run, text: settings.text }, signal);
+  const told = await post("/api/inspect/fill", { run: settings.run, text: settings.text }, signal);
   replace(place, [
     h("p", {}, "Filled in: ", h("b", {}, told.filled)),
     told.places.map((guesses, n) => [

@@ -4,7 +4,7 @@ import { h, settled } from "/web/dom.js";
 import { whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
 import { percent } from "/web/parts/tokens.js";
-import { valueOf } from "/web/parts/tables.js";
+import { valueOf } from "/web/parts/byte_tables.js";
 
 const [NEAREST, FARTHEST] = [15, 26]; // pixels from token to token
 const LABEL = 62; // pixels for a row of tokens

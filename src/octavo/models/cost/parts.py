@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
+from torch import nn
+
 from octavo.errors import UserError
 
 Kernel = Literal["fused", "plain"]
@@ -27,6 +29,8 @@ class Shape:
     """T, tokens of a row."""
     past: int = 0
     """P, tokens of a row that were read before."""
+    text: int = 0
+    """Tokens of the whole text: bounds the tables of a model that counts it; 0: not known."""
     kernel: Kernel = "fused"
     """fused: attention never holds its weights and computes them twice; plain: as the equations stand."""
 
@@ -148,3 +152,8 @@ def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:
 def repeated(part: Part, times: int) -> Part:
     """The same part so many times."""
     return replace(part, **{f.name: times * getattr(part, f.name) for f in fields(part) if f.name != "name"})
+
+
+def parameter_count(model: nn.Module) -> int:
+    """How many numbers a model has learnt by gradients, or will; tensors that are shared count once."""
+    return sum(parameter.numel() for parameter in model.parameters())

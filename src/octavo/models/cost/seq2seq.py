@@ -12,13 +12,16 @@ Of each layer, forward, in operations, a multiplication and an addition each:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from octavo.cost.parts import Cost, Kernel, Part, Shape, linear, output, repeated
-from octavo.cost.transformer import feed_part
 from octavo.errors import UserError
-from octavo.models.encoder_decoder import Sizes
+from octavo.models.cost.parts import Cost, Kernel, Part, Shape, linear, output, repeated
+from octavo.models.cost.transformer import feed_part
 from octavo.models.parts.config import GPTConfig
-from octavo.models.seq2seq import Seq2SeqConfig
+
+if TYPE_CHECKING:
+    from octavo.models.encoder_decoder import Sizes
+    from octavo.models.seq2seq import Seq2SeqConfig
 
 SOURCE_SIDE = ("encoder self-attention", "encoder feed-forward", "cross-attention, source")  # done once for a source
 

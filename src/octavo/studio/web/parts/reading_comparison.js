@@ -1,7 +1,7 @@
 // Two readings of the same bytes: where one model paid less than the other, and both texts with their own tokens.
 
 import { h, replace } from "/web/dom.js";
-import { about, bits, signed } from "/web/parts/reading.js";
+import { about, bits, signed } from "/web/parts/reading_details.js";
 import { coloured, legend, level, quoted, walk } from "/web/parts/tokens.js";
 
 const STEPS = [0.25, 1, 2.5]; // bits per byte apart at which the colour changes

@@ -1,4 +1,4 @@
-"""The page Inside: what its routes tell is what the lens finds, and what the page shows can be reached by any hand."""
+"""The page Inspect: what its routes tell is what the lens finds, and what the page shows can be reached by any hand."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def asking(runs: Path) -> Iterator[TestClient]:
 
 
 def told(asking: TestClient, path: str, **asked: Any) -> dict[str, Any]:
-    answer = asking.post(f"/api/inside/{path}", json=asked)
+    answer = asking.post(f"/api/inspect/{path}", json=asked)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
 
 
 def refused(asking: TestClient, path: str, **asked: Any) -> tuple[int, str]:
-    answer = asking.post(f"/api/inside/{path}", json=asked)
+    answer = asking.post(f"/api/inspect/{path}", json=asked)
     return answer.status_code, answer.json()["error"]
 
 
@@ -97,13 +97,13 @@ def test_the_votes_of_a_mixture_sum_to_what_it_charges(asking: TestClient, runs:
 
 
 def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: Path) -> None:
-    answer = asking.post("/api/inside/map", json={"run": "gpt", "text": TEXT, "layer": 2, "head": 1})
+    answer = asking.post("/api/inspect/map", json={"run": "gpt", "text": TEXT, "layer": 2, "head": 1})
     assert answer.headers["content-type"] == "application/octet-stream"
     kind, maps = unpack_tables(answer.content)
     wanted = looks_of(load(runs / "gpt"), TEXT)
     assert (kind, maps.shape[0]) == (WEIGHT, 1)
     assert np.abs(maps[0].astype(int) - wanted.maps_LHTS[1, 0]).max() <= 1  # both round, on their own, what they sum
-    _, small = unpack_tables(asking.post("/api/inside/overview", json={"run": "gpt", "text": TEXT}).content)
+    _, small = unpack_tables(asking.post("/api/inspect/overview", json={"run": "gpt", "text": TEXT}).content)
     assert len(small) == 4
     found = told(asking, "attention", run="gpt", text=TEXT)
     assert found["looking"] == list(wanted.looking)
@@ -113,7 +113,7 @@ def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: P
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
     found = told(asking, "attention", run="reverse", text="abc")
     _, maps = unpack_tables(
-        asking.post("/api/inside/map", json={"run": "reverse", "text": "abc", "layer": 1, "head": 2}).content
+        asking.post("/api/inspect/map", json={"run": "reverse", "text": "abc", "layer": 1, "head": 2}).content
     )
     assert maps.shape[1:] == (len(found["looking"]), len(found["seen"]))
     assert found["looking"][-1] == found["seen"][-1] == "<end>"
@@ -128,7 +128,7 @@ def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
     for shown, gate in zip(found["gates"], gates, strict=True):
         assert shown["mean"] == pytest.approx(gate.mean.tolist())
     asked = {"run": "gru", "text": TEXT, "gate": "hidden", "layer": 2}
-    kind, (units,) = unpack_tables(asking.post("/api/inside/units", json=asked).content)
+    kind, (units,) = unpack_tables(asking.post("/api/inspect/units", json=asked).content)
     hidden = next(one for one in gates if (one.name, one.layer) == ("hidden", 2))
     assert kind == SIGNED
     assert np.abs(units / 127.5 - 1 - hidden.value_TD.T.numpy()).max() <= 0.5 / 127.5 + 1e-6
@@ -219,7 +219,7 @@ def test_a_look_is_worked_out_once_and_let_go_of_with_its_model() -> None:
     class Model:
         pass
 
-    kept: ResultCache[list[int]] = ResultCache(room=10)
+    kept: ResultCache[list[int]] = ResultCache(max_bytes=10)
     model, made, ticket = Model(), [], Ticket(FairLock())
 
     def make(number: int) -> list[int]:
@@ -270,7 +270,7 @@ def page(address: str) -> Iterator[Any]:
 
 def go(page: Any, address: str, **settings: Any) -> None:
     page.goto("about:blank")
-    page.goto(f"{address}/#/inside?{urlencode(settings, quote_via=quote)}")
+    page.goto(f"{address}/#/inspect?{urlencode(settings, quote_via=quote)}")
     page.wait_for_selector("[role=tabpanel]:not([aria-busy]) > *")
 
 
@@ -294,7 +294,7 @@ def test_the_matrix_is_read_by_keys_and_by_pointer(page: Any, address: str, aski
     for key in ("End", "ArrowDown", "ArrowDown", "Home", "ArrowRight"):
         page.keyboard.press(key)
     asked = {"run": "gpt", "text": TEXT, "layer": 1, "head": 1}
-    _, (weights,) = unpack_tables(asking.post("/api/inside/map", json=asked).content)
+    _, (weights,) = unpack_tables(asking.post("/api/inspect/map", json=asked).content)
     share = round(100 * (int(weights[2, 1]) / 255) ** 2)
     page.wait_for_selector(".readout:text('looks at')")
     assert page.inner_text(".readout").startswith("“h” (2) looks at “T” (1): ")
@@ -387,7 +387,7 @@ def test_a_unit_is_opened_from_its_row(page: Any, address: str) -> None:
 @pytest.mark.browser
 def test_long_work_is_stopped_by_hand(page: Any, address: str) -> None:
     page.goto("about:blank")
-    page.goto(f"{address}/#/inside?{urlencode({'run': 'gru', 'view': 'flow', 'back': 400, 'text': TEXT * 43})}")
+    page.goto(f"{address}/#/inspect?{urlencode({'run': 'gru', 'view': 'flow', 'back': 400, 'text': TEXT * 43})}")
     page.click("button:text('Stop')")
     page.wait_for_selector("text=Stopped.")
     page.click("[role=tab]:text('Gates')")

@@ -1,0 +1,1 @@
+"""What each family of models costs, part by part: parameters, operations, bytes of state."""

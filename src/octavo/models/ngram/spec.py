@@ -1,0 +1,53 @@
+"""What octavo knows about n-gram models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from octavo.io.progress import progress
+from octavo.models.cost.counts import ngram_cost
+from octavo.models.ngram.counting import Workspace
+from octavo.models.ngram.model import DTYPES, NGram, NGramConfig
+from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec
+from octavo.models.views import Bars, View
+from octavo.text.tokenizers.protocol import Tokenizer
+
+ESTIMATORS = {
+    "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",
+    "arpa": "read from an ARPA file",
+}  # fmt: skip
+
+
+def _fit(x_N: Tensor, config: NGramConfig, tokenizer: Tokenizer, context: FitContext) -> Fitted:
+    with progress(f"counting {config.order}-grams", len(x_N) * config.order, "look-ups") as advance:
+        workspace = Workspace(folder=context.folder)
+        return Fitted(NGram.fit(x_N, config, tokenizer.vocab, tokenizer.newline, workspace, advance))
+
+
+def _candidates(seconds: float | None, device: str) -> tuple[Candidate, ...]:
+    words = {"order": 3, "tokenizer": "word"}
+    return (
+        *(Candidate(f"kn{n}", f"{n}-gram, Kneser-Ney", "ngram", {"order": n}) for n in (3, 5, 7)),
+        Candidate("words3", "3-gram of words, Kneser-Ney", "ngram", words),
+    )
+
+
+def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
+    rows = tuple((f"{order}-grams", float(count)) for order, count in enumerate(model.sizes(), 1))
+    return Bars("How many different n-grams of each length it stores.", rows)
+
+
+def _summary(model: NGram, tokens: str) -> str:
+    return f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}"
+
+
+SPEC = ModelSpec(
+    "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
+    fitting="counts", fit=_fit, cost=lambda config, vocab, shape: ngram_cost(config, vocab, shape, DTYPES),
+    views=(View("backoff", "Back-off path", "token-table", "backoff"),),
+    candidates=_candidates, summarise=_summary, details=_sizes, exports=("arpa",),
+    unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
+    entries="n-grams", count_entries=lambda model: sum(model.sizes()),
+)  # fmt: skip

@@ -1,0 +1,129 @@
+"""What octavo knows about a model: one value beside its class, which everything else reads.
+
+A model file ends with `SPEC = ModelSpec(...)`; `octavo.models.MODELS` lists the specs by name, those of installed
+packages included (entry-point group `octavo.models`; docs/extending.md builds one step by step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor, nn
+
+from octavo.core import LanguageModel
+from octavo.models.cost.parts import Cost
+from octavo.models.views import Bars, Table, View
+from octavo.text.tokenizers.protocol import Tokenizer
+
+Fitting = Literal["counts", "gradient", "mixture"]
+SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A name of its own for a model with some settings."""
+
+    title: str
+    description: str
+    config: Any
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row of `octavo compare`: a model, as `octavo train` knows it, with its settings."""
+
+    name: str
+    title: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FitContext(NamedTuple):
+    """What fitting to counts may use besides the tokens."""
+
+    seed: int = 0
+    folder: Path | None = None  # where memory is short: large tables are mapped from files in it
+
+
+class Fitted(NamedTuple):
+    """A model that was fitted to counts."""
+
+    model: LanguageModel[Any]
+    history: Sequence[dict[str, Any]] = ()  # rows of metrics.jsonl
+    notes: Sequence[str] = ()  # for the user
+
+
+FitFunction = Callable[[Tensor, Any, Tokenizer, FitContext], Fitted]
+CandidateFunction = Callable[[float | None, str], Sequence[Candidate]]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Everything the rest of octavo needs to know about a model."""
+
+    name: str
+    """As `octavo train NAME` takes it."""
+    title: str
+    """A short name for tables and figures: GRU."""
+    description: str
+    """One line for help texts and lists."""
+    family: str
+    """counts, recurrent, attention, mixture, encoder, encoder-decoder, vision, classifier, or one of your own."""
+    model: type[nn.Module]
+    config: type
+    """A frozen dataclass: its fields are the model's flags."""
+    task: str = "language"
+    """language, masked, translation, images or classification."""
+    fitting: Fitting = "gradient"
+    """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
+    fit: FitFunction | None = None
+    presets: Mapping[str, Preset] = field(default_factory=dict)
+    cost: Callable[[Any, Any, Any], Cost] | None = None
+    """cost(config, vocab, shape) of a language model; of other tasks, sizes instead of vocab. None: counted from the
+    weights' shapes (`octavo.cost.cost_from_weights`)."""
+    views: tuple[View, ...] = ()
+    """What `octavo inspect` and the studio can show of it."""
+    candidates: CandidateFunction | None = None
+    """candidates(seconds, device) in `octavo compare`; seconds is the training time of each, or None where the budget
+    is no time. None: a row for the model as it is, and one for each preset."""
+    summarise: Callable[[Any, str], str] | None = None
+    """summarise(model, tokens): a trained model in a few words: 7-gram of bytes, Kneser-Ney."""
+    details: Callable[[Any, Callable[[int], str]], Bars | Table] | None = None
+    """details(model, spell): what a page shows of the model's inside without a text; `spell` shows a token."""
+    entries: str = "numbers"
+    """What the model stores: numbers, n-grams."""
+    count_entries: Callable[[Any], int] | None = None
+    """How many of them. None: every number of its tensors."""
+    parts: Callable[[Any], Sequence[LanguageModel[Any]]] = lambda model: ()
+    """Of a mixture, the models that it mixes."""
+    unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
+    """Settings that a config has and does not use: advice leaves them out."""
+    exports: tuple[str, ...] = ()
+    """Formats that `octavo export` can write it in: arpa, hf."""
+
+    @property
+    def trained_by_gradient(self) -> bool:
+        return self.fitting == "gradient"
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether its views show values between 0, shut, and 1, open."""
+        return any(not tap.signed for view in self.views for tap in view.taps)
+
+    def compared_as(self, seconds: float | None = None, device: str = "cpu") -> tuple[Candidate, ...]:
+        """The model's rows in `octavo compare`, for so many seconds of training on a device."""
+        if self.candidates is not None:
+            return tuple(self.candidates(seconds, device))
+        if self.task != "language" or self.fitting == "mixture":
+            return ()
+        return (
+            Candidate(self.name, self.title, self.name),
+            *(Candidate(name, preset.title, name) for name, preset in self.presets.items()),
+        )
+
+    def view(self, name: str) -> View | None:
+        """The view of that name, where the model has it."""
+        return next((view for view in self.views if view.name == name), None)
