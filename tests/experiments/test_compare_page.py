@@ -17,7 +17,8 @@ import pytest
 
 from conftest import chromium
 from html_pages import HOSTILE, Page, elements, sentences
-from octavo.experiments.compare.byte_costs import keep, over_blocks, score_bytes
+from octavo.experiments.compare.advice import rank_rows
+from octavo.experiments.compare.byte_costs import block_interval, save_byte_costs, score_run
 from octavo.experiments.compare.figures import (
     COSTS,
     FAMILIES,
@@ -28,11 +29,11 @@ from octavo.experiments.compare.figures import (
     trade_off,
     write_figures,
 )
-from octavo.experiments.compare.html_table import COLUMNS, comparison_table, footnotes
-from octavo.experiments.compare.page import comparison_html, comparison_page, read_charges, read_samples, write_page
+from octavo.experiments.compare.html_table import comparison_table, footnotes
+from octavo.experiments.compare.page import comparison_html, comparison_page, read_byte_costs, read_samples, write_page
 from octavo.experiments.compare.passages import WINDOW_BYTES, disagreements, farthest, pairs, pieces_of, same_passage
-from octavo.experiments.compare.rows import CSV, Comparison, Family, Row
-from octavo.experiments.compare.verdict import ranked
+from octavo.experiments.compare.rows import CSV, Comparison, Row
+from octavo.experiments.table import page_columns
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.svg import COLOURS
 from octavo.tasks import api
@@ -45,14 +46,14 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-MODELS: tuple[tuple[str, Family, str, dict[str, Any]], ...] = (
+MODELS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("bag", "counts", "bag", {}),
     ("kn3", "counts", "ngram", {"order": 3}),
     ("gru", "recurrent", "gru", {"width": 8, "layers": 1, "budget": "3steps", "batch_size": 4, "sequence_length": 32}),
 )
 
 
-def row(model: str, bits: float | None, family: Family = "counts", **more: Any) -> Row:
+def row(model: str, bits: float | None, family: str = "counts", **more: Any) -> Row:
     told = {"seconds": 1.0, "bytes": 1000, "score_rate": 1e4, "policy": "state carried"} | more
     return Row(model, f"{model} of bytes", family, bits, **told)
 
@@ -69,7 +70,7 @@ def by_hand() -> Comparison:
         Row("gpt", "GPT of bytes", "attention", error="heads must divide width: width=100, heads=8; try heads=4"),
     )  # fmt: skip
     corpus = {"name": "a.txt", "train": {"bytes": 9, "sha256": "aa"}, "valid": {"bytes": 1, "sha256": "bb"}}
-    return Comparison(ranked(rows), corpus, advice=("gru is best.",), command="octavo compare a.txt")
+    return Comparison(rank_rows(rows), corpus, advice=("gru is best.",), command="octavo compare a.txt")
 
 
 def html_of(comparison: Comparison, cost: int = 0) -> str:
@@ -280,17 +281,17 @@ def test_an_impossible_byte_does_not_stop_the_search() -> None:
 
 def test_disagreements_are_between_the_best_of_families() -> None:
     comparison = by_hand()
-    charges = {name: np.ones(100) for name in ("gru", "kn5", "rnn", "bag", "mle3")}
-    assert [(one.model, other.model) for one, other in pairs(comparison, charges)] == [("gru", "kn5")]
+    byte_costs = {name: np.ones(100) for name in ("gru", "kn5", "rnn", "bag", "mle3")}
+    assert [(one.model, other.model) for one, other in pairs(comparison, byte_costs)] == [("gru", "kn5")]
     counts_only = {name: np.ones(100) for name in ("kn5", "bag")}
     assert [(one.model, other.model) for one, other in pairs(comparison, counts_only)] == [("kn5", "bag")]
-    assert disagreements(comparison, b"x" * 100, charges) == ""
+    assert disagreements(comparison, b"x" * 100, byte_costs) == ""
 
 
 def test_both_models_bits_stand_beside_a_disagreement() -> None:
-    charges = {"gru": np.full(300, 0.5), "kn5": np.full(300, 0.5)}
-    charges["kn5"][100:160] = 2.0
-    told = Page(disagreements(by_hand(), b"abcde" * 60, charges)).text
+    byte_costs = {"gru": np.full(300, 0.5), "kn5": np.full(300, 0.5)}
+    byte_costs["kn5"][100:160] = 2.0
+    told = Page(disagreements(by_hand(), b"abcde" * 60, byte_costs)).text
     assert "gru predicts better than kn5" in told
     assert "kn5 predicts better than gru" not in told
     assert "gru: 30 bits" in told
@@ -317,11 +318,11 @@ def test_the_table_marks_the_best_greys_the_dominated_and_shows_what_failed() ->
     assert by_model == {
         "gru": "best", "kn5": "", "xz": "compressor", "rnn": "dominated", "bag": "", "mle3": "", "gpt": "failed",
     }  # fmt: skip
-    assert f'<td colspan="{len(COLUMNS)}">failed: heads must divide width' in table
+    assert f'<td colspan="{len(page_columns(Row)) - 1}">failed: heads must divide width' in table
     assert "1.900–2.100" in table
     told = " ".join(footnotes(by_hand()))
     assert "dominated" in told
-    assert "the 95 % interval, seeds." in told
+    assert "95 %: the confidence interval of the bits per byte, seeds." in told
     assert "mle3 gave probability zero to 7 held-out tokens" in told
     assert "Context while scoring, all: state carried." in told
 
@@ -349,17 +350,19 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, bytes]:
     for name, family, model, settings in MODELS:
         run = api.train(model, corpus, out=folder / name, **settings)
         _, text = held_out(run)
-        score, bits = score_bytes(run, text, "held out")
-        keep(bits, folder / "charges" / f"{name}.npy")
-        interval, over = over_blocks(bits)
+        score, bits = score_run(run, text, "held out")
+        save_byte_costs(bits, folder / "byte_costs" / f"{name}.npy")
+        interval, over = block_interval(bits)
         assert interval is not None
+        low, high = interval
         rows.append(Row(
-            name, title_of(run), family, score.bits_per_byte, *interval, over, run.record["train_seconds"],
-            sum(p.numel() for p in run.model.parameters()), None, score.tokens / score.seconds, None, None,
-            bytes_on_disk(folder / name), name, f"charges/{name}.npy", score.policy,
+            name, title_of(run), family, score.bits_per_byte, low=low, high=high, interval=over,
+            seconds=run.record["train_seconds"], parameters=sum(p.numel() for p in run.model.parameters()),
+            score_rate=score.tokens / score.seconds, bytes=bytes_on_disk(folder / name), run=name,
+            byte_costs=f"byte_costs/{name}.npy", policy=score.policy,
         ))  # fmt: skip
     told = Comparison(
-        ranked(rows), run.record["corpus"], command=f"octavo compare {corpus}", folder=folder, advice=("Take kn3.",),
+        rank_rows(rows), run.record["corpus"], command=f"octavo compare {corpus}", folder=folder, advice=("Take kn3.",),
         seconds={"training": 3.0, "scoring": 0.1}, settings={"seed": 0, "budget": "3 steps"},
         versions={"octavo": "1"}, machine={"cores": 2, "memory": 10**9},
     )  # fmt: skip
@@ -380,7 +383,7 @@ def test_a_real_page_holds_every_part_in_its_order(real: tuple[Comparison, bytes
         assert said in page.text
     assert len(html) < 1_000_000
     assert "gru" in read_curves(comparison)
-    assert set(read_charges(comparison)) == set(read_samples(comparison)) == {"bag", "kn3", "gru"}
+    assert set(read_byte_costs(comparison)) == set(read_samples(comparison)) == {"bag", "kn3", "gru"}
     assert 'href="kn3/report.html"' in html
     with open(comparison.folder / CSV, newline="", encoding="utf-8") as file:
         read = [(line["model"], float(line["bits_per_byte"]), int(line["bytes"])) for line in csv.DictReader(file)]
@@ -390,7 +393,7 @@ def test_a_real_page_holds_every_part_in_its_order(real: tuple[Comparison, bytes
 def test_the_coloured_bits_add_up_to_the_score(real: tuple[Comparison, bytes]) -> None:
     comparison, text = real
     for one in comparison:
-        priced = pieces_of(text, read_charges(comparison)[one.model])
+        priced = pieces_of(text, read_byte_costs(comparison)[one.model])
         assert one.bits_per_byte is not None
         assert sum(piece.bits for piece in priced) / len(text) == pytest.approx(one.bits_per_byte, rel=1e-3)
         assert "".join(piece.text for piece in priced) == text.decode()

@@ -19,7 +19,7 @@ from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page, elements
 from octavo.cli import main
 from octavo.cli.inspect_text import MAPPED
-from octavo.core import seeded_generator, trace
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
 from octavo.inspect.activations import pieces
@@ -34,6 +34,7 @@ from octavo.inspect.surprisal import surprises
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
+from octavo.ops.tracing import trace
 from octavo.pages.sections import Shaded, heat_table
 from octavo.tasks.run import Run, save
 from octavo.text import Byte

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from examples import VOCAB, text
 from laws import LAWS
-from octavo.core import LanguageModel, scan, seeded_generator, trace
+from octavo.core import LanguageModel, scan, seeded_generator
 from octavo.errors import UserError
 from octavo.models import bigram_training as training
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, forward_pass, loss_and_gradient, pair_logp
 from octavo.models.bigram_training import PairCounts, chances, count_pairs, fit_bigram, held_out_loss, train_bigram
+from octavo.ops.tracing import trace
 from octavo.text import Word, text_in_memory
 
 BEGIN = VOCAB - 1

@@ -1,4 +1,4 @@
-"""Bits per byte: against sums done by hand, with raw bytes below the line and every token charged above it."""
+"""Bits per byte: against sums done by hand, the bits of every token over the raw bytes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from octavo.scoring.bits_per_byte import (
     STATE_CARRIED,
     Passage,
     Score,
-    charges,
     score_text,
     total,
 )
+from octavo.scoring.token_costs import token_costs
 from octavo.tasks import api
 from octavo.tasks.run import Run
 from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, encode_blocks, open_text, text_in_memory
@@ -65,7 +65,7 @@ def test_a_tiny_text_costs_what_a_hand_sum_says() -> None:
     assert found.policy == STATE_CARRIED
 
 
-def test_the_first_token_is_charged_after_begin() -> None:
+def test_the_first_token_is_scored_after_begin() -> None:
     tokenizer = Byte()
     model = ngram(tokenizer, "ab", order=2, estimator="mle")
     assert score(model, tokenizer, "a").bits == pytest.approx(0, abs=1e-6)  # every sequence began with a
@@ -103,7 +103,7 @@ def test_perplexity_of_certainty_is_one_and_of_impossibility_infinite() -> None:
 class Narrow(NGram):
     """An n-gram model that is handed three tokens at a time."""
 
-    window = 3  # type: ignore[assignment]
+    max_scored_tokens = 3  # type: ignore[assignment]
 
 
 class Forgetful(Narrow):
@@ -165,10 +165,10 @@ def test_documents_start_over(tmp_path: Path, name: str) -> None:
         assert abs(joined.bits - together.bits) > 0.1  # or the test would prove nothing
 
 
-def test_charges_lie_on_the_tokens_they_belong_to() -> None:
+def test_bits_belong_to_their_tokens() -> None:
     tokenizer = Byte()
     bag = Bag.fit(tokens_of(tokenizer, SEEN), BagConfig(), tokenizer.vocab)
-    tokens, bits = zip(*charges(bag, encode_blocks(tokenizer, text_in_memory("on the log").blocks())), strict=True)
+    tokens, bits = zip(*token_costs(bag, encode_blocks(tokenizer, text_in_memory("on the log").blocks())), strict=True)
     expected = [-bag.logp_V[b].item() / math.log(2) for b in b"on the log"]
     assert bytes(np.concatenate(tokens).tolist()) == b"on the log"
     assert np.concatenate(bits).tolist() == pytest.approx(expected, rel=1e-14)

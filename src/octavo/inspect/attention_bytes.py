@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, in_words
 from octavo.inspect.summary import LONGEST, tokens_of
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
+from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
 from octavo.tasks.translation_alignment import align

@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import pieces
 from octavo.models import GPT, RNNAttention
 from octavo.ops.linear.reference import ratio
+from octavo.ops.tracing import trace
 
 MOST = 5
 Layers = Literal["last", "all"]

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, Session, tap
+from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.models.cost.transformer import transformer_cost
@@ -27,9 +27,10 @@ from octavo.models.recurrent import draw, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
-WINDOW = 512  # tokens absorbed at once when scoring, at most, where the context is shorter
+SCORED_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # by one call, at least a context: more only take memory
 
 
 class TransformerBlock(nn.Module):
@@ -178,15 +179,19 @@ class GPT(LanguageModel[State]):
 
     @property
     def max_scored_tokens(self) -> int:
-        """Where the context is short, several at once."""
-        return min(max(self.config.context, WINDOW), super().max_scored_tokens)
+        usual = SCORED_TOKENS["cuda" if self.embedding_VD.is_cuda else "cpu"]
+        return min(max(self.config.context, usual), super().max_scored_tokens)
 
     @property
     def receptive_field(self) -> int | None:
-        """Every layer sees so many tokens further; a full context that is left is read again."""
-        if self.config.absolute or self.config.attention == "linear":
-            return None
-        return self.config.layers * (self.config.cached - 1)
+        """A window, where positions are absolute; else every layer reaches `cached - 1` tokens further back."""
+        if self.config.absolute:
+            return self.config.context
+        return None if self.config.attention == "linear" else self.config.layers * (self.config.cached - 1) + 1
+
+    @property
+    def window_stride(self) -> int:
+        return self.config.moves if self.config.absolute else 0
 
     @property
     def carries_state(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from octavo.core import LanguageModel
 from octavo.pages.surprisal import Piece
-from octavo.scoring.bits_per_byte import charges
+from octavo.scoring.token_costs import token_costs
 from octavo.text import Split
 from octavo.text.tokenizers.protocol import Tokenizer
 
@@ -37,7 +37,7 @@ def annotate(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> li
     """The text in pieces that are whole characters, each with its cost in bits; the first follows the begin token."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     pieces, size, bits = [], 0, 0.0
-    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
+    for tokens_W, bits_W in token_costs(model, [tokenizer.encode(data)]):
         for token, cost in zip(tokens_W.tolist(), bits_W.tolist(), strict=True):
             spelt = tokenizer.spelling(token)
             size, bits = size + len(spelt), bits + cost

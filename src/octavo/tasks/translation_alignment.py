@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models.encoder_decoder import Given
+from octavo.ops.tracing import trace
 from octavo.tasks.translator import BEAM, SPARE, Method, Translator
 from octavo.text.token_display import display_token
 from octavo.text.tokenizers.protocol import Tokenizer

@@ -86,7 +86,7 @@ LOADER = Exercise(
     "a word model's hundreds. A lossless tokenizer that spells unknown tokens out, and bits per byte, show the mistake "
     "at once.",
     figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
-     "Bits per byte of a new text: the mistake is seen at once.", 2),
+        "Bits per byte of a new text: the mistake is seen at once.", 2),
     parts=[
         Part("train", "What is the perplexity on its own N lines?", Formula("N", {"N": "whole"}), "exact",
              on_its_own_text, why="N different tokens of probability 1/N.",
@@ -94,7 +94,7 @@ LOADER = Exercise(
         Part("unknown", "The vocabulary keeps tokens seen at least twice, the rest is one token 'unknown'. What is the "
              "perplexity on new lines?", Number(1, rel=1e-9), "exact", all_unknown,
              why="Everything is unknown, and was so in training: probability 1.",
-             wrong={"took the number of lines of training": 5, "took the number of all lines": 10}),
+             wrong={"used the number of lines of training": 5, "used the number of all lines": 10}),
         Part("honest", "A lossless tokenizer, which spells unknown tokens out in bytes, makes the mistake look good "
              "too, in bits per byte.", Truth("false"), "numeric", honest_bits,
              why="Each unknown line is paid for byte by byte.",
@@ -177,10 +177,9 @@ PREPROCESSING = Exercise(
     "bytes are to come back. By the chain rule the bits of the text are exactly those of the lower-cased text and of "
     "the capitals given the letters: the gain is zero. Preprocessing helps on the same bytes only where it brings "
     "knowledge: told where sentences begin, the model pays less for the capitals, and less in all.",
-    figure=lambda: bars(
-     [("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]),
-      ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
-     "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
+    figure=lambda: bars([("as it is", lowered_bits(PLAIN + LEARNED)[0]),
+        ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]), ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
+        "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
     parts=[
         Part("looks", "Lower-casing lowers the perplexity.", Truth("true"), "numeric", lower_looks,
              why="Merging symbols never raises the entropy, and the number of tokens stays.",
@@ -193,7 +192,7 @@ PREPROCESSING = Exercise(
         Part("rule", "With a rule for the beginnings of sentences, lower-casing saves bits on the same bytes, measured "
              "on a passage that was not counted.", Truth("true"), "numeric", rule_helps,
              why="The rule knows what the bag cannot: that capitals stand at beginnings.",
-             wrong={"took the zero of the chain rule to hold with new knowledge too": False}),
+             wrong={"assumed the zero of the chain rule to hold with new knowledge too": False}),
     ],
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from octavo.experiments.compare.figures import (
     write_figures,
 )
 from octavo.experiments.compare.html_table import comparison_table, footnotes, policies
-from octavo.experiments.compare.passages import Charges, disagreements, same_passage
+from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.rows import CSV, Comparison, Row
 from octavo.io.files import size, whole_file
 from octavo.pages.figures.bars import bars
@@ -55,16 +55,18 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
     write_figures(drawn, folder)
     with whole_file(folder / CSV) as file:
         file.write(comparison.to_csv().encode("utf-8", "backslashreplace"))
-    page = comparison_page(comparison, held_out, read_charges(comparison), drawn, read_samples(comparison))
+    page = comparison_page(comparison, held_out, read_byte_costs(comparison), drawn, read_samples(comparison))
     with whole_file(folder / REPORT) as file:
         file.write(page.encode())
     return folder / REPORT
 
 
-def read_charges(comparison: Comparison) -> Charges:
+def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
     assert comparison.folder is not None
-    files = {row.model: comparison.folder / row.charges for row in comparison if row.charges and row.error is None}
+    files = {
+        row.model: comparison.folder / row.byte_costs for row in comparison if row.byte_costs and row.error is None
+    }
     return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path.is_file()}
 
 
@@ -76,7 +78,7 @@ def read_samples(comparison: Comparison) -> dict[str, str]:
 
 
 def comparison_page(
-    comparison: Comparison, held_out: bytes, charges: Charges, drawn: Sequence[Figure], samples: Mapping[str, str]
+    comparison: Comparison, held_out: bytes, byte_costs: ByteCosts, drawn: Sequence[Figure], samples: Mapping[str, str]
 ) -> str:  # fmt: skip
     """The whole page."""
     models = [row for row in comparison if row.family != "compressor" and row.error is None]
@@ -87,8 +89,8 @@ def comparison_page(
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
         _proof(comparison.proof),
         _figures(drawn),
-        same_passage(comparison, held_out, charges),
-        disagreements(comparison, held_out, charges),
+        same_passage(comparison, held_out, byte_costs),
+        disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
         _reproduce(comparison),
         _stages(comparison.seconds),

@@ -21,7 +21,7 @@ from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend
 
-Charges = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
+ByteCosts = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
 
 SEARCHED_BYTES = 1 << 22  # of the held-out text
 PASSAGE_BYTES = 480  # shown under every model
@@ -42,15 +42,15 @@ class Place(NamedTuple):
     difference: float
 
 
-def same_passage(comparison: Comparison, held_out: bytes, charges: Charges) -> Markup:
+def same_passage(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> Markup:
     """One passage coloured by each model's surprisal, chosen by a row of buttons that need no script."""
-    rows = [row for row in comparison if row.model in charges]
+    rows = [row for row in comparison if row.model in byte_costs]
     end = _passage_end(held_out)
     if not rows or not end:
         return NOTHING
     views = []
     for row in rows:
-        bits = charges[row.model][:end]
+        bits = byte_costs[row.model][:end]
         words = paragraph(f"{row.title}: {_bits(bits)} for these {end:,} bytes", quiet=True)
         views.append((row.model, join(words, annotated_text(pieces_of(held_out[:end], bits)))))
     explained = (
@@ -62,14 +62,14 @@ def same_passage(comparison: Comparison, held_out: bytes, charges: Charges) -> M
     )  # fmt: skip
 
 
-def disagreements(comparison: Comparison, held_out: bytes, charges: Charges) -> Markup:
+def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> Markup:
     """Where the best of one family beats the best of another by most bits, and where it is the other way round."""
     text = held_out[:SEARCHED_BYTES]
     parts = []
-    for one, other in pairs(comparison, charges):
+    for one, other in pairs(comparison, byte_costs):
         for less, more in ((one, other), (other, one)):
-            places = farthest(charges[less.model][: len(text)], charges[more.model][: len(text)], text)
-            passages = [_both(place, (less, more), text, charges) for place in places]
+            places = farthest(byte_costs[less.model][: len(text)], byte_costs[more.model][: len(text)], text)
+            passages = [_both(place, (less, more), text, byte_costs) for place in places]
             parts.append(subsection(f"{less.model} predicts better than {more.model}", *passages))
     if not any(parts):
         return NOTHING
@@ -82,9 +82,9 @@ def disagreements(comparison: Comparison, held_out: bytes, charges: Charges) -> 
     return section("Where the models disagree most", paragraph(explained), surprisal_legend(), *parts)
 
 
-def pairs(comparison: Comparison, charges: Charges) -> list[tuple[Row, Row]]:
+def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
     """The best rows of different families, two by two; of one family alone, its best two."""
-    known = [row for row in comparison if row.model in charges and _finite(row) and row.family in FAMILIES]
+    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family in FAMILIES]
     best = list({row.family: row for row in reversed(known)}.values())
     best.sort(key=lambda row: row.bits_per_byte or 0.0)
     return list(combinations(best if len(best) > 1 else known[:2], 2))[:PAIRS]
@@ -105,14 +105,14 @@ def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Pl
     return [_whole_words(place, text) for place in places]
 
 
-def _both(place: Place, rows: Sequence[Row], text: bytes, charges: Charges) -> Markup:
+def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> Markup:
     """A place under two models, side by side."""
     start, end, _ = place
     first = _character_start(text, max(0, start - CONTEXT_BYTES))
     context = text[first:start].decode("utf-8", "replace")
     views = []
     for row in rows:
-        bits = charges[row.model][start:end]
+        bits = byte_costs[row.model][start:end]
         cost = paragraph(f"{row.model}: {_bits(bits)}", quiet=True)
         views.append(join(cost, annotated_text(pieces_of(text[start:end], bits), context)))
     return join(paragraph(f"at byte {start:,}", quiet=True), side_by_side(*views))

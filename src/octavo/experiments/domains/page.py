@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from octavo.experiments.domains.scoring import COSTLIEST, GROUPS, MARK, OFTEN, Reading, first_bytes, gap
+from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows_of
+from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
+from octavo.experiments.excerpts import first_bytes
+from octavo.experiments.table import cells_of, page_columns
 from octavo.pages.figures.stacked_bars import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import (
@@ -29,53 +31,22 @@ from octavo.pages.sections import (
     verbatim,
 )
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT, Run
-from octavo.tasks.run_facts import number, title_of
+from octavo.tasks.run import REPORT
+from octavo.tasks.run_facts import number
 from octavo.text.token_display import on_one_line
 
 OPENING_BYTES = 320  # of each excerpt that the page shows
 MEANINGS = (
     "characters that the training text never has",
     "words that the training text never has, but for such characters",
-    f"known words, here at least {OFTEN:g} times as frequent as in the training text",
+    f"known words, here at least {DOMAIN_RATIO:g} times as frequent as in the training text",
     "everything else, spaces and punctuation included",
 )
-MIN_LEAKED_SHARE = 0.05  # of an excerpt in the training text, from which the page says so
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A run and its costs on both excerpts; a family is a model with and without preprocessing."""
-
-    run: Run
-    family: str
-    home: Reading
-    away: Reading
-    seen: float = 0.0  # the share of an excerpt that stands in the training text
-
-    @property
-    def name(self) -> str:
-        return self.run.name
-
-    @property
-    def title(self) -> str:
-        return title_of(self.run)
-
-    @property
-    def steps(self) -> str:
-        return ", ".join(self.home.steps)
-
-    @property
-    def label(self) -> str:
-        return self.home.label
-
-    @property
-    def gap(self) -> float:
-        return self.away.bits_per_byte - self.home.bits_per_byte
+REPORTED_OVERLAP = 0.05  # share of an excerpt in the training text from which the page says so
 
 
 def domains_page(
-    measured: Sequence[Measured], originals: Sequence[tuple[str, bytes]], folder: Path, command: str
+    measured: Sequence[ModelResult], originals: Sequence[tuple[str, bytes]], folder: Path, command: str
 ) -> str:
     """The whole page; `originals` are the excerpts' bytes, `folder` is where the page will lie."""
     (home, first), (away, second) = originals
@@ -96,12 +67,12 @@ def domains_page(
     ])  # fmt: skip
 
 
-def _figure(measured: Sequence[Measured]) -> Markup:
+def _figure(measured: Sequence[ModelResult]) -> Markup:
     sets = []
     for family, members in groupby(measured, key=lambda one: one.family):
         bars = [
             Bar(f"+ {one.steps}" if one.steps and one.name != family else reading.text,
-                tuple(map(reading.paid, reading.groups)), bool(one.label))
+                tuple(map(reading.cost, reading.groups)), bool(one.label))
             for readings in zip(*([(one, one.home), (one, one.away)] for one in members), strict=True)
             for one, reading in readings
         ]  # fmt: skip
@@ -119,38 +90,34 @@ def _meanings() -> Markup:
     ))  # fmt: skip
 
 
-def _results(measured: Sequence[Measured], folder: Path) -> Markup:
-    titles = ("model", "text", "bits per byte", "perplexity per token", "perplexity per character", "tokens",
-              "unknown words")  # fmt: skip
-    rows = [
-        (_link(one, folder) if reading is one.home else "", _text(one, reading),
-         number(reading.bits_per_byte) + (" *" if one.label else ""), perplexity(reading.token_perplexity),
-         perplexity(reading.character_perplexity), f"{reading.tokens:,}",
-         f"{reading.unknown_rate:.1%}" if reading.unknown_rate is not None else "–")
-        for one in measured for reading in (one.home, one.away)
-    ]  # fmt: skip
-    return table(titles, rows, numeric=(2, 3, 4, 5, 6))
+def _results(measured: Sequence[ModelResult], folder: Path) -> Markup:
+    rows = []
+    for one in measured:
+        for i, row in enumerate(rows_of([one], {})):
+            _, _, *numbers = cells_of(row)
+            rows.append((_link(one, folder) if i == 0 else "", _text(one, (one.home, one.away)[i]), *numbers))
+    return table(page_columns(Row), rows)
 
 
-def _text(one: Measured, reading: Reading) -> str:
+def _text(one: ModelResult, reading: Reading) -> str:
     return f"{reading.text} + {one.steps}" if one.steps else reading.text
 
 
-def _link(one: Measured, folder: Path) -> Markup:
+def _link(one: ModelResult, folder: Path) -> Markup:
     """The model's name and title; where the run lies below the page and has one of its own, a link to that."""
-    path = one.run.path
-    has_page = path is not None and path.parent == folder and (path / REPORT).is_file()
-    name = link(quote(f"{path.name}/{REPORT}"), one.name) if path is not None and has_page else one.name
+    path = Path(one.run)
+    has_page = bool(one.run) and path.parent == folder and (path / REPORT).is_file()
+    name = link(quote(f"{path.name}/{REPORT}"), one.name) if has_page else one.name
     return join(element("div", name), element("small", one.title))
 
 
-def _notes(measured: Sequence[Measured]) -> list[Markup]:
+def _notes(measured: Sequence[ModelResult]) -> list[Markup]:
     notes = []
     if any(one.label for one in measured):
         notes.append(paragraph(f"*: {NOT_COMPARABLE}; see below.", quiet=True))
     notes += [
-        paragraph(f"{one.name}: {one.seen:.0%} of an excerpt is in its training text, so its result is too good.")
-        for one in measured if one.seen >= MIN_LEAKED_SHARE
+        paragraph(f"{one.name}: {one.overlap:.0%} of an excerpt is in its training text, so its result is too good.")
+        for one in measured if one.overlap >= REPORTED_OVERLAP
     ]  # fmt: skip
     notes += [
         paragraph(f"{one.name} gives probability zero to {reading.impossible:,} of {reading.tokens:,} tokens of "
@@ -160,7 +127,7 @@ def _notes(measured: Sequence[Measured]) -> list[Markup]:
     return notes
 
 
-def _conversion(measured: Sequence[Measured]) -> list[Markup]:
+def _conversion(measured: Sequence[ModelResult]) -> list[Markup]:
     """The argument, with the results of the best model of words and the best of smaller tokens."""
     parts = [paragraph(
         "A model's perplexity is the inverse of the probability it gives a token, averaged geometrically. How many "
@@ -192,15 +159,15 @@ def _conversion(measured: Sequence[Measured]) -> list[Markup]:
     return parts
 
 
-def _per_token(one: Measured) -> float:
+def _per_token(one: ModelResult) -> float:
     return one.home.token_perplexity
 
 
-def _saved(one: Measured) -> float:
+def _saved(one: ModelResult) -> float:
     return -one.home.bits
 
 
-def _gaps(measured: Sequence[Measured], home: str, away: str) -> list[Markup]:
+def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[Markup]:
     titles = ("model", "gap", *GROUPS)
     rows = [
         (_starred(one), _signed(one.gap), *map(_signed, gap(one.home, one.away).values()))
@@ -223,11 +190,11 @@ def _gaps(measured: Sequence[Measured], home: str, away: str) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _starred(one: Measured) -> str:
+def _starred(one: ModelResult) -> str:
     return one.name + (" *" if one.label else "")
 
 
-def _preprocessing(measured: Sequence[Measured]) -> list[Markup]:
+def _preprocessing(measured: Sequence[ModelResult]) -> list[Markup]:
     pairs = [
         (plain, changed)
         for _, members in groupby(measured, key=lambda one: one.family)
@@ -256,16 +223,17 @@ def _preprocessing(measured: Sequence[Measured]) -> list[Markup]:
     ]  # fmt: skip
 
 
-def _best(measured: Sequence[Measured]) -> Measured | None:
+def _best(measured: Sequence[ModelResult]) -> ModelResult | None:
     """The comparable model with the fewest bits per byte on both excerpts."""
     fair = [one for one in measured if not one.label and math.isfinite(one.home.bits + one.away.bits)]
     return min(fair, key=lambda one: one.home.bits_per_byte + one.away.bits_per_byte, default=None)
 
 
-def _words(measured: Sequence[Measured]) -> list[Markup]:
+def _words(measured: Sequence[ModelResult]) -> list[Markup]:
     parts = [paragraph(
-        f"Up to {COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same model's "
-        "average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before it."
+        f"Up to {MAX_COSTLIEST} words of each excerpt, by what all their occurrences together cost beyond the same "
+        "model's average byte of that excerpt (extra bits); ⏎ is the end of a line. A word comes with the space before "
+        "it."
     )]  # fmt: skip
     best = _best(measured)
     for one in measured:
@@ -284,7 +252,7 @@ def _costliest(reading: Reading) -> Markup:
     return table(("word", "extra bits", "times", "bits each", "group"), rows, numeric=(1, 2, 3))
 
 
-def _openings(originals: Sequence[tuple[str, bytes]], best: Measured | None) -> list[Markup]:
+def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) -> list[Markup]:
     parts = []
     for i, (name, data) in enumerate(originals):
         parts.append(element("h3", name))
@@ -298,17 +266,12 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: Measured | None) -> 
     return parts
 
 
-def _cost_of_marks(one: Measured, reading: Reading) -> str:
-    rest = (reading.bits - reading.mark_bits) / max(1, reading.bytes - len(MARK) * reading.marks)
+def _cost_of_marks(one: ModelResult, reading: Reading) -> str:
+    rest = (reading.bits - reading.unk_mark_bits) / max(1, reading.bytes - len(MARK) * reading.unk_marks)
     return (
-        f" For {one.name} they are {reading.mark_bits / reading.bits:.1%} of all bits; a byte outside them costs "
+        f" For {one.name} they are {reading.unk_mark_bits / reading.bits:.1%} of all bits; a byte outside them costs "
         f"{rest:.4f} bits."
     )
-
-
-def perplexity(value: float) -> str:
-    """Four digits, more where the number is larger."""
-    return f"{value:#.4g}".rstrip(".") if value < 1e4 else f"{value:,.0f}" if math.isfinite(value) else "infinite"
 
 
 def _price(bits: float) -> str:

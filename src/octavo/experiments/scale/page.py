@@ -5,17 +5,16 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from octavo.experiments.scale.figure import FittedPoints, law_figure
+from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import LEVEL
-from octavo.experiments.scale.result import FURTHER, Curve, Scaling, Variable, chosen, value_of
-from octavo.experiments.scale.series import Point
+from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
-from octavo.io.files import size
+from octavo.experiments.table import page_table
 from octavo.pages.markup import NOTHING
-from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section, table
-from octavo.tasks.run_facts import number
+from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section
 
 AXES: dict[Variable, str] = {
-    "text": "bytes of training text", "parameters": "parameters", "operations": "training FLOPs",
+    "text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs",
 }  # fmt: skip
 HOW = (
     f"A power law is fitted by least squares of relative errors. Its interval ({LEVEL:.0%}) is that of refits to the "
@@ -35,7 +34,7 @@ def scaling_page(scaling: Scaling) -> str:
         f"{len(scaling.points)} trainings, all measured on the same {scaling.held_out_bytes:,} bytes of "
         f"{scaling.corpus} that none of them was trained on. Bits per byte, lower is better."
     )
-    curves = [(title, curve) for title, curve in (("More compute", scaling.operations),
+    curves = [(title, curve) for title, curve in (("More compute", scaling.training),
                                                   ("More parameters", scaling.parameters)) if curve]  # fmt: skip
     joint = scaling.joint
     return render_page(f"Scaling: {models} on {scaling.corpus}", lead, [
@@ -44,7 +43,7 @@ def scaling_page(scaling: Scaling) -> str:
         *(section(title, _figure(scaling, curve), _laws(scaling, [curve])) for title, curve in curves),
         section("Parameters and text together", paragraph(joint_line(joint))) if joint and joint.whole else NOTHING,
         section("What limits the model", paragraphs(limit_lines(scaling))),
-        section("Results", _points(scaling), paragraph(MARKED, quiet=True)), section("Method", paragraph(HOW)),
+        section("Results", page_table(scaling.rows), paragraph(MARKED, quiet=True)), section("Method", paragraph(HOW)),
         reproduce([scaling.command]) if scaling.command else NOTHING,
     ])  # fmt: skip
 
@@ -60,7 +59,7 @@ def _text_figure(scaling: Scaling) -> Markup:
         others = [(value_of(p, "text"), p.bits) for p in scaling.points
                   if p.model == model and p.budget == 1 and p not in taken]  # fmt: skip
         drawn.append(FittedPoints(_label(curve), curve.xy, curve.fit, others))
-    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), FURTHER)
+    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
 def _figure(scaling: Scaling, curve: Curve) -> Markup:
@@ -68,7 +67,7 @@ def _figure(scaling: Scaling, curve: Curve) -> Markup:
     if scaling.against is not None and (best := _whole(scaling, scaling.against)) is not None:
         references.append((f"{scaling.against}, the whole text", best.bits))
     drawn = [FittedPoints(_label(curve), curve.xy, curve.fit)]
-    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), FURTHER, references)
+    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
 
 
 def _whole(scaling: Scaling, model: str) -> Point | None:
@@ -78,7 +77,7 @@ def _whole(scaling: Scaling, model: str) -> Point | None:
 
 
 def _label(curve: Curve) -> str:
-    if curve.variable == "operations":
+    if curve.variable == "flops":
         return f"{curve.model}, the whole text, more steps"
     if curve.variable == "parameters":
         return f"{curve.model}, the whole text, wider"
@@ -88,18 +87,6 @@ def _label(curve: Curve) -> str:
 def _caption(others: bool = False) -> str:
     pale = "; pale ones are other sizes" if others else ""
     return (
-        f"Marks are measured{pale}. The line is the fitted law, dashed where it is extrapolated, up to {FURTHER:.0f} "
-        f"times; the band is its interval ({LEVEL:.0%})."
+        f"Marks are measured{pale}. The line is the fitted law, dashed where it is extrapolated, up to "
+        f"{EXTRAPOLATED:.0f} times; the band is its interval ({LEVEL:.0%})."
     )
-
-
-def _points(scaling: Scaling) -> Markup:
-    titles = ("model", "text", "size", "parameters", "budget", "epochs", "seconds", "bits per byte")
-    taken = {point for curve in scaling.text.values() for point in chosen(curve.points)}
-    rows = [
-        (p.model, size(p.bytes), p.shape, f"{p.parameters:,}", f"{p.budget:g}" if p.operations else "–",
-         f"{p.passes:.3g}" if p.operations else "–", f"{p.seconds:.1f}",
-         number(p.bits) + (" *" if p in taken and p.operations else ""))
-        for p in scaling.points
-    ]  # fmt: skip
-    return table(titles, rows, numeric=(1, 3, 4, 5, 6, 7))

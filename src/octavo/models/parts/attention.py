@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import tap
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import init_inner, init_residual, zero
 from octavo.ops import linear
@@ -23,6 +22,7 @@ from octavo.ops.attention import CAUSAL, Block, Global, Local, Pattern, Strided,
 from octavo.ops.attention.synthesizer import dense_logits, synthesize
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import alibi_bias, rotate
+from octavo.ops.tracing import tap
 
 
 class Place(NamedTuple):

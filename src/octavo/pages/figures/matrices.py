@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -12,11 +13,12 @@ GAP, TITLE = 24, 16  # units: between matrices, the height of a title
 MIN_OPACITY = 0.12  # of a cell that is not zero
 
 
-def shaded_matrices(matrices: Sequence[tuple[str, Sequence[Sequence[float]]]], caption: str) -> Markup:
-    """Each matrix below its title; the larger a number, the stronger its cell's colour; zeros stay empty."""
+def shaded_matrices(matrices: Sequence[tuple[str, Any]], caption: str) -> Markup:
+    """Each matrix (lists of rows, an array or a tensor) below its title; larger numbers are darker, zeros empty."""
     side = (WIDTH - GAP * (len(matrices) - 1)) / len(matrices)
     shapes, tallest, sizes = [], 0.0, []
-    for place, (title, matrix) in enumerate(matrices):
+    for place, (title, given) in enumerate(matrices):
+        matrix = given.tolist() if hasattr(given, "tolist") else given
         rows, columns = len(matrix), len(matrix[0])
         cell, left = min(side / columns, side / rows), place * (side + GAP)
         tallest = max(tallest, cell * rows)
