@@ -324,7 +324,7 @@ def test_a_pasted_file_is_graded(page: Any) -> None:
 @pytest.mark.browser
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Any) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    for view, there in (("exercises", "article"), ("exercises?view=play&name=pattern-cost", "svg.curve"),
+    for view, there in (("exercises", "article"), ("exercises?view=play&name=pattern-cost", "svg.chart"),
                         ("exercises?view=grade", "textarea")):  # fmt: skip
         go(page, view)
         page.wait_for_selector(there)

@@ -52,7 +52,7 @@ from octavo.pages.markup import element
 from octavo.pages.notebook import notebook_view
 from octavo.pages.sections import paragraph
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 __all__ = [
     "BOARD", "CONFIG", "METRICS", "OURS", "REPORT", "SAMPLES", "STATE", "TENSORS", "TOKENIZER", "Run", "check_out",
