@@ -98,7 +98,7 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
     context.font = FONT;
     context.fillStyle = style.color;
     labels(wide, high);
-    mark(wide, high, style);
+    mark(wide, high);
   }
 
   function labels(wide, high) {
@@ -127,7 +127,7 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
   }
 
   /** A frame around the cell that is told. */
-  function mark(wide, high, style) {
+  function mark(wide, high) {
     if (cursor.row < 0) return;
     const [x, y] = [size.left + (cursor.column - view.x) * wide, top + (cursor.row - view.y) * high];
     if (x < size.left - 1 || y < top - 1) return;
