@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from octavo.datasets.images import Images
+from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.pages.figures.images import STYLE, symbol, thumb, thumbs
 from octavo.pages.figures.lines import Series, lines
@@ -25,10 +26,6 @@ MISTAKES = 24  # drawn
 LOOKED_AT = 3  # images
 MOST_CLASSES = 24  # that a table of confusions has room for
 
-SEEN = {
-    "full": "all patches", "local": "its neighbours", "global": "its neighbours and a token that sees all",
-    "axial": "its row and its column",
-}  # fmt: skip
 MAPS = (
     "Orange is where a head looks: the patch that {who} takes most of in full colour, the one it takes least of in "
     "none; below it, the entropy of its looks and how far away they are. Rollout follows all "
@@ -183,7 +180,7 @@ def _inside(run: ImageRun) -> str:
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),
-        ("a patch sees", SEEN[config.attention]),
+        ("attention", f"{config.attention}: {ATTENTION_KINDS[config.attention].description}"),
         ("positions", config.positions), ("class read from", config.pool),
     ]  # fmt: skip
     return section("Inside", definitions(told))
