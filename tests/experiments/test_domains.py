@@ -34,9 +34,9 @@ from octavo.scoring.byte_costs import score_bytes
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
 from octavo.tasks.run import load
-from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
+from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.overlap import PROBE_BYTES, overlap
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 from octavo.training.loop import Loop
 
 HOME = "the king and the queen sat by the fire while rain fell on every roof of the old town".split()
@@ -102,8 +102,8 @@ def test_a_word_is_known_with_and_without_the_space_before_it() -> None:
 
 
 def tokenizers() -> list[Tokenizer]:
-    blocks = text_in_memory(prose(HOME, 200, 0)).blocks
-    return [Byte(), Char.learn(blocks()), Word.learn(blocks()), Bpe.learn(blocks(), size=300)]
+    chunks = text_in_memory(prose(HOME, 200, 0)).chunks
+    return [Byte(), Char.learn(chunks()), Word.learn(chunks()), Bpe.learn(chunks(), BpeSettings(300))]
 
 
 @pytest.mark.parametrize("tokenizer", tokenizers(), ids=lambda one: one.name)
@@ -199,7 +199,7 @@ def test_marks_for_removed_words_are_counted_and_scored() -> None:
 
 
 def test_a_lossy_tokenizer_is_refused() -> None:
-    closed = Closed(["the", "</s>", "<unk>", "<s>"])
+    closed = ClosedVocabulary(["the", "</s>", "<unk>", "<s>"])
     with pytest.raises(UserError, match="tokenizer closed loses some of the text"):
         score_bytes(bag(closed, b"the"), closed, text_in_memory("the cat"), "")
 
@@ -223,10 +223,10 @@ def test_copied_text_is_found_across_blocks_and_short_text_never() -> None:
     split = text_in_memory(training)
     inside = training[500:2500].encode()
     halves = [Split(split.text, 0, 1501), Split(split.text, 1501, split.end)]
-    assert overlap((block for half in halves for block in half.blocks()), inside) == 1.0
-    assert overlap(split.blocks(), inside + prose(HOME, 50, 9).encode()[:2000]) == pytest.approx(0.5, abs=0.1)
-    assert overlap(split.blocks(), prose(HOME, 50, 9).encode()) == 0.0
-    assert overlap(split.blocks(), inside[: PROBE_BYTES - 1]) == 0.0
+    assert overlap((block for half in halves for block in half.chunks()), inside) == 1.0
+    assert overlap(split.chunks(), inside + prose(HOME, 50, 9).encode()[:2000]) == pytest.approx(0.5, abs=0.1)
+    assert overlap(split.chunks(), prose(HOME, 50, 9).encode()) == 0.0
+    assert overlap(split.chunks(), inside[: PROBE_BYTES - 1]) == 0.0
 
 
 # The command.

@@ -158,7 +158,7 @@ def test_attention_of_a_recurrent_network_is_the_map_of_one_head() -> None:
 
 
 def test_a_run_will_do_and_a_model_without_attention_is_refused() -> None:
-    model = gpt(Byte.vocab)
+    model = gpt(Byte().vocab)
     assert torch.equal(attention_over(Run(model, Byte()), X_T).layers[0], attention_over(model, X_T).layers[0])
     with pytest.raises(UserError, match="GRU has no attention to look at; the models that have are gpt"):
         attention_over(recurrent(GRU), X_T)
@@ -237,7 +237,7 @@ def test_the_greatest_entropy_counts_only_what_is_visible() -> None:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_last_depth_is_the_models_own_prediction_exactly(name: str) -> None:
-    model = gpt(Byte.vocab, **KINDS[name])
+    model = gpt(Byte().vocab, **KINDS[name])
     for piece in pieces(model, [model.begin, *X_T], watched=False):
         assert torch.equal(logits_at(model, piece.streams[-1]), piece.logits_TV)
     last = depths_over(model, X_T)[-1]
@@ -377,8 +377,8 @@ SAID = "To be, or not to be: naïve\n"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, config in (("gpt", {}), ("linear", {"attention": "linear"}), ("learned", {"positions": "learned"})):
-        save(Run(gpt(Byte.vocab, **config).float(), Byte(), {}), folder / name)
-    network = GRU(RecurrentConfig(width=8), Byte.vocab)
+        save(Run(gpt(Byte().vocab, **config).float(), Byte(), {}), folder / name)
+    network = GRU(RecurrentConfig(width=8), Byte().vocab)
     network.initialise(seeded_generator(1))
     save(Run(network, Byte(), {}), folder / "gru")
     return folder
@@ -462,14 +462,14 @@ def test_the_page_shows_maps_and_depths_and_is_closed(octavo: Callable[..., Any]
 
 
 def test_a_page_of_hostile_text_is_safe() -> None:
-    run = Run(gpt(Byte.vocab).float(), Byte(), {})
+    run = Run(gpt(Byte().vocab).float(), Byte(), {})
     page = Page(lens_page([look(run, HOSTILE)], HOSTILE, HOSTILE))
     assert not {"script", "img"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text
 
 
 def test_a_thousand_tokens_make_a_small_page_and_the_rest_is_cut() -> None:
-    run = Run(gpt(Byte.vocab, width=16, heads=4).float(), Byte(), {})
+    run = Run(gpt(Byte().vocab, width=16, heads=4).float(), Byte(), {})
     one = look(run, "to be or not " * 100)
     assert one.cut
     assert one.read == LONGEST
@@ -481,7 +481,7 @@ def test_a_thousand_tokens_make_a_small_page_and_the_rest_is_cut() -> None:
 
 def test_maps_of_many_heads_are_bounded_by_looking_at_fewer_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "FULL_MAPS", 4 * 10 * 10)
-    one = look(Run(gpt(Byte.vocab).float(), Byte(), {}), SAID)
+    one = look(Run(gpt(Byte().vocab).float(), Byte(), {}), SAID)
     assert one.cut
     assert one.read == 10
 

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.io.progress import progress
 from octavo.scoring.token_costs import token_costs
-from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
-from octavo.text.blocks import recut
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.text import Split, Tokenizer, Tokens
+from octavo.text.chunks import rechunk
 
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
@@ -112,7 +111,7 @@ def score_text(
     worst: list[Passage] = []
     began = time.perf_counter()
     with progress(f"scoring {name}", text.size, "bytes") as advance:
-        for tokens_W, bits_W in token_costs(model, encode_blocks(tokenizer, text.blocks())):
+        for tokens_W, bits_W in token_costs(model, tokenizer.encode_chunks(text.chunks())):
             bits += float(bits_W.sum())
             tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
             impossible += int(np.isinf(bits_W).sum())
@@ -131,11 +130,9 @@ def score_text(
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
     """How many words the vocabulary lacks, and how many words there are."""
-    if not isinstance(tokenizer, Word | Closed):
-        return 0, 0
     counts = [
-        tokenizer.unknown_pieces(block.data[start:end])
-        for block in recut(text.blocks(), tokenizer.cut)
+        tokenizer.count_unknown(block.data[start:end])
+        for block in rechunk(text.chunks(), tokenizer.split_point)
         for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
     ]
     return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)

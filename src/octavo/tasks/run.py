@@ -50,7 +50,7 @@ from octavo.io.run_folder import (
 )
 from octavo.models import build, describe
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 __all__ = [
     "BOARD", "CONFIG", "METRICS", "OURS", "REPORT", "SAMPLES", "STATE", "TENSORS", "TOKENIZER", "Run", "check_out",

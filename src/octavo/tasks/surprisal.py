@@ -9,14 +9,14 @@ from octavo.core import LanguageModel
 from octavo.pages.surprisal import Piece
 from octavo.scoring.token_costs import token_costs
 from octavo.text import Split
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 OPENING = 600  # bytes
 
 
 def opening(split: Split, limit: int = OPENING) -> bytes:
     """The first bytes of the first document, up to the end of a line, a word or at least a character."""
-    first = next(split.blocks(), None)
+    first = next(split.chunks(), None)
     if first is None:
         return b""
     later = first.starts[first.starts > 0]
@@ -39,7 +39,7 @@ def pieces(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list
     found, size, bits = [], 0, 0.0
     for tokens_W, bits_W in token_costs(model, [tokenizer.encode(data)]):
         for token, cost in zip(tokens_W.tolist(), bits_W.tolist(), strict=True):
-            spelt = tokenizer.spelling(token)
+            spelt = tokenizer.token_bytes(token)
             size, bits = size + len(spelt), bits + cost
             if text := decoder.decode(spelt):
                 found.append(Piece(text, size, bits))
