@@ -16,6 +16,7 @@ from markupsafe import Markup
 from torch import Tensor
 
 from octavo.datasets.images import Images
+from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
@@ -41,10 +42,6 @@ SHOWN_IMAGES = 3  # with their attention maps
 CHANNEL_SHADES = 16  # that a channel is drawn with
 MAX_PIXELS = 56  # along a side that are drawn; of a larger image several share a square
 
-PATTERNS = {
-    "full": "all patches", "local": "its neighbours", "global": "its neighbours and a global token",
-    "axial": "its row and its column",
-}  # fmt: skip
 EXPLAINED = (
     "Orange are the attention weights of {who}: the patch with the largest in full colour, the one with the smallest "
     "in none; below a map, the entropy and the mean distance of the attention. Attention rollout multiplies the "
@@ -184,6 +181,6 @@ def _model(run: ImageRun) -> Markup:
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),
-        ("a patch attends to", PATTERNS[config.attention]), ("position embedding", config.positions),
+        ("a patch attends to", ATTENTION_KINDS[config.attention].description), ("position embedding", config.positions),
         ("class read from", config.pool),
     ]))  # fmt: skip
