@@ -42,7 +42,7 @@ from octavo.models import find_spec, preset
 from octavo.scoring.byte_costs import ByteCosts
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
-from octavo.text.tokenizers.protocol import Tokens
+from octavo.text.tokenizers.token_bytes import Tokens
 
 STEPS = "2steps"
 SOME = ("bag", "kn3", "kn7", "words3", "bigram", "rnn", "gru", "gpt", "mix", "zlib", "bz2", "xz", "zstd")
@@ -570,14 +570,14 @@ def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -
 
 
 def test_a_tokens_bits_lie_evenly_on_its_bytes_and_those_of_tokens_without_bytes_on_the_next() -> None:
-    word = Word.learn(text_in_memory("the cat the cat the cat").blocks())
+    word = Word.learn(text_in_memory("the cat the cat the cat").chunks())
     spelt = [token for token in range(word.vocab) if token != word.begin]
-    longest = max(spelt, key=lambda token: len(word.spelling(token)))
-    empty = next((token for token in spelt if not word.spelling(token)), word.begin)
+    longest = max(spelt, key=lambda token: len(word.token_bytes(token)))
+    empty = next((token for token in spelt if not word.token_bytes(token)), word.begin)
     by_bytes = ByteCosts(word)
     tokens: Tokens = np.array([empty, longest, empty], np.int32)
     by_bytes(tokens, np.array([1.0, 6.0, 0.5]))
-    length = len(word.spelling(longest))
+    length = len(word.token_bytes(longest))
     laid = by_bytes.bits_of_bytes()
     assert laid.sum() == pytest.approx(7.5)
     assert len(laid) == length

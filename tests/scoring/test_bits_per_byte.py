@@ -27,8 +27,8 @@ from octavo.scoring.bits_per_byte import (
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks import api
 from octavo.tasks.run import Run
-from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, encode_blocks, open_text, text_in_memory
-from octavo.text.blocks import Block
+from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, WordSettings, open_text, text_in_memory
+from octavo.text.chunks import Chunk
 from tiny_models import Dropped, Recurrent
 
 SEEN = "the cat sat on the mat. the dog sat on the log.\n" * 3
@@ -36,10 +36,10 @@ WORDS = SEEN + "naïve café, naïve café\n"
 
 
 def learnt(name: str, text: str = WORDS) -> Tokenizer:
-    blocks = [Block(text.encode(), np.zeros(1, np.int64))]
+    blocks = [Chunk(text.encode(), np.zeros(1, np.int64))]
     if name == "word":
-        return Word.learn(blocks, min_count=1)
-    return {"byte": Byte.learn, "char": Char.learn, "bpe": lambda b: Bpe.learn(b, 300)}[name](blocks)
+        return Word.learn(blocks, WordSettings(min_count=1))
+    return {"byte": Byte.learn, "char": Char.learn, "bpe": lambda b: Bpe.learn(b, BpeSettings(300))}[name](blocks)
 
 
 def tokens_of(tokenizer: Tokenizer, text: str) -> torch.Tensor:
@@ -168,7 +168,7 @@ def test_documents_start_over(tmp_path: Path, name: str) -> None:
 def test_bits_belong_to_their_tokens() -> None:
     tokenizer = Byte()
     bag = Bag.fit(tokens_of(tokenizer, SEEN), BagConfig(), tokenizer.vocab)
-    tokens, bits = zip(*token_costs(bag, encode_blocks(tokenizer, text_in_memory("on the log").blocks())), strict=True)
+    tokens, bits = zip(*token_costs(bag, tokenizer.encode_chunks(text_in_memory("on the log").chunks())), strict=True)
     expected = [-bag.logp_V[b].item() / math.log(2) for b in b"on the log"]
     assert bytes(np.concatenate(tokens).tolist()) == b"on the log"
     assert np.concatenate(bits).tolist() == pytest.approx(expected, rel=1e-14)

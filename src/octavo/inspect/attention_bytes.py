@@ -131,7 +131,7 @@ def _all_bytes(layers: Sequence[Tensor], turn: Turn) -> NDArray[np.uint8]:
 
 def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> Looks:
     tokenizer = of.tokenizer
-    (found,) = tokenizer.encode([text], typed=True)
+    (found,) = tokenizer.encode_texts([text], typed=True)
     most = min(of.model.config.context - 2, most_tokens(of.model.config.layers * of.model.config.heads))
     x_T = [tokenizer.first, *found.tolist()[:most], tokenizer.end]
     with turn(), torch.no_grad(), eval_mode(of.model), trace() as traced:

@@ -18,7 +18,7 @@ from octavo.models.cost.counts import bag_cost
 from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Bars, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 LIKELIEST = 20  # tokens that a page shows
 

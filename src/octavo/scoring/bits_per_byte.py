@@ -6,7 +6,6 @@ W tokens that were scored together.
 from __future__ import annotations
 
 import heapq
-import html
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -19,10 +18,11 @@ from numpy.typing import NDArray
 
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.io.progress import progress
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph, table
 from octavo.scoring.token_costs import token_costs
-from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
-from octavo.text.blocks import recut
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.text import Split, Tokenizer, Tokens
+from octavo.text.chunks import rechunk
 
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
@@ -73,14 +73,12 @@ class Score:
         return told | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
-        body = "".join(
-            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
-            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+        rows = [
+            (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")
             for s in (*self.rows, self)
-        )
-        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
-        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+        ]
+        columns = ("text", "bits/byte", "perplexity", "tokens", "bytes")
+        return notebook_view(table(columns, rows, numeric=range(1, 5)), paragraph(self.label) if self.label else "")
 
 
 NUMBERS = (
@@ -112,7 +110,7 @@ def score_text(
     worst: list[Passage] = []
     began = time.perf_counter()
     with progress(f"scoring {name}", text.size, "bytes") as advance:
-        for tokens_W, bits_W in token_costs(model, encode_blocks(tokenizer, text.blocks())):
+        for tokens_W, bits_W in token_costs(model, tokenizer.encode_chunks(text.chunks())):
             bits += float(bits_W.sum())
             tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
             impossible += int(np.isinf(bits_W).sum())
@@ -131,11 +129,9 @@ def score_text(
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
     """How many words the vocabulary lacks, and how many words there are."""
-    if not isinstance(tokenizer, Word | Closed):
-        return 0, 0
     counts = [
-        tokenizer.unknown_pieces(block.data[start:end])
-        for block in recut(text.blocks(), tokenizer.cut)
+        tokenizer.count_unknown(block.data[start:end])
+        for block in rechunk(text.chunks(), tokenizer.split_point)
         for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
     ]
     return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)

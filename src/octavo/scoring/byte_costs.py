@@ -42,7 +42,7 @@ class ByteCosts:
         unique, where_W = np.unique(tokens_W, return_inverse=True)
         for token in unique.tolist():
             if token not in self.lengths:
-                self.lengths[token] = 0 if token == self.tokenizer.begin else len(self.tokenizer.spelling(token))
+                self.lengths[token] = 0 if token == self.tokenizer.begin else len(self.tokenizer.token_bytes(token))
         return np.array([self.lengths[token] for token in unique.tolist()], np.int64)[where_W]
 
     def bits_of_bytes(self) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from octavo.models.encoder_decoder import Given
 from octavo.ops.tracing import trace
 from octavo.tasks.translator import BEAM, SPARE, Method, Translator
 from octavo.text.token_display import display_token
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 END = "<end>"
 LONGEST = 100  # tokens of a side

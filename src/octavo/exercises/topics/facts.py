@@ -17,7 +17,7 @@ import torch
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import Frame, Knowledge, Pair
+from octavo.datasets.questions import MARK, Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
@@ -25,8 +25,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
-from octavo.tasks.span_corruption import MARK
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
           for b in ("bin", "da", "lia", "mo", "nna", "ric", "sa", "ver")]  # fmt: skip
@@ -115,10 +114,10 @@ def people(setting: Setting) -> Knowledge:
     return replace(known, text=text, train=train, dev=dev, never=never)
 
 
-def vocabulary(known: Knowledge) -> Closed:
+def vocabulary(known: Knowledge) -> ClosedVocabulary:
     """A vocabulary of whole words; unknown people have the same first and last names in other combinations."""
     lines = [*known.text, *FIRSTS, *LASTS, *(part for pair in known.train for part in pair)]
-    return Closed([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
 
 
 @cache

@@ -14,9 +14,9 @@ from octavo.exercises.framework.evidence import tabulate
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
 from octavo.pages.figures.bars import bars
-from octavo.text import Block, Word
+from octavo.text import Chunk, Word, WordSettings
 from octavo.text.preprocess import lower
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 NEW = "The cat sat by the fire. It did not run. I let the dog in and gave it some fish.\n"
 LINES = [line for line in (PLAIN + LEARNED).splitlines() if line]
@@ -27,13 +27,15 @@ def join_words(lines: Iterable[str]) -> list[str]:
     return [line.replace(" ", "_") for line in lines]
 
 
-def closed_vocabulary(lines: Sequence[str], min_count: int) -> Closed:
+def closed_vocabulary(lines: Sequence[str], min_count: int) -> ClosedVocabulary:
     """A vocabulary of tokens with a minimal count; all others become one unknown token."""
     counts = Counter(join_words(lines))
-    return Closed([*sorted(token for token, count in counts.items() if count >= min_count), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary(
+        [*sorted(token for token, count in counts.items() if count >= min_count), END, UNKNOWN, BEGIN]
+    )
 
 
-def line_tokens(tokenizer: Closed, lines: Sequence[str]) -> torch.Tensor:
+def line_tokens(tokenizer: ClosedVocabulary, lines: Sequence[str]) -> torch.Tensor:
     ids = torch.from_numpy(tokenizer.encode("\n".join(join_words(lines)).encode())).long()
     return ids[ids != tokenizer.newline]
 
@@ -67,7 +69,9 @@ def all_unknown() -> Finding:
 def bits_per_byte(space: str) -> float:
     """Bits per byte of a new text with octavo's word tokenizer, if words are separated by this character."""
     train, test = (text.replace(" ", space) for text in (PLAIN, NEW))
-    return bag_score(Word.learn([Block(train.encode())], "space", min_count=1), train, test, k=0.1).bits_per_byte
+    return bag_score(
+        Word.learn([Chunk(train.encode())], WordSettings("space", min_count=1)), train, test, k=0.1
+    ).bits_per_byte
 
 
 def honest_bits() -> Finding:

@@ -29,7 +29,8 @@ from octavo.exercises.framework.evidence import share_error
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, Batch, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences
-from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 TOPICS = (  # each document uses the words of one topic
     "boat sail lake wind shore wave", "bread oven flour salt dough crust", "horse field fence grass barn hay",
@@ -48,7 +49,7 @@ def corpus() -> tuple[WordPiece, Sentences]:
         words = TOPICS[n % len(TOPICS)].split()
         drawn = [rng.choice(words, 4).tolist() for _ in range(6)]
         texts.append(" ".join(f"The {a} and the {b} of the {c} {d}." for a, b, c, d in drawn))
-    tokenizer = WordPiece.learn(texts, size=200)
+    tokenizer = WordPiece.learn([Chunk("\n".join(texts).encode())], WordPieceSettings(200))
     return tokenizer, Sentences.of(enumerate(texts), tokenizer)
 
 

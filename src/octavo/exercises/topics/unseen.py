@@ -6,7 +6,7 @@ The models are those of `facts.py`.
 from __future__ import annotations
 
 from octavo.core import seeded_generator
-from octavo.datasets.questions import prompt_of
+from octavo.datasets.questions import MARK
 from octavo.decode.answers import log_probability
 from octavo.exercises import Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
@@ -29,8 +29,8 @@ from octavo.exercises.topics.facts import (
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
-from octavo.tasks.span_corruption import MARK
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
+from octavo.text.question_tokens import prompt_of
 from octavo.text.tokenizers.char import Char
 
 
@@ -91,7 +91,7 @@ def namesakes(settings: Settings = SMALL) -> Finding:
 def unknown_people_alike() -> Finding:
     """How much the log-probability of the answer Rome differs between two unknown people."""
     names, known = ("Zyx Qwert", "Vbn Fghjk"), people(*SMALL)
-    chars = Char.learn([Block("\n".join([MARK, *known.text]).encode())])
+    chars = Char.learn([Chunk("\n".join([MARK, *known.text]).encode())])
     changes = []
     for tokenizer in (vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
