@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import zstandard
 from scipy import stats
 
@@ -33,19 +32,17 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, Comparison, Row, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
-from octavo.experiments.compare.byte_costs import MAX_BLOCKS, ByteCosts, block_interval, score_run, t_interval
+from octavo.experiments.compare.byte_costs import MAX_BLOCKS, block_interval, score_run, t_interval
 from octavo.experiments.compare.candidates import candidates, choose, parts_of_mixture
 from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size, zstd_size
 from octavo.experiments.compare.config import place_of, scored_part
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
-from octavo.models import GRU, find_spec, preset
-from octavo.models.recurrent import RecurrentConfig
-from octavo.scoring.bits_per_byte import charges, score_text
-from octavo.scoring.parallel import PIECE, charges_in_pieces
+from octavo.models import find_spec, preset
+from octavo.scoring.byte_costs import ByteCosts
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
-from octavo.text.tokenizers.protocol import Tokens
+from octavo.text.tokenizers.token_bytes import Tokens
 
 STEPS = "2steps"
 SOME = ("bag", "kn3", "kn7", "words3", "bigram", "rnn", "gru", "gpt", "mix", "zlib", "bz2", "xz", "zstd")
@@ -573,14 +570,14 @@ def test_parts_of_a_mixture_share_a_tokenizer_and_are_the_best_of_their_kind() -
 
 
 def test_a_tokens_bits_lie_evenly_on_its_bytes_and_those_of_tokens_without_bytes_on_the_next() -> None:
-    word = Word.learn(text_in_memory("the cat the cat the cat").blocks())
+    word = Word.learn(text_in_memory("the cat the cat the cat").chunks())
     spelt = [token for token in range(word.vocab) if token != word.begin]
-    longest = max(spelt, key=lambda token: len(word.spelling(token)))
-    empty = next((token for token in spelt if not word.spelling(token)), word.begin)
+    longest = max(spelt, key=lambda token: len(word.token_bytes(token)))
+    empty = next((token for token in spelt if not word.token_bytes(token)), word.begin)
     by_bytes = ByteCosts(word)
     tokens: Tokens = np.array([empty, longest, empty], np.int32)
     by_bytes(tokens, np.array([1.0, 6.0, 0.5]))
-    length = len(word.spelling(longest))
+    length = len(word.token_bytes(longest))
     laid = by_bytes.bits_of_bytes()
     assert laid.sum() == pytest.approx(7.5)
     assert len(laid) == length
@@ -612,27 +609,6 @@ def test_intervals_are_students(freedom: int) -> None:
     expected = stats.t.interval(0.95, freedom, loc=values.mean(), scale=stats.sem(values))
     assert t_interval(values.tolist()) == pytest.approx(expected, rel=1e-9)
     assert t_interval([1.0, 1.0, 1.0]) == (1.0, 1.0)
-
-
-def test_pieces_cost_an_ngram_what_the_whole_text_costs(corpus: Path) -> None:
-    run = api.train("ngram", corpus, order=5, measure=False)
-    text = text_in_memory(sentences(400, seed=9))
-    assert text.size > 2 * PIECE
-    whole = score_text(run.model, run.tokenizer, text, "text")
-    pieces = score_text(run.model, run.tokenizer, text, "text", read=charges_in_pieces)
-    assert pieces.bits == pytest.approx(whole.bits, rel=1e-12)
-    assert pieces.tokens == whole.tokens
-
-
-def test_documents_that_fit_into_a_piece_cost_a_network_the_same_in_pieces() -> None:
-    model = GRU(RecurrentConfig(width=16), 257)
-    model.initialise(torch.Generator().manual_seed(1))
-    model.double()
-    x_N = np.array([256, *b"one document", 256, *b"another, longer one", 256, 256, *b"x"], np.int32)
-    (_, in_pieces), *_ = charges_in_pieces(model, [x_N])
-    one_by_one = np.concatenate([bits_W[tokens_W != 256] for tokens_W, bits_W in charges(model, [x_N])])
-    assert in_pieces[x_N != 256] == pytest.approx(one_by_one, rel=1e-9)
-    assert in_pieces[x_N == 256].sum() == 0
 
 
 # ---------------------------------------------------------------------- compressors

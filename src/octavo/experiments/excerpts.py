@@ -9,12 +9,12 @@ from pathlib import Path
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.text import Split
-from octavo.text.tokenizers.char import cut_characters
+from octavo.text.tokenizers.char import character_boundary
 
 
 def first_bytes(data: bytes, limit: int) -> bytes:
     """At most so many bytes, and no character cut in two."""
-    return data if len(data) <= limit else data[: cut_characters(data[:limit])]
+    return data if len(data) <= limit else data[: character_boundary(data[:limit])]
 
 
 def first_part(split: Split, limit: int) -> Split:
@@ -44,7 +44,7 @@ def write_part(split: Split, stem: Path) -> Path:
     if not path.is_file():
         with whole_file(path) as file:
             if split.documents == 1:
-                file.writelines(block.data for block in split.blocks())
+                file.writelines(block.data for block in split.chunks())
             else:
                 file.writelines(_json_lines(split))
     return path
@@ -52,7 +52,7 @@ def write_part(split: Split, stem: Path) -> Path:
 
 def _json_lines(split: Split) -> list[bytes]:
     data, starts, offset = split.read(), [], 0
-    for block in split.blocks():
+    for block in split.chunks():
         starts += (block.starts + offset).tolist()
         offset += len(block.data)
     try:

@@ -25,7 +25,7 @@ from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, l
 from octavo.models.cost.counts import bigram_cost
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.validation_chunks import Held, hold_out
 from octavo.text.word_vectors import match_vectors
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from octavo.core import LanguageModel
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own

@@ -105,7 +105,7 @@ def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[A
 def _check_unseen(run: Run, corpus: Corpus) -> None:
     """Two files may hold the same text: then the mixture would be measured on what a part has learnt by heart."""
     try:
-        known = overlap(learnt_text(run).blocks(), corpus.valid.read()[:PROBED])
+        known = overlap(learnt_text(run).chunks(), corpus.valid.read()[:PROBED])
     except UserError:  # what it learnt from cannot be had any more
         return
     if known >= MAX_OVERLAP:

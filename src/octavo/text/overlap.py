@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
 
 PROBE_BYTES, MAX_PROBES = 64, 64  # nobody writes the same 64 bytes again
 MAX_OVERLAP = 0.5  # from this share on, a text counts as part of the training text
 
 
-def overlap(blocks: Iterable[Block], data: bytes) -> float:
+def overlap(blocks: Iterable[Chunk], data: bytes) -> float:
     """The share of the data that stands word for word in a text, by probes of 64 bytes; too short a one has none."""
     last = len(data) - PROBE_BYTES
     if last < 0:

@@ -25,7 +25,7 @@ from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
 from octavo.tasks.span_corruption import MARK
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
           for b in ("bin", "da", "lia", "mo", "nna", "ric", "sa", "ver")]  # fmt: skip
@@ -114,10 +114,10 @@ def people(setting: Setting) -> Knowledge:
     return replace(known, text=text, train=train, dev=dev, never=never)
 
 
-def vocabulary(known: Knowledge) -> Closed:
+def vocabulary(known: Knowledge) -> ClosedVocabulary:
     """Whole words as tokens; the strangers' names are made of the same words, in other pairs."""
     lines = [*known.text, *FIRSTS, *LASTS, *(part for pair in known.train for part in pair)]
-    return Closed([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
 
 
 @cache

@@ -15,7 +15,7 @@ from octavo.models.ngram import NGram, NGramConfig
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.scoring.bits_per_byte import Score, score_text
-from octavo.text import Block, Char, Tokenizer, Word, text_in_memory
+from octavo.text import Char, Chunk, Tokenizer, Word, WordSettings, text_in_memory
 
 PLAIN = """The cat sat by the door and did not go in. It was a cold day, and the wind was up. I saw it as I came home.
 I let the cat in and gave it some fish. Then it sat by the fire with me for the rest of the day.
@@ -38,11 +38,11 @@ def bag_score(tokenizer: Tokenizer, train: str, text: str, k: float = 0.0) -> Sc
 
 
 def words_of(text: str) -> Word:
-    return Word.learn([Block(text.encode())], min_count=1)
+    return Word.learn([Chunk(text.encode())], WordSettings(min_count=1))
 
 
 def characters_of(text: str) -> Char:
-    return Char.learn([Block(text.encode())])
+    return Char.learn([Chunk(text.encode())])
 
 
 def base_free() -> Finding:

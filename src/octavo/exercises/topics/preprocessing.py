@@ -13,9 +13,9 @@ from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Par
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
 from octavo.pages.figures.bars import bars
-from octavo.text import Block, Word
+from octavo.text import Chunk, Word, WordSettings
 from octavo.text.preprocess import lower
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 NEW = "The cat sat by the fire. It did not run. I let the dog in and gave it some fish.\n"
 LINES = [line for line in (PLAIN + LEARNED).splitlines() if line]
@@ -26,13 +26,13 @@ def glued(lines: Iterable[str]) -> list[str]:
     return [line.replace(" ", "_") for line in lines]
 
 
-def closed(lines: Sequence[str], least: int) -> Closed:
+def closed(lines: Sequence[str], least: int) -> ClosedVocabulary:
     """The vocabulary of a loader that keeps tokens seen so often and calls the rest unknown."""
     counts = Counter(glued(lines))
-    return Closed([*sorted(token for token, count in counts.items() if count >= least), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary([*sorted(token for token, count in counts.items() if count >= least), END, UNKNOWN, BEGIN])
 
 
-def line_tokens(tokenizer: Closed, lines: Sequence[str]) -> torch.Tensor:
+def line_tokens(tokenizer: ClosedVocabulary, lines: Sequence[str]) -> torch.Tensor:
     ids = torch.from_numpy(tokenizer.encode("\n".join(glued(lines)).encode())).long()
     return ids[ids != tokenizer.newline]
 
@@ -66,7 +66,9 @@ def all_unknown() -> Finding:
 def read_by(space: str) -> float:
     """Bits per byte of a new text when words are held together by that, with octavo's word tokenizer."""
     train, test = (text.replace(" ", space) for text in (PLAIN, NEW))
-    return bag_score(Word.learn([Block(train.encode())], "space", min_count=1), train, test, k=0.1).bits_per_byte
+    return bag_score(
+        Word.learn([Chunk(train.encode())], WordSettings("space", min_count=1)), train, test, k=0.1
+    ).bits_per_byte
 
 
 def honest_bits() -> Finding:

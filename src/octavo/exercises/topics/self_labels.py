@@ -28,7 +28,8 @@ from octavo.exercises import (
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, Batch, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences
-from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 TOPICS = (  # each document keeps to its own words
     "boat sail lake wind shore wave", "bread oven flour salt dough crust", "horse field fence grass barn hay",
@@ -47,7 +48,7 @@ def told() -> tuple[WordPiece, Sentences]:
         words = TOPICS[n % len(TOPICS)].split()
         drawn = [rng.choice(words, 4).tolist() for _ in range(6)]
         texts.append(" ".join(f"The {a} and the {b} of the {c} {d}." for a, b, c, d in drawn))
-    tokenizer = WordPiece.learn(texts, size=200)
+    tokenizer = WordPiece.learn([Chunk("\n".join(texts).encode())], WordPieceSettings(200))
     return tokenizer, Sentences.of(enumerate(texts), tokenizer)
 
 

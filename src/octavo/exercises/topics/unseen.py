@@ -31,7 +31,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.span_corruption import MARK
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.char import Char
 
 
@@ -93,7 +93,7 @@ def namesakes(settings: Settings = SMALL) -> Finding:
 def strangers_alike() -> Finding:
     """How far a network's log-probability of the answer Rome moves from one stranger to another."""
     names, known = ("Zyx Qwert", "Vbn Fghjk"), people(*SMALL)
-    chars = Char.learn([Block("\n".join([MARK, *known.text]).encode())])
+    chars = Char.learn([Chunk("\n".join([MARK, *known.text]).encode())])
     moved = []
     for tokenizer in (vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()

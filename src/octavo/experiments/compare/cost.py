@@ -20,7 +20,7 @@ from octavo.io.memory import give_back
 from octavo.models import spec_of
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
-from octavo.text import Split, encode_blocks
+from octavo.text import Split
 
 MIN_GENERATION_SECONDS = 0.25  # that a rate is measured over
 MAX_GENERATION_SECONDS = 5.0
@@ -108,5 +108,5 @@ def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
 
 def _different_tokens(run: Run, train: Split) -> int:
     part = Split(train.text, train.start, min(train.end, train.start + MAX_COUNTED_BYTES))
-    found = [np.unique(block) for block in encode_blocks(run.tokenizer, part.blocks())]
+    found = [np.unique(block) for block in run.tokenizer.encode_chunks(part.chunks())]
     return len(np.unique(np.concatenate(found)))

@@ -111,7 +111,7 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
     _, held_out = open_texts(cell)
     path, run = load_pretrained(cell.model)
     try:
-        known = overlap(learnt_text(run).blocks(), held_out.read()[:PROBED])
+        known = overlap(learnt_text(run).chunks(), held_out.read()[:PROBED])
     except UserError:  # its training text is not available
         known = 0.0
     if known >= MAX_OVERLAP:

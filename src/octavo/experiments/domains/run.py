@@ -165,7 +165,7 @@ def _overlap(
     name: str, train: Split, steps: tuple[str, ...], originals: Sequence[tuple[str, bytes]], progress: Progress
 ) -> float:
     """The largest share of an excerpt that stands in a training text; half of one or more is refused."""
-    shares = [overlap(train.blocks(), excerpt(text, data, steps).data) for text, data in originals]
+    shares = [overlap(train.chunks(), excerpt(text, data, steps).data) for text, data in originals]
     for (text, _), share in zip(originals, shares, strict=True):
         if share >= MAX_OVERLAP:
             raise UserError(
@@ -174,7 +174,7 @@ def _overlap(
             )
         if share >= REPORTED_OVERLAP:
             what = f"{share:.0%} of the excerpt of {text}"
-            progress.note(f"{name}: {what} stands in its training text, which flatters it")
+            progress.note(f"{name}: {what} is in its training text, so its result is too good")
     return max(shares)
 
 

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.experiments.compare.byte_costs import score_bytes
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
+from octavo.scoring.byte_costs import score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
-from octavo.text.blocks import recut
+from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps
-from octavo.text.tokenizers.lexicon import Lexicon
-from octavo.text.tokenizers.spelling import Offsets
-from octavo.text.tokenizers.word_splitting import Pieces, cut_pieces, keys_of, pieces_of
+from octavo.text.tokenizers.token_bytes import Offsets
+from octavo.text.tokenizers.word_splitting import WordSpans, find_words, word_boundary, word_keys
+from octavo.text.tokenizers.word_table import WordTable
 
 ALPHABET, VOCABULARY, DOMAIN, COMMON = range(4)
 GROUPS = ("out of alphabet", "out of vocabulary", "domain words", "common")
@@ -67,19 +67,19 @@ class Vocabulary:
     """The characters and words of a training text, and how often each word occurs."""
 
     alphabet: NDArray[np.uint32]  # code points in order
-    lexicon: Lexicon
+    lexicon: WordTable
     counts: NDArray[np.int64]
     total: int
 
     @classmethod
     def learn(cls, text: Split) -> Vocabulary:
         """Count the words of a text; a word is the same with and without a space before it."""
-        lexicon, counts = Lexicon(), np.zeros(0, np.int64)
-        for block in recut(text.blocks(), lambda data: cut_pieces(data, "words")):
-            numbers = lexicon.add(_bare(pieces_of(block.data, "words", block.starts)))
+        lexicon, counts = WordTable(), np.zeros(0, np.int64)
+        for block in rechunk(text.chunks(), lambda data: word_boundary(data, "words")):
+            numbers = lexicon.add(_bare(find_words(block.data, "words", block.starts)))
             counts = np.concatenate([counts, np.zeros(len(lexicon) - len(counts), np.int64)])
             counts += np.bincount(numbers, minlength=len(lexicon))
-        characters = Char.learn(text.blocks()).characters
+        characters = Char.learn(text.chunks()).characters
         return cls(np.array([ord(c) for c in characters], np.uint32), lexicon, counts, int(counts.sum()))
 
 
@@ -214,19 +214,19 @@ def gap(home: Reading, away: Reading) -> dict[str, float]:
     }
 
 
-def _bare(pieces: Pieces) -> Pieces:
+def _bare(pieces: WordSpans) -> WordSpans:
     """The pieces without the space before them."""
     spaced = ((pieces.text[pieces.starts] == ord(" ")) & (pieces.lengths > 1)).astype(np.int64)
     starts, lengths = pieces.starts + spaced, pieces.lengths - spaced
-    return Pieces(pieces.text, starts, lengths, keys_of(pieces.text, starts, lengths))
+    return WordSpans(pieces.text, starts, lengths, word_keys(pieces.text, starts, lengths))
 
 
-def _grouped(data: bytes, training: Vocabulary) -> tuple[Pieces, NDArray[np.uint8]]:
+def _grouped(data: bytes, training: Vocabulary) -> tuple[WordSpans, NDArray[np.uint8]]:
     """The pieces of an excerpt and the group of each as a word: it is never out of the alphabet as a whole."""
-    pieces = pieces_of(data, "words", np.zeros(1, np.int64))
+    pieces = find_words(data, "words", np.zeros(1, np.int64))
     words = _bare(pieces)
     number_P = training.lexicon.find(words)
-    mine = Lexicon()
+    mine = WordTable()
     own_P = mine.add(words)
     here_P = np.bincount(own_P)[own_P] / len(own_P)
     there_P = np.append(training.counts, 0)[number_P] / max(1, training.total)  # -1, unknown, finds the last
@@ -236,7 +236,7 @@ def _grouped(data: bytes, training: Vocabulary) -> tuple[Pieces, NDArray[np.uint
     return pieces, group_P
 
 
-def _by_byte(data: bytes, pieces: Pieces, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
+def _by_byte(data: bytes, pieces: WordSpans, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
     """The group of each byte: its word's, unless its character is one that training never saw."""
     group_N = np.repeat(group_P, pieces.lengths)
     text = data.decode("utf-8", "surrogateescape")
@@ -247,12 +247,12 @@ def _by_byte(data: bytes, pieces: Pieces, group_P: NDArray[np.uint8], training: 
     return group_N
 
 
-def _costliest(bits_N: Bits, pieces: Pieces, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
+def _costliest(bits_N: Bits, pieces: WordSpans, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
     """The words whose occurrences cost most beyond the average byte, each with the space before it."""
     if not np.isfinite(bits_N).all():
         return ()
     words = _bare(pieces)
-    own_P = Lexicon().add(words)
+    own_P = WordTable().add(words)
     bits_P: Bits = np.add.reduceat(bits_N, pieces.starts)
     group_P = np.minimum.reduceat(group_N, pieces.starts)  # one character out of the alphabet makes the word so
     count_V, bits_V = np.bincount(own_P), np.bincount(own_P, bits_P)
@@ -266,7 +266,7 @@ def _costliest(bits_N: Bits, pieces: Pieces, group_N: NDArray[np.uint8]) -> tupl
     )  # fmt: skip
 
 
-def _spelt(words: Pieces, i: int) -> str:
+def _spelt(words: WordSpans, i: int) -> str:
     start: Offsets = words.starts[i]
     return words.text[start : start + words.lengths[i]].tobytes().decode("utf-8", "backslashreplace")
 

@@ -1,6 +1,6 @@
 // Looks as arcs from token to token; of two texts, as lines from the one below to the one above. A long text moves.
 
-import { h, settled } from "/web/dom.js";
+import { debounce, h } from "/web/dom.js";
 import { whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
 import { percent } from "/web/parts/tokens.js";
@@ -30,7 +30,7 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
   const shown = { table: null, kind: 0, least: 0.05 };
   let at = chosen < looking.length ? chosen : -1;
   let due = false;
-  const moved = settled(() => !signal.aborted && onmove?.(Math.round(view.x)), 300);
+  const moved = debounce(() => !signal.aborted && onmove?.(Math.round(view.x)), 300);
   const weight = (row, column) => valueOf(shown.kind, shown.table[row * seen.length + column]);
   const across = (n) => (n + 0.5 - view.x) * size.apart;
 

@@ -1,6 +1,6 @@
 // A table of numbers as a picture to zoom and to move: a thousand rows and columns are drawn from one bitmap.
 
-import { h, settled } from "/web/dom.js";
+import { debounce, h } from "/web/dom.js";
 import { bitmap, whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
 import { valueOf } from "/web/parts/byte_tables.js";
@@ -32,7 +32,7 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
   let image = null;
   let shown = { kind: 0, byRow: false };
   let due = false;
-  const moved = settled(() => !signal.aborted && onmove?.(where()), 300);
+  const moved = debounce(() => !signal.aborted && onmove?.(where()), 300);
 
   const where = () => (view.zoom > 1 ? [view.x, view.y, view.zoom].join(",") : "");
   const cellWide = () => Math.min(size.cell * view.zoom, Math.max(LARGEST, size.cell));

@@ -1,4 +1,4 @@
-"""A growing set of pieces, each with a number: an open-addressing hash table made of arrays."""
+"""A growing set of words, each with a number: an open-addressing hash table made of arrays."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.text.tokenizers.protocol import Tokens
-from octavo.text.tokenizers.spelling import Offsets, ranges
-from octavo.text.tokenizers.word_splitting import LONGEST, MIX, SHORT, Keys, Pieces, equal
+from octavo.text.tokenizers.token_bytes import Offsets, Tokens, ranges
+from octavo.text.tokenizers.word_splitting import KEY_BYTES, MAX_WORD_BYTES, MIX, Keys, WordSpans, equal
 
 Array = TypeVar("Array", NDArray[np.uint8], NDArray[np.int64])
 
 
-class Lexicon:
-    """Numbers pieces in the order of their coming, and never takes one piece for another.
+class WordTable:
+    """Numbers words in the order of their coming, and never takes one word for another.
 
-    Short pieces have keys of their own, so equal keys mean equal pieces. Long pieces share keys only by an accident of
-    hashing, and every time one is looked up its bytes are compared with the spelling that has the key; those that
+    Short words have keys of their own, so equal keys mean equal words. Long words share keys only by an accident of
+    hashing, and every time one is looked up its bytes are compared with those of the word that has the key; those that
     differ go by their bytes through a plain dict.
     """
 
@@ -46,58 +45,63 @@ class Lexicon:
 
     @property
     def pool(self) -> NDArray[np.uint8]:
-        """The spellings, one after another."""
+        """The bytes of the words, one after another."""
         return self._pool
 
-    def find(self, pieces: Pieces) -> Tokens:
-        """The number of every piece; -1: not here."""
-        numbers = self._probe(pieces.keys)
-        long = np.flatnonzero((pieces.lengths > SHORT) & (numbers >= 0))
+    def words(self, numbers: Offsets) -> list[bytes]:
+        """The words with these numbers."""
+        pool, ends = self._pool.tobytes(), self._offsets[numbers] + self._lengths[numbers]
+        return [pool[a:b] for a, b in zip(self._offsets[numbers].tolist(), ends.tolist(), strict=True)]
+
+    def find(self, spans: WordSpans) -> Tokens:
+        """The number of every word; -1: not in the table."""
+        numbers = self._probe(spans.keys)
+        long = np.flatnonzero((spans.lengths > KEY_BYTES) & (numbers >= 0))
         at = numbers[long]
-        agree = self._lengths[at] == pieces.lengths[long]
+        agree = self._lengths[at] == spans.lengths[long]
         same = long[agree]
         agree[agree] = equal(
-            pieces.text, pieces.starts[same], self._pool, self._offsets[numbers[same]], pieces.lengths[same]
+            spans.text, spans.starts[same], self._pool, self._offsets[numbers[same]], spans.lengths[same]
         )
         for i in long[~agree].tolist():
-            numbers[i] = self._clashes.get(_spelling(pieces, i), -1)
+            numbers[i] = self._clashes.get(_word_at(spans, i), -1)
         return numbers
 
-    def add(self, pieces: Pieces) -> Tokens:
-        """The number of every piece; those that are new get the next ones."""
-        numbers = self.find(pieces)
+    def add(self, spans: WordSpans) -> Tokens:
+        """The number of every word; those that are new get the next ones."""
+        numbers = self.find(spans)
         missing = np.flatnonzero(numbers < 0)
         if not len(missing):
             return numbers
-        giants = missing[pieces.lengths[missing] > LONGEST]
-        numbers[giants] = self._append(pieces, giants)  # each one new: they are spelt out anyway
-        missing = missing[pieces.lengths[missing] <= LONGEST]
-        _, first = np.unique(pieces.keys[missing], return_index=True)
+        too_long = missing[spans.lengths[missing] > MAX_WORD_BYTES]
+        numbers[too_long] = self._append(spans, too_long)  # each one new: they are written as bytes anyway
+        missing = missing[spans.lengths[missing] <= MAX_WORD_BYTES]
+        _, first = np.unique(spans.keys[missing], return_index=True)
         first.sort()
         new = missing[first]
-        new = new[self._probe(pieces.keys[new]) < 0]  # a clash has its key in the table already
-        self._insert(pieces.keys[new], self._append(pieces, new))
-        rest = Pieces(pieces.text, pieces.starts[missing], pieces.lengths[missing], pieces.keys[missing])
+        new = new[self._probe(spans.keys[new]) < 0]  # a clash has its key in the table already
+        self._insert(spans.keys[new], self._append(spans, new))
+        rest = WordSpans(spans.text, spans.starts[missing], spans.lengths[missing], spans.keys[missing])
         numbers[missing] = self.find(rest)
         for i in missing[numbers[missing] < 0].tolist():
-            numbers[i] = self._add_clash(pieces, i)
+            numbers[i] = self._add_clash(spans, i)
         return numbers
 
-    def _add_clash(self, pieces: Pieces, i: int) -> int:
-        spelling = _spelling(pieces, i)
-        if spelling not in self._clashes:
-            self._clashes[spelling] = int(self._append(pieces, np.array([i]))[0])
-        return self._clashes[spelling]
+    def _add_clash(self, spans: WordSpans, i: int) -> int:
+        word = _word_at(spans, i)
+        if word not in self._clashes:
+            self._clashes[word] = int(self._append(spans, np.array([i]))[0])
+        return self._clashes[word]
 
-    def _append(self, pieces: Pieces, which: Offsets) -> Tokens:
-        """Copy the pieces' spellings to the end of the pool, and number them."""
-        lengths = pieces.lengths[which]
+    def _append(self, spans: WordSpans, which: Offsets) -> Tokens:
+        """Copy the words to the end of the pool, and number them."""
+        lengths = spans.lengths[which]
         total, size = int(lengths.sum()), self._size + len(which)
-        self._pool = _room(self._pool, self._pool_used + total + 8)
-        self._offsets, self._lengths = _room(self._offsets, size), _room(self._lengths, size)
+        self._pool = _grown(self._pool, self._pool_used + total + 8)
+        self._offsets, self._lengths = _grown(self._offsets, size), _grown(self._lengths, size)
         self._offsets[self._size : size] = self._pool_used + np.cumsum(lengths) - lengths
         self._lengths[self._size : size] = lengths
-        self._pool[self._pool_used : self._pool_used + total] = pieces.text[ranges(pieces.starts[which], lengths)]
+        self._pool[self._pool_used : self._pool_used + total] = spans.text[ranges(spans.starts[which], lengths)]
         numbers = np.arange(self._size, size, dtype=np.int32)
         self._pool_used, self._size = self._pool_used + total, size
         return numbers
@@ -145,13 +149,13 @@ class Lexicon:
         return ((keys ^ (keys >> np.uint64(32))) * MIX >> shift).astype(np.int64)
 
 
-def _spelling(pieces: Pieces, i: int) -> bytes:
-    start = int(pieces.starts[i])
-    return pieces.text[start : start + int(pieces.lengths[i])].tobytes()
+def _word_at(spans: WordSpans, i: int) -> bytes:
+    start = int(spans.starts[i])
+    return spans.text[start : start + int(spans.lengths[i])].tobytes()
 
 
-def _room(array: Array, size: int) -> Array:
-    """The array, or a larger copy if it has no room for `size` elements."""
+def _grown(array: Array, size: int) -> Array:
+    """The array, or a larger copy if it is too small for `size` elements."""
     if size <= len(array):
         return array
     larger = np.zeros(max(size, 2 * len(array)), array.dtype)

@@ -1,30 +1,29 @@
-"""Tokens to bytes: the spellings of a vocabulary in one pool, and unknown pieces spelt out byte by byte."""
+"""The bytes of every token, and byte fallback: unknown words as tokens of single bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.text.tokenizers.protocol import Tokens
 
-BYTES = 256  # in every tokenizer that spells, token b is byte b
-STRIDE = 1 << 20  # tokens joined at a time, to bound the memory of their index arrays
+BYTES = 256  # in every tokenizer with byte fallback, token b is byte b
+JOINED_TOKENS = 1 << 20  # decoded at a time, to bound the memory of their index arrays
 
+Tokens = NDArray[np.int32]
 Pool = NDArray[np.uint8]
 Offsets = NDArray[np.int64]
 
 
-class Spellings:
-    """The bytes of every token, `begin` (the last one, no bytes) included."""
+class TokenBytes:
+    """A table of the bytes of every token, `begin` (no bytes) included."""
 
-    def __init__(self, spellings: Sequence[bytes]) -> None:
-        self._pool = np.frombuffer(b"".join(spellings), np.uint8)
-        self._lengths = np.fromiter(map(len, spellings), np.int64, len(spellings))
+    def __init__(self, token_bytes: Sequence[bytes]) -> None:
+        self._pool = np.frombuffer(b"".join(token_bytes), np.uint8)
+        self._lengths = np.fromiter(map(len, token_bytes), np.int64, len(token_bytes))
         self._offsets = np.cumsum(self._lengths) - self._lengths
 
     def __len__(self) -> int:
@@ -40,10 +39,10 @@ class Spellings:
         return (pool[a:b] for a, b in zip(self._offsets.tolist(), ends.tolist(), strict=True))
 
     def join(self, tokens: Iterable[int] | Tokens) -> bytes:
-        """The spellings of the tokens, one after another."""
+        """The bytes of the tokens, one after another."""
         array = as_tokens(tokens)
         self._check(array)
-        parts = (array[i : i + STRIDE] for i in range(0, len(array), STRIDE))
+        parts = (array[i : i + JOINED_TOKENS] for i in range(0, len(array), JOINED_TOKENS))
         return b"".join(self._pool[ranges(self._offsets[part], self._lengths[part])].tobytes() for part in parts)
 
     def _check(self, tokens: NDArray[Any]) -> None:
@@ -67,10 +66,10 @@ def ranges(offsets: Offsets, lengths: Offsets) -> Offsets:
     return np.repeat(offsets - ends + lengths, lengths) + np.arange(total)
 
 
-def spell_out(ids: Tokens, pool: Pool, offsets: Offsets, lengths: Offsets) -> tuple[Tokens, Offsets]:
-    """Put byte tokens in the place of every negative id, and say where each id's tokens begin.
+def byte_fallback(ids: Tokens, pool: Pool, offsets: Offsets, lengths: Offsets) -> tuple[Tokens, Offsets]:
+    """Put byte tokens in the place of every negative id; also where each id's tokens begin.
 
-    `offsets` and `lengths` say where in `pool` the pieces with a negative id are spelt, in their order.
+    `offsets` and `lengths` say where in `pool` the words with a negative id lie, in their order.
     """
     unknown = np.flatnonzero(ids < 0)
     if not len(unknown):
@@ -88,23 +87,15 @@ def with_begins(tokens: Tokens, positions: Offsets, begin: int) -> Tokens:
     return np.insert(tokens, positions, np.int32(begin)) if len(positions) else tokens
 
 
-def each_document(encode: Callable[[bytes], Tokens], data: bytes, starts: Offsets, begin: int) -> Tokens:
-    """Documents encoded one by one: the plain twin of every `encode_documents`."""
-    bounds = [0, *starts.tolist(), len(data)]
-    parts = [encode(data[a:b]) for a, b in pairwise(bounds)]
-    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-    return with_begins(np.concatenate(parts), np.cumsum(lengths)[:-1], begin)
-
-
-def continues_a_character(data: bytes, starts: Offsets) -> bool:
+def starts_inside_character(data: bytes, starts: Offsets) -> bool:
     """Whether a document starts with a UTF-8 continuation byte, so that joining it to the previous could matter."""
     firsts = np.frombuffer(data, np.uint8)[starts[starts < len(data)]]
     return bool(((firsts & 0xC0) == 0x80).any())
 
 
-def as_text(spelling: bytes) -> str:
+def as_text(data: bytes) -> str:
     """Any bytes as a string that JSON can hold; bytes that are not UTF-8 become lone surrogates."""
-    return spelling.decode("utf-8", "surrogateescape")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def as_bytes(text: str) -> bytes:
@@ -113,3 +104,10 @@ def as_bytes(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise UserError(f"{text[:40]!r} spells no bytes: character {error.start} is half a surrogate pair") from error
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The characters that stand for bytes in byte-level vocabularies: visible Latin-1 ones for themselves."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(BYTES) if byte not in visible]
+    return {chr(byte): byte for byte in visible} | {chr(BYTES + i): byte for i, byte in enumerate(others)}
