@@ -17,6 +17,7 @@ import pytest
 import torch
 from scipy.optimize import curve_fit, least_squares
 
+from html_pages import elements
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
 from octavo.experiments.excerpts import first_part, last_part, write_part
@@ -24,7 +25,7 @@ from octavo.experiments.progress import Progress
 from octavo.experiments.scale import Point, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
 from octavo.experiments.scale.crossing import MAX_TIMES
-from octavo.experiments.scale.figure import Drawn, law_figure
+from octavo.experiments.scale.figure import FittedPoints, law_figure
 from octavo.experiments.scale.measure import best_order
 from octavo.experiments.scale.page import scaling_page
 from octavo.experiments.scale.plan import Plan, budget_part, plan_cells, width_of
@@ -587,13 +588,14 @@ def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
 
 def test_the_figure_has_a_band_a_dashed_part_and_every_mark() -> None:
     points = [(float(x), float(y)) for x, y in zip(LENGTHS, noisy(0), strict=True)]
-    drawn = law_figure([Drawn("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
-    assert drawn.count('class="band"') == 1
-    assert drawn.count('class="on"') == 1
-    assert drawn.count('class="mark"') == len(points) + 1  # and one in the key
+    drawn = law_figure([FittedPoints("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
+    paths = elements(drawn, "path")
+    assert [one.get("fill-opacity") for one in paths].count("0.15") == 1  # the band
+    assert [one.get("stroke-dasharray") for one in paths].count("5 4") == 1
+    assert len([one for one in paths if "mark" in one.get("class", "").split()]) == len(points) + 1  # and the legend's
     assert "a &lt;b&gt;" in drawn
     assert "<b>" not in drawn
-    assert law_figure([Drawn("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
+    assert law_figure([FittedPoints("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
 
 
 def test_the_command_prints_a_table_laws_and_a_whole_page(

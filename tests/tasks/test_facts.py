@@ -435,7 +435,7 @@ def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pyt
         "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "report.html",
     }  # fmt: skip
     page = (trained / "report.html").read_text(encoding="utf-8")
-    assert "When to abstain" in page
+    assert "Coverage and abstention" in page
     assert "--width 32" in page
     assert "<script" not in page
     assert main(["generate", str(trained), "--prompt", f"Where was Ada Ash born?{MARK}", "--max-tokens", "5"]) == 0

@@ -425,7 +425,7 @@ def test_the_page_of_alignments_tells_every_weight_and_escapes_the_text(reversed
     assert "<b>&c" not in page
     assert "a&lt;b&gt;&amp;c" in page
     assert page.count("<tr>") == 1 + len(one.target)
-    assert page.count("looks at") == len(one.target) * len(one.source)
+    assert page.count("attends to") == len(one.target) * len(one.source)
     with pytest.raises(UserError, match="from 1 to 99"):
         align(reversed_run, "a" * 200)
 

@@ -16,11 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
+from markupsafe import Markup
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from octavo.pages import sections
 from octavo.scoring.bits_per_byte import finite
 
 Output = Literal["terminal", "page"]
@@ -115,6 +117,23 @@ def table_text(rows: Sequence[Any], file: TextIO) -> str:
     with console.capture() as drawn:
         console.print(terminal_table(rows, console.width))
     return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
+
+
+def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.Column]:
+    """The columns of a kind of row on a page."""
+    return [sections.Column(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
+
+
+def cells_of(row: Any, rows: Sequence[Any] = ()) -> list[str]:
+    """The texts of a row on a page."""
+    return [one.text(row) for one in columns_of(type(row), "page", rows)]
+
+
+def page_table(rows: Sequence[Any]) -> Markup:
+    """The table on a page, with the columns that these rows need."""
+    return (
+        sections.table(page_columns(type(rows[0]), rows), [cells_of(row, rows) for row in rows]) if rows else Markup()
+    )
 
 
 def show_bits(value: float) -> str:

@@ -6,7 +6,6 @@ W tokens that were scored together.
 from __future__ import annotations
 
 import heapq
-import html
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.io.progress import progress
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph, table
 from octavo.scoring.token_costs import token_costs
 from octavo.text import Split, Tokenizer, Tokens
 from octavo.text.chunks import rechunk
@@ -72,14 +73,12 @@ class Score:
         return told | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
-        body = "".join(
-            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
-            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+        rows = [
+            (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")
             for s in (*self.rows, self)
-        )
-        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
-        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+        ]
+        columns = ("text", "bits/byte", "perplexity", "tokens", "bytes")
+        return notebook_view(table(columns, rows, numeric=range(1, 5)), paragraph(self.label) if self.label else "")
 
 
 NUMBERS = (

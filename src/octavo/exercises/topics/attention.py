@@ -12,10 +12,10 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import bisect, count_flops, meta, normal, tabulate
-from octavo.exercises.framework.shaded_matrices import shaded
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.matrices import shaded_matrices
 
 ROUNDING = {"rel": 1e-12, "abs": 1e-15}  # tolerance for float64
 OF_INPUTS = {"N": "whole", "r": "positive"}
@@ -187,7 +187,7 @@ def matrix_figure() -> str:
     N, D = 4, 3
     value_DD = normal(D, D)
     plain, a_NN = _matrix(N, D)
-    return shaded(
+    return shaded_matrices(
         [("weights A", a_NN), ("A ⊗ I", plain), ("A ⊗ W_v", _matrix(N, D, value_DD)[0])],
         f"{N} tokens of width {D}: the attention weights A, and the large matrices of Y = A X and Y = A X W_v. Darker "
         "cells have larger absolute values; empty cells are zero.",
@@ -263,7 +263,7 @@ def multiplications() -> Finding:
 
 def many_figure() -> str:
     e_TS = 2 * normal(5, 8)
-    return shaded(
+    return shaded_matrices(
         [("over the keys", e_TS.softmax(-1)), ("over the queries", e_TS.softmax(-2))],
         "5 queries (rows) and 8 keys (columns), random scores. On the left every row sums to one, which is "
         "attention; on the right every column does.",

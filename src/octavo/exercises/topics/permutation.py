@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from octavo.exercises import Exercise, Finding, Part, Truth, verdict
-from octavo.exercises.framework.shaded_matrices import shaded
 from octavo.exercises.topics.heads import random_heads, random_tokens
 from octavo.ops.attention import CAUSAL, FULL, Pattern
 from octavo.ops.attention.multi_head import concatenated, maps, queries_and_keys
 from octavo.ops.positions import added, sinusoids
+from octavo.pages.figures.matrices import shaded_matrices
 
 N, D, H = 4, 6, 2
 TOLERANCE = 1e-13  # for float64 sums in another order
@@ -117,7 +117,7 @@ def order_figure() -> str:
     p_NN = permutation_matrices()[9]
     before, after = maps(x_1ND, w)[0, 0], maps((p_NN @ x_1ND[0])[None], w)[0, 0]
     masked = maps((p_NN @ x_1ND[0])[None], w, CAUSAL)[0, 0]
-    return shaded(
+    return shaded_matrices(
         [("A", before), ("A of P X", after), ("with a mask", masked)],
         "The attention weights of four tokens, of the same tokens permuted, and of the latter with a causal mask. The "
         "second is the first with permuted rows and columns; the mask is not permuted.",

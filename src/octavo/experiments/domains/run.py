@@ -174,7 +174,7 @@ def _overlap(
             )
         if share >= REPORTED_OVERLAP:
             what = f"{share:.0%} of the excerpt of {text}"
-            progress.note(f"{name}: {what} stands in its training text, which flatters it")
+            progress.note(f"{name}: {what} is in its training text, so its result is too good")
     return max(shares)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,8 @@ from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
 from octavo.experiments.table import row_to_json, to_csv
 from octavo.io.files import whole_file
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraphs
 from octavo.scoring.bits_per_byte import finite
 
 Variable = Literal["text", "parameters", "flops"]
@@ -180,7 +181,7 @@ class Scaling:
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.wording import summary
 
-        return "".join(f"<p>{html.escape(line)}</p>" for line in summary(self))
+        return notebook_view(paragraphs(summary(self)))
 
 
 def chosen(points: Sequence[Point]) -> list[Point]:
