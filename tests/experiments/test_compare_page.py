@@ -446,7 +446,7 @@ def test_the_page_is_dark_where_that_is_wished_and_buttons_need_no_mouse(
         )
         assert noise == []
     assert all(light != dark for light, dark in zip(colours["light"], colours["dark"], strict=True))
-    views = page.locator(".tabs > article")
+    views = page.locator(".tab-views > article")
     assert [views.nth(i).is_visible() for i in range(3)] == [True, False, False]
     page.locator("#model0").focus()
     page.keyboard.press("ArrowRight")

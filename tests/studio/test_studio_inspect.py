@@ -352,7 +352,7 @@ def test_tabs_are_walked_with_the_arrow_keys_and_heads_lead_to_their_map(page: A
 def test_one_text_serves_every_run(page: Any, address: str) -> None:
     go(page, address, run="kn", text="The dog sat.")
     page.get_by_label("Run", exact=True).select_option("gru")
-    page.wait_for_selector("text=how much of the old state is kept")
+    page.wait_for_selector("text=how much of the old state is retained")
     page.get_by_label("Run", exact=True).select_option("mixed")
     page.wait_for_selector("td:text('ngram of order 5')")
     page.get_by_label("Run", exact=True).select_option("bag")
@@ -391,7 +391,7 @@ def test_long_work_is_stopped_by_hand(page: Any, address: str) -> None:
     page.click("button:text('Stop')")
     page.wait_for_selector("text=Stopped.")
     page.click("[role=tab]:text('Gates')")
-    page.wait_for_selector("text=how much of the old state is kept")
+    page.wait_for_selector("text=how much of the old state is retained")
 
 
 @pytest.mark.browser

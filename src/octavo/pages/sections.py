@@ -121,7 +121,7 @@ def tabs(name: str, label: str, views: Sequence[tuple[str, Any]]) -> Markup:
             element("label", title, for_=f"{name}{place}"), element("article", view),
         )
     ]  # fmt: skip
-    return element("div", join(*parts), class_="tabs", role="radiogroup", aria_label=label)
+    return element("div", join(*parts), class_="tab-views", role="radiogroup", aria_label=label)
 
 
 # ---------------------------------------------------------------------- tables
