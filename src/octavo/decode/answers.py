@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.datasets.questions import mark_of, prompt_of
 from octavo.decode.beam import Beam, beam_search
 from octavo.decode.greedy import Greedy, stream
 from octavo.errors import UserError
+from octavo.text.question_tokens import mark_of, prompt_of
 from octavo.text.tokenizers.base import Tokenizer
 
 LONGEST = 48  # tokens of an answer

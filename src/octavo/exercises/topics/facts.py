@@ -17,14 +17,13 @@ import torch
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import Frame, Knowledge, Pair
+from octavo.datasets.questions import MARK, Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
-from octavo.tasks.span_corruption import MARK
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from octavo.core import seeded_generator
-from octavo.datasets.questions import prompt_of
+from octavo.datasets.questions import MARK
 from octavo.decode.answers import log_probability
 from octavo.exercises import Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.topics.facts import (
@@ -30,8 +30,8 @@ from octavo.exercises.topics.facts import (
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
-from octavo.tasks.span_corruption import MARK
 from octavo.text.chunks import Chunk
+from octavo.text.question_tokens import prompt_of
 from octavo.text.tokenizers.char import Char
 
 
