@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from octavo.tasks.masked_training import PretrainConfig, losses, pretrain
 from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
 from octavo.tasks.encoder import Encoder
-from octavo.tasks.masked_training import PretrainConfig, losses, pretrain
 from octavo.tasks.masking import Masked
 from octavo.tasks.sentences import Sentences, documents, split_sentences
 from octavo.text import open_corpus

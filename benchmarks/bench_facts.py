@@ -13,9 +13,10 @@ from dataclasses import fields, replace
 from statistics import median
 from typing import Any
 
+from octavo.tasks.facts_training import USUAL, FactsConfig
+
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks.oracle import train_facts
-from octavo.tasks.facts_training import USUAL, FactsConfig
 
 SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)
 SMALL_HOW = FactsConfig(pretrain_passes=60, pretrain_batch=32, passes=40, batch=16)

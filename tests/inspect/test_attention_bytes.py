@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from octavo.core import trace
 from octavo.errors import UserError
 from octavo.inspect.attention_bytes import SMALL, as_bytes, looks_of, most_tokens
 from octavo.inspect.attention_maps import attention_over
@@ -17,6 +16,7 @@ from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.logit_lens import depths_over
 from octavo.inspect.summary import tokens_of
+from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.run import Run, load
 from octavo.tasks.translator import load_translator

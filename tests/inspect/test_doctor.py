@@ -22,7 +22,7 @@ from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.inspect.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.baselines import Floor, Floors, against_floors, measure_floors, passed, piece_bits, place
-from octavo.inspect.doctor.context_use import LENGTHS, K, context, judge, judged_tokens, prices, sight_of, used
+from octavo.inspect.doctor.context_use import LENGTHS, K, context, judge, judged_tokens, prices, required_field, used
 from octavo.inspect.doctor.curve import Check, Curve, Point, Training
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
@@ -301,7 +301,7 @@ def gru(vocab: int = 257) -> GRU:
 
 def ngram(order: int, text: bytes = b"abcabcabdxyz" * 20) -> NGram:
     x_N = torch.tensor([Byte.begin, *text], dtype=torch.int32)
-    return NGram.fit(x_N, NGramConfig(order=order), Byte.vocab, Byte.newline)
+    return NGram.fit(x_N, NGramConfig(order=order), Byte().vocab, Byte().newline)
 
 
 def test_a_figure_is_placed_among_the_floors() -> None:
@@ -480,15 +480,15 @@ def test_the_context_used_is_the_shortest_that_a_longer_one_does_not_better() ->
 
 
 def test_models_are_expected_to_use_what_they_can_see() -> None:
-    assert [sight_of(model) for model in (Bag(BagConfig(), 257), ngram(4), gru())] == [0, 3, None]
-    assert sight_of(Mix(MixConfig(), [ngram(2), ngram(3)])) == 2
-    assert sight_of(Mix(MixConfig(), [ngram(2), gru()])) is None
+    assert [required_field(model) for model in (Bag(BagConfig(), 257), ngram(4), gru())] == [0, 3, None]
+    assert required_field(Mix(MixConfig(), [ngram(2), ngram(3)])) == 2
+    assert required_field(Mix(MixConfig(), [ngram(2), gru()])) is None
     flat: dict[int | None, float] = dict.fromkeys((*LENGTHS, None), 5.0)
     assert judge(flat, 0, 100).verdict == "ok"
     assert judge(flat, 3, 100).verdict == "warning"
     assert "never used" in judge(flat, None, 100).why
     two = {**flat, 0: 9.0, 1: 7.0}
-    assert [judge(two, sight, 100).verdict for sight in (None, 2)] == ["note", "ok"]
+    assert [judge(two, field, 100).verdict for field in (None, 2)] == ["note", "ok"]
 
 
 def test_a_bag_uses_no_context_and_a_trigram_two_tokens() -> None:
@@ -567,9 +567,9 @@ def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
 
 def test_what_a_transformer_cannot_see_is_not_missed() -> None:
     short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
-    assert sight_of(short) == 2
-    assert sight_of(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
-    assert sight_of(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
+    assert required_field(short) == 2
+    assert required_field(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
+    assert required_field(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
 
 
 def test_advice_does_not_go_back_on_what_the_run_did_already() -> None:

@@ -14,10 +14,10 @@ import torch
 from starlette.testclient import TestClient
 
 from octavo.cli import main
-from octavo.datasets.questions import mark_of, prompt_of
 from octavo.studio.routes.answer import FACTS_FOLDER
 from octavo.tasks.facts_file import open_file_of_facts
 from octavo.tasks.oracle import Oracle, load_oracle
+from octavo.text.question_tokens import mark_of, prompt_of
 from studio_place import client, make_runs, opened, served
 
 ASKED = "Where was Ada Ash born?"
@@ -198,7 +198,7 @@ def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
     slider.focus()
     slider.press("End")
     page.wait_for_selector("text=I do not know.")
-    assert "At 100 % or surer it answers none" in page.inner_text(".operating-point")
+    assert "At a confidence of 100 % or more it answers none" in page.inner_text(".operating-point")
     page.get_by_label("Do you know?").fill("<b>Rome</b>")
     page.get_by_role("button", name="Keep this answer").click()
     page.wait_for_selector("text=from you, kept for the next time")

@@ -19,18 +19,7 @@ from hypothesis import strategies as st
 import octavo
 from octavo.cli import main
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import (
-    LEARNT,
-    NEVER,
-    TOLD,
-    Frame,
-    Knowledge,
-    Pair,
-    mark_of,
-    open_knowledge,
-    question_rows,
-    shuffled,
-)
+from octavo.datasets.questions import LEARNT, NEVER, TOLD, Frame, Knowledge, Pair, open_knowledge
 from octavo.decode.answers import answer_questions, log_probability
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
@@ -44,6 +33,7 @@ from octavo.tasks.run import Run
 from octavo.tasks.span_corruption import MARK, SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
 from octavo.tasks.task import Recipe
 from octavo.tasks.training_run import train_alone, train_run
+from octavo.text.question_tokens import MARK, mark_of, question_rows, shuffled
 from octavo.training.loop import Loop
 
 FIRSTS, LASTS = ("Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hal"), ("Ash", "Birch", "Cedar", "Elm", "Fir")
@@ -126,7 +116,7 @@ def test_only_the_answer_and_the_mark_behind_it_are_learnt() -> None:
     assert tokenizer.decode(x_NT[0].tolist()).decode() == f"Where?{MARK}Rome"
     assert int(x_NT[0, 0]) == tokenizer.begin
     at = int((x_NT[0] == mark_of(tokenizer)).nonzero()[0])
-    assert tokenizer.spelling(int(target_NT[0, at])) == b"R"  # what stands behind the question's mark
+    assert tokenizer.token_bytes(int(target_NT[0, at])) == b"R"  # what stands behind the question's mark
     with pytest.raises(UserError, match="fit into the context"):
         question_rows(tokenizer, [Pair("Where?", "Rome")], 8)
 
@@ -449,7 +439,7 @@ def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pyt
         "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "report.html", "state",
     }  # fmt: skip
     page = (trained / "report.html").read_text(encoding="utf-8")
-    assert "When to abstain" in page
+    assert "Coverage and abstention" in page
     assert "--width 32" in page
     assert "<script" not in page
     assert main(["generate", str(trained), "--prompt", f"Where was Ada Ash born?{MARK}", "--max-tokens", "5"]) == 0

@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of
 from octavo.decode.greedy import Greedy, Prompt, check_prompt, without_begin
 from octavo.decode.sample import Sample
-from octavo.models.ngram import NGram
+from octavo.models import NGram
 
 
 class Luck(Protocol):
@@ -58,7 +58,8 @@ class Draft(Protocol):
 
 def draft_of(model: LanguageModel[Any], prompt: Prompt, sample: Sample | Greedy, begin: int) -> Draft:
     """The cheapest way in which a model drafts after a prompt; `begin` must not be written."""
-    kind = SeenNext if isinstance(model, NGram) and device_of(model).type == "cpu" else Written
+    looks_up = getattr(model, "drafts_by_lookup", False) and device_of(model).type == "cpu"
+    kind = SeenNext if looks_up else Written
     return kind(model, prompt, sample, begin)  # type: ignore[arg-type]
 
 

@@ -15,12 +15,13 @@ import safetensors.torch
 from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.exchange.huggingface_import import CONFIG, GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
+from octavo.exchange.formats import CONFIG
+from octavo.exchange.huggingface_import import GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.tokenizer_json import Written, tokenizer_json
 from octavo.io.files import whole_folder
-from octavo.models import GPT, name_of
+from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 MARK = "exported_by"  # in config.json: what octavo wrote it may replace
 WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}
@@ -29,7 +30,6 @@ WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}
 def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: str | Path) -> list[str]:
     """Write the folder, in place of one that octavo wrote before; returns what the user should know."""
     shape = _shape_of(model)
-    assert isinstance(model, GPT)
     check_target(Path(folder))
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
     settings = shape.settings_from(model.config, model.vocab) | ids
@@ -61,7 +61,7 @@ def _tokenizer_config(written: Written, config: GPTConfig) -> dict[str, Any]:
 
 def _shape_of(model: LanguageModel[Any]) -> ModuleType:
     """The foreign shape that the model has; refused with what would have to be different for the nearest."""
-    if not isinstance(model, GPT):
+    if "hf" not in spec_of(model).exports:
         raise UserError(
             f"only transformers have a Hugging Face form: this is of model {name_of(model)}; export a gpt run"
         )

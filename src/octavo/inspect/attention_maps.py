@@ -25,8 +25,6 @@ from octavo.inspect.activations import PIECE, pieces
 from octavo.inspect.gates import Gates, gates_over
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, RNNAttention
-from octavo.models.parts.attention import pattern_of
-from octavo.models.parts.config import SYNTHESIZERS
 from octavo.ops.attention import CAUSAL, Pattern
 from octavo.ops.linear import linear_weights
 from octavo.tasks.run import Run
@@ -134,7 +132,9 @@ def attention_over(
         raise UserError(f"{type(model).__name__} has no attention to look at; the models that have are gpt and "
                         "rnn-attention")  # fmt: skip
     with torch.no_grad(), eval_mode(model):
-        return (_linear_maps if model.config.attention == "linear" else _maps)(model, [model.begin, *x_T], piece, turn)
+        return (_linear_maps if model.config.kind.family == "linear" else _maps)(
+            model, [model.begin, *x_T], piece, turn
+        )
 
 
 def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
@@ -167,7 +167,7 @@ def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps
 
 
 def _pattern(model: GPT) -> Pattern:
-    return CAUSAL if model.config.attention in SYNTHESIZERS else pattern_of(model.config)
+    return model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
 
 
 def from_rows(gates: Gates, memory: int) -> Maps:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.io.cooperative import Turn
 from octavo.models import GPT, Mix
+from octavo.ops.tracing import trace
 
 DOORS = ("reset", "update", "input", "forget", "output")  # between 0, shut, and 1, open; the others have a sign
 ATTENTION = "attention"

@@ -1,4 +1,4 @@
-"""The page of the lens: how far back each model's loss reaches, and what its gates do over a text."""
+"""The page of inspect: gradient flow through time, and each model's gates or attention over a text."""
 
 from __future__ import annotations
 
@@ -6,61 +6,65 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from octavo.inspect.attention_page import heads_html, inside_transformer
+from markupsafe import Markup
+
+from octavo.inspect.attention_page import heads_part, transformer_parts
 from octavo.inspect.gates import OPEN, SHUT, Gate
 from octavo.inspect.gradient_flow import Norms, in_words, rate, relative
 from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
 from octavo.inspect.summary import Look
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.token_rows import Strip, bar_strips, strips, triangle
-from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
+from octavo.pages.figures.token_rows import Strip, attention_rows, bar_strips, strips
+from octavo.pages.markup import join
+from octavo.pages.sections import paragraph, render_page, reproduce, section, subsection, table, verbatim
 from octavo.tasks.run_facts import title_of
 from octavo.text.token_display import BEGIN
 
-BUSIEST = 8  # units that are drawn one by one
-DRAWN = 120  # tokens that are drawn over the gates
-DRAWN_LOOKS = 32  # tokens whose attention is drawn
-QUOTED = 600  # letters of the text that the page begins with
+SHOWN_UNITS = 8  # that are drawn one by one, those that vary most
+GATE_TOKENS = 120  # that are drawn over the gates
+ATTENTION_TOKENS = 32  # whose attention is drawn
+QUOTED_CHARACTERS = 600  # of the text, at the top of the page
 
 WHAT_FLOWS = (
     "How much would the loss of a prediction change if the state some steps before it had been a little different? "
-    "That is the norm of a gradient. Training can only learn a connection over t steps if the gradient arrives there. "
+    "That is the norm of a gradient. Training can only learn a dependency over t steps if the gradient arrives there. "
     "Where it shrinks step by step it vanishes, and distant words teach nothing; where it grows it explodes, and "
-    "training goes astray."
+    "training diverges."
 )
 THEORY = (
     "The thin lines are theory. In a linear network whose recurrent matrix is orthogonal and scaled by a, every step "
-    "back multiplies the gradient by exactly a: 0.9 makes it vanish, 1.1 explode, 1 keeps it. A tanh is never steeper "
-    "than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or forget gate "
-    "near 1 carries a state on unchanged. Attention is the other: it links every step with each before it directly."
+    "back multiplies the gradient by exactly a: 0.9 makes it vanish, 1.1 explode, 1 preserves it. A tanh is never "
+    "steeper than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or "
+    "forget gate near 1 carries a state on unchanged. Attention is the other: it links every step with each before it "
+    "directly."
 )
 EMBEDDINGS = (
-    "A transformer carries no state that is made anew at every step: there the gradient is with respect to the "
-    "embedding of the token some steps back, and below to what each layer made of it."
+    "A transformer carries no state from step to step: there the gradient is with respect to the embedding of the "
+    "token some steps back, and below to the output of each layer."
 )
 MEANINGS = {
-    "reset": "how much of the past the candidate sees", "update": "how much of the old state is kept",
-    "input": "how much of the candidate is let in", "forget": "how much of the cell is kept",
+    "reset": "how much of the past the candidate sees", "update": "how much of the old state is retained",
+    "input": "how much of the candidate is let in", "forget": "how much of the cell is retained",
     "output": "how much of the cell is shown", "candidate": "what could be stored",
-    "cell": "what is stored", "hidden": "what the layer hands on",
+    "cell": "what is stored", "hidden": "the output of the layer",
 }  # fmt: skip
 
 
 def lens_page(looks: Sequence[Look], text: str, command: str) -> str:
-    """The whole page; `command` makes it again."""
+    """The whole page; `command` reproduces it."""
     names = labels(looks)
-    title = title_of(looks[0].run) if len(looks) == 1 else f"Under the lens: {', '.join(names)}"
-    quoted = text if len(text) <= QUOTED else text[:QUOTED] + " …"
+    title = title_of(looks[0].run) if len(looks) == 1 else f"Inspecting {', '.join(names)}"
+    quoted = text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + " …"
     lead = paragraph(f"{'A model reads' if len(looks) == 1 else f'{len(looks)} models read'} this text:")
     found = theory(looks)
-    return document(title, lead + verbatim(quoted), [
-        section("How far back the loss reaches", paragraph(WHAT_FLOWS),
-                *([paragraph(EMBEDDINGS)] if any(one.depths for one in looks) else []),
+    return render_page(title, join(lead, verbatim(quoted)), [
+        section("Gradient flow", paragraph(WHAT_FLOWS),
+                paragraph(EMBEDDINGS) if any(one.depths for one in looks) else "",
                 _curves(looks, found), paragraph(THEORY),
-                _flow_table(looks, found), paragraph(_averaged(looks), "quiet")),
-        *(inside_html(one, name) for one, name in zip(looks, names, strict=True)),
-        section("Make it again", verbatim(command)),
+                _flow_table(looks, found), paragraph(_averaged(looks), quiet=True)),
+        *(inside_section(one, name) for one, name in zip(looks, names, strict=True)),
+        reproduce([command]),
     ])  # fmt: skip
 
 
@@ -78,7 +82,7 @@ def theory(looks: Sequence[Look]) -> list[tuple[float, Activation, Norms]]:
             for activation in activations for scale in SCALES]  # fmt: skip
 
 
-def _curves(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+def _curves(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> Markup:
     series = [
         Series(name, list(enumerate(relative(one.flow.norms)))) for one, name in zip(looks, labels(looks), strict=True)
     ]
@@ -101,7 +105,7 @@ def flow_table(
     steps = [*takewhile(lambda t: t < farthest, (2**i for i in range(farthest))), farthest]
     rows = []
     for one, name in zip(looks, labels(looks), strict=True):
-        first = 1 if one.depths else 0  # the token itself goes straight up, which tells nothing of the way back
+        first = 1 if one.depths else 0  # the token itself goes straight up, which says nothing of the gradient flow
         rows.append(_flow_row(name, one.flow.norms, steps, first))
         rows += [_flow_row(f"  {part}", norms, steps, first) for part, norms in one.flow.parts.items()]
     rows += [_flow_row(f"orthogonal × {scale:g}, {activation}", norms, steps) for scale, activation, norms in found]
@@ -123,27 +127,29 @@ def _three(cell: str) -> str:
         return cell
 
 
-def _flow_table(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+def _flow_table(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> Markup:
     titles, rows = flow_table(looks, found)
-    html = [tuple(shown(cell).replace("  ", "&emsp;") for cell in row) for row in rows]
-    return table([shown(title) for title in titles], html, right=range(2, len(titles)))
+    indented = [[cell.replace("  ", "\u2003") for cell in row] for row in rows]
+    return table(titles, indented, numeric=range(2, len(titles)))
 
 
 def _averaged(looks: Sequence[Look]) -> str:
-    """Over what the figures are averages, and what they leave out."""
+    """Over what the numbers are averages, and what they leave out."""
     ends = sorted({one.flow.ends for one in looks})
-    told = f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
-    told += "each with the whole distance before it; the parts of a state are shares of their own first norm."
+    words = (
+        f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
+    )
+    words += "each with the whole distance before it; the parts of a state are shares of their own first norm."
     if any(one.depths for one in looks):
-        told += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
+        words += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
     if any("memory" in one.flow.parts for one in looks):
-        told += (
+        words += (
             " A memory counts what else than the newest state it holds; the curve is of that newest state, by "
             "recurrence and by attention."
         )
     if shortest := fewest(looks):
-        told += f" Only the first {shortest:,} tokens were read."
-    return told
+        words += f" Only the first {shortest:,} tokens were read."
+    return words
 
 
 def fewest(looks: Sequence[Look]) -> int:
@@ -151,10 +157,10 @@ def fewest(looks: Sequence[Look]) -> int:
     return min((one.read for one in looks if one.cut), default=0)
 
 
-def inside_html(one: Look, name: str) -> str:
+def inside_section(one: Look, name: str) -> Markup:
     """The gates of one run over the text, or its attention."""
     if one.depths:
-        return section(f"Inside {name}", *inside_transformer(one))
+        return section(f"Inside {name}", *transformer_parts(one))
     gates = one.gates.gates
     if not gates:
         return section(f"Inside {name}", paragraph("This model shows no gates."))
@@ -165,15 +171,15 @@ def inside_html(one: Look, name: str) -> str:
     )]  # fmt: skip
     for layer in range(1, one.gates.layers + 1):
         rows = [_strip(gate, one.tokens) for gate in gates if gate.layer == layer]
-        parts.append(strips(one.tokens[:DRAWN], rows, f"Layer {layer} of {one.gates.layers}."))
+        parts.append(strips(one.tokens[:GATE_TOKENS], rows, f"Layer {layer} of {one.gates.layers}."))
     parts.append(_units(one))
-    if len(one.tokens) > DRAWN:
-        parts.append(paragraph(f"Drawn are the first {DRAWN} of {len(one.tokens):,} tokens.", "quiet"))
+    if len(one.tokens) > GATE_TOKENS:
+        parts.append(paragraph(f"Drawn are the first {GATE_TOKENS} of {len(one.tokens):,} tokens.", quiet=True))
     if one.gates.attention:
         parts.append(_attention(one))
     titles, table_rows = gate_table(one)
-    parts.append(table(titles, [tuple(map(shown, row)) for row in table_rows], right=(0, 2, 3, 4)))
-    parts.append(paragraph(SATURATED, "quiet"))
+    parts.append(table(titles, table_rows, numeric=(0, 2, 3, 4)))
+    parts.append(paragraph(SATURATED, quiet=True))
     return section(f"Inside {name}", *parts)
 
 
@@ -186,35 +192,37 @@ SATURATED = (
 def _strip(gate: Gate, tokens: Sequence[str]) -> Strip:
     label = f"|{gate.name}|" if gate.signed else gate.name
     every = zip(tokens, gate.mean.tolist(), gate.low.tolist(), gate.high.tolist(), strict=True)
-    told = [f"{token} {gate.name}: mean {mean:.2f}, {low:.0%} low, {high:.0%} high" for token, mean, low, high in every]
-    return Strip(label, gate.strength.tolist()[:DRAWN], told[:DRAWN])
+    meanings = [
+        f"{token} {gate.name}: mean {mean:.2f}, {low:.0%} low, {high:.0%} high" for token, mean, low, high in every
+    ]
+    return Strip(label, gate.strength.tolist()[:GATE_TOKENS], meanings[:GATE_TOKENS])
 
 
-def _units(one: Look) -> str:
-    """The busiest units of what the highest layer holds, one by one."""
-    kept = [gate for gate in one.gates.gates if gate.name in ("hidden", "cell") and gate.layer == one.gates.layers]
-    if not kept:
-        return ""
-    gate = kept[0]  # of an LSTM the cell, which comes first
+def _units(one: Look) -> Markup:
+    """The units of the top layer's state that vary most, one by one."""
+    states = [gate for gate in one.gates.gates if gate.name in ("hidden", "cell") and gate.layer == one.gates.layers]
+    if not states:
+        return Markup()
+    gate = states[0]  # of an LSTM the cell, which comes first
     rows = []
-    for unit in gate.busiest(BUSIEST):
-        values = gate.bounded()[:DRAWN, unit].tolist()
-        told = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(one.tokens, values, strict=False)]
-        rows.append(Strip(f"unit {unit}", values, told))
+    for unit in gate.busiest(SHOWN_UNITS):
+        values = gate.bounded()[:GATE_TOKENS, unit].tolist()
+        meanings = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(one.tokens, values, strict=False)]
+        rows.append(Strip(f"unit {unit}", values, meanings))
     caption = (
         f"The units of layer {gate.layer} that vary most, {gate.name}{' after tanh' if gate.name == 'cell' else ''}: "
         "bars above the line are positive, below it negative."
     )
-    return bar_strips(one.tokens[:DRAWN], rows, caption)
+    return bar_strips(one.tokens[:GATE_TOKENS], rows, caption)
 
 
-def _attention(one: Look) -> str:
-    tokens = one.tokens[:DRAWN_LOOKS]
-    caption = "What each token looks at: its row shares one whole look among the tokens before it."
-    if len(one.tokens) > DRAWN_LOOKS:
-        caption += f" The first {DRAWN_LOOKS} tokens."
-    figure = "<h3>Attention</h3>\n" + triangle(tokens, one.gates.attention[:DRAWN_LOOKS], caption)
-    return figure + (heads_html(one.maps) if one.maps is not None else "")
+def _attention(one: Look) -> Markup:
+    tokens = one.tokens[:ATTENTION_TOKENS]
+    caption = "What each token attends to: its row are the attention weights over the tokens before it, which sum to 1."
+    if len(one.tokens) > ATTENTION_TOKENS:
+        caption += f" The first {ATTENTION_TOKENS} tokens."
+    figure = attention_rows(tokens, one.gates.attention[:ATTENTION_TOKENS], caption)
+    return subsection("Attention", figure, heads_part(one.maps) if one.maps is not None else "")
 
 
 def gate_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -224,4 +232,4 @@ def gate_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
          f"{float(gate.high.mean()):.0%}", MEANINGS.get(gate.name, ""))
         for gate in one.gates.gates
     ]  # fmt: skip
-    return ("layer", "gate", "mean", "low", "high", "what it says"), rows
+    return ("layer", "gate", "mean", "low", "high", "meaning"), rows

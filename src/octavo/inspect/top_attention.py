@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import pieces
 from octavo.models import GPT, RNNAttention
 from octavo.ops.linear.reference import ratio
+from octavo.ops.tracing import trace
 
 MOST = 5
 Layers = Literal["last", "all"]
@@ -58,7 +59,7 @@ def _rows(model: LanguageModel[Any], x_T: Sequence[int], layers: Layers) -> Iter
         return _recurrent_rows(model, x_T)
     if not isinstance(model, GPT):
         raise TypeError(f"{type(model).__name__} has no attention; ask looks() first")
-    return (_linear_rows if model.config.attention == "linear" else _softmax_rows)(model, x_T, layers)
+    return (_linear_rows if model.config.kind.family == "linear" else _softmax_rows)(model, x_T, layers)
 
 
 def _softmax_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tuple[Tensor, int]]:

@@ -136,7 +136,12 @@ def preset(name: str) -> tuple[str, Any]:
 
 def spec_of(model: nn.Module) -> ModelSpec:
     """The spec that a model's class is registered with."""
-    return next(spec for spec in _models().values() if type(model) is spec.model)
+    for spec in _models().values():
+        if type(model) is spec.model:
+            return spec
+    raise UserError(
+        f"a model must be registered with a ModelSpec: {type(model).__name__} is not; see docs/extending.md"
+    )
 
 
 def name_of(model: nn.Module) -> str:

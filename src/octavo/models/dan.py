@@ -125,6 +125,11 @@ class Linear(nn.Module):
         sum_BC = F.embedding_bag(bags.ids_N, self.weights_VC, bags.offsets_B1, mode="sum", include_last_offset=True)
         return sum_BC * lengths_scale(bags)[:, None] + self.bias_C
 
+    def strengths(self) -> Tensor:
+        """strength_V: how much each n-gram says about the class."""
+        strength_V: Tensor = (self.weights_VC - self.weights_VC.mean(1, keepdim=True)).norm(dim=1)
+        return strength_V
+
 
 def lengths_scale(bags: Bags) -> Tensor:
     """1 / √n of each text's n n-grams."""

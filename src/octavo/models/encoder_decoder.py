@@ -87,6 +87,10 @@ class EncoderDecoder(nn.Module):
         self.target_VD = nn.Parameter(torch.empty(V, D))
         self.output_VD = nn.Parameter(torch.empty(sizes.target_vocab, D)) if config.tied == "none" else None
 
+    def cross_attention(self, maps: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Of the attention maps that decoding shows, those over the source, a_BHTS each: of one head here."""
+        return [a_BTS[:, None] for a_BTS in maps]
+
     @property
     def end(self) -> int:
         """The token that ends a target."""

@@ -5,7 +5,7 @@ B rows, S tokens of the source, T new tokens of the target, H heads, K size of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import tap
 from octavo.errors import UserError
 from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
@@ -27,6 +26,7 @@ from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.tracing import tap
 
 State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
 
@@ -234,6 +234,10 @@ class Seq2Seq(EncoderDecoder):
                 f"a {what} must fit into the context: {length} tokens, context={self.config.context}; cut it, or train "
                 f"with a larger --context"
             )
+
+    def cross_attention(self, maps: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Each block of the decoder has self-attention, then cross-attention."""
+        return maps[1::2]
 
     def _decoder_blocks(self) -> Iterator[DecoderBlock]:
         return iter(self.decoder_blocks)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from octavo.core import LanguageModel
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
@@ -80,6 +80,8 @@ class ModelSpec:
     fitting: Fitting = "gradient"
     """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
     fit: FitFunction | None = None
+    uses_seed: bool = False
+    """counts: whether `fit` begins with random weights, so that another seed gives another model."""
     presets: Mapping[str, Preset] = field(default_factory=dict)
     cost: Callable[[Any, Any, Any], Cost] | None = None
     """cost(config, vocab, shape) of a language model; of other tasks, sizes instead of vocab. None: counted from the
@@ -99,12 +101,19 @@ class ModelSpec:
     """How many of them. None: every number of its tensors."""
     parts: Callable[[Any], Sequence[LanguageModel[Any]]] = lambda model: ()
     """Of a mixture, the models that it mixes."""
+    unused_settings: Callable[[Any], Sequence[str]] = lambda config: ()
+    """Settings that a config has and does not use: advice leaves them out."""
     exports: tuple[str, ...] = ()
     """Formats that `octavo export` can write it in: arpa, hf."""
 
     @property
     def trained_by_gradient(self) -> bool:
         return self.fitting == "gradient"
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether its views show values between 0, shut, and 1, open."""
+        return any(not tap.signed for view in self.views for tap in view.taps)
 
     def compared_as(self, seconds: float | None = None, device: str = "cpu") -> tuple[Candidate, ...]:
         """The model's rows in `octavo compare`, for so many seconds of training on a device."""

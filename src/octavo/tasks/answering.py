@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from octavo.datasets.questions import Knowledge, Pair, mark_of, prompt_of
+from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, STATE, check_out
@@ -22,6 +22,7 @@ from octavo.tasks.run import contents_of
 from octavo.tasks.task import pick_device
 from octavo.tasks.training_run import train_alone
 from octavo.tasks.word_contributions import left_out
+from octavo.text.question_tokens import mark_of, prompt_of
 from octavo.training.stage import RowBatch
 
 Source = Literal["model", "facts", "user", "nobody"]

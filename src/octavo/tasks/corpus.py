@@ -24,6 +24,7 @@ from octavo.models.spec import FitContext, Fitted
 from octavo.tasks.run import Run
 from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, open_corpus
 from octavo.text.reading import STDIN
+from octavo.text.tokenizers.registry import reads_raw_bytes
 
 MAX_BYTES_IN_MEMORY = 1 << 28  # of text; the tokens of a larger one are mapped from a file
 COUNTING_BYTES_PER_TOKEN = 48
@@ -38,11 +39,11 @@ class TextConfig:
     tokenizer: str = "byte"
     """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
     vocab_size: int | None = None
-    """How many words, or BPE tokens, to know at most."""
-    min_count: int = 2
-    """word: spell out words that occur less often."""
-    split: Literal["words", "space"] = "words"
-    """word: cut at spaces and punctuation, or at spaces alone."""
+    """bpe, word, wordpiece: the number of tokens, or of words at most."""
+    min_count: int | None = None
+    """word, char, closed: words or characters that occur less often are written as bytes, or are <unk>."""
+    split: Literal["words", "space"] | None = None
+    """word: split at spaces and punctuation, or at spaces alone."""
     valid: tuple[str, ...] = ()
     """Text to measure on; without it the last tenth of the corpus."""
     field: str = "text"
@@ -51,7 +52,6 @@ class TextConfig:
     """What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them)."""
     preprocess: tuple[str, ...] = ()
     """Steps that lose information (lower, digits, ptb, sentences): the result is then not comparable."""
-
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
@@ -61,16 +61,15 @@ class TextConfig:
 
     def open(self, source: str | Path | Sequence[str | Path]) -> Corpus:
         """The corpus, split."""
-        errors = "raw" if self.tokenizer == "byte" and self.errors == "strict" else self.errors
+        errors = "raw" if reads_raw_bytes(self.tokenizer) and self.errors == "strict" else self.errors
         return open_corpus(
             source, field=self.field, errors=errors, preprocess=self.preprocess, valid=list(self.valid) or None
         )
 
     def tokenizer_options(self) -> dict[str, Any]:
-        """What the tokenizer of that name takes."""
-        if self.tokenizer == "word":
-            return {"size": self.vocab_size, "min_count": self.min_count, "split": self.split}
-        return {"size": self.vocab_size} if self.vocab_size is not None else {}
+        """The settings of the tokenizer that are given."""
+        options = {"vocab_size": self.vocab_size, "min_count": self.min_count, "split": self.split}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def store_tensor(store: Store, device: str | torch.device = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
-from octavo.datasets.questions import Knowledge, Pair, mark_of, open_knowledge, question_rows, shuffled, text_rows
+from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT
 from octavo.models.gpt import GPT
@@ -24,12 +24,13 @@ from octavo.ops import cross_entropy
 from octavo.scoring.answers import exact_match
 from octavo.tasks.oracle import measure, oracle_of
 from octavo.tasks.run import Run, contents_of, load
-from octavo.tasks.span_corruption import MARK, MARKS, SPAN, corrupted_rows, draw_cuts
+from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
 from octavo.tasks.task import Contents, Recipe, Rows, Task
 from octavo.tasks.training_run import train_alone
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
+from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
-from octavo.text.tokenizers.protocol import Tokenizer
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import RowBatch, Stage
@@ -195,7 +196,7 @@ def open_facts(source: str | Path, seed: int = 0) -> Knowledge:
 def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Char]:
     """A model that knows nothing yet, and the characters of the texts and questions as its tokens."""
     text = "\n".join([MARK, *known.text, *(part for pair in known.train for part in pair)])
-    tokenizer = Char.learn([Block(text.encode())])
+    tokenizer = Char.learn([Chunk(text.encode())])
     model = GPT(config, tokenizer.vocab)
     model.initialise(seeded_generator(seed))
     return model, tokenizer

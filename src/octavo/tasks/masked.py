@@ -27,7 +27,7 @@ from octavo.tasks.masking import NOTHING, Ahead, MaskConfig, Masked, MaskedBatch
 from octavo.tasks.sentences import Sentences, documents
 from octavo.tasks.task import Contents, Recipe, Rows, Task
 from octavo.text.corpus import Corpus, open_corpus
-from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
 from octavo.training.stage import Stage
 
@@ -77,7 +77,7 @@ class MaskedTask(Task[Encoder, Corpus]):
         return record["corpus"]["train"]["sha256"]
 
     def create(self, recipe: Recipe, data: Corpus) -> Encoder:
-        tokenizer = WordPiece.learn((text for _, text in documents(data.train)), recipe.settings.vocab_size)
+        tokenizer = WordPiece.learn(data.train.chunks(), WordPieceSettings(recipe.settings.vocab_size))
         model: Any = find_spec(recipe.model).model(recipe.config, tokenizer.vocab)
         model.initialise(seeded_generator(recipe.seed))
         return Encoder(model, tokenizer)

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from octavo.datasets.questions import Frame, Knowledge, Pair, mark_of
+from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.scoring.answers import answered, exact_match
 from octavo.tasks.run import Run, load
+from octavo.text.question_tokens import mark_of
 
 MAX_REPEATED_QUESTIONS = 500  # of those learnt in finetuning
 MAX_MISTAKES = 10  # that are kept, the surest first
@@ -44,7 +45,7 @@ class Oracle:
 def oracle_of(run: Run, unfinished: bool = False) -> Oracle:
     """The run as one that answers questions; any other is refused, and, unless asked for, an unfinished one."""
     facts = run.record.get("facts")
-    if not isinstance(run.model, GPT) or not isinstance(facts, Mapping):
+    if not isinstance(facts, Mapping):
         raise UserError(
             f"{run.path or run.name} was not trained to answer questions; train one with octavo train facts birthplaces"
         )
@@ -54,7 +55,7 @@ def oracle_of(run: Run, unfinished: bool = False) -> Oracle:
     if not isinstance(frame, list) or len(frame) != 2 or not all(isinstance(part, str) for part in frame):
         raise UserError(f"{run.path or run.name} is damaged: facts.frame must be two strings; train the run again")
     mark_of(run.tokenizer)
-    return Oracle(run, run.model, Frame(*frame))
+    return Oracle(run, cast(GPT, run.model), Frame(*frame))
 
 
 def load_oracle(path: str | Path) -> Oracle:

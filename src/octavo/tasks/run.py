@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import html
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,9 +45,12 @@ from octavo.io.run_folder import (
 )
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
+from octavo.pages.markup import element
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph
 from octavo.tasks.task import Contents, TrainedRun, record_for, save_run
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 __all__ = [
     "BOARD", "CONFIG", "METRICS", "OURS", "REPORT", "SAMPLES", "STATE", "TENSORS", "TOKENIZER", "Run", "check_out",
@@ -115,7 +117,7 @@ class Run(TrainedRun):
         return f", {result['bits_per_byte']:.4f} bits per byte{label}"
 
     def _repr_html_(self) -> str:
-        return f"<p><b>octavo run {html.escape(self.name)}</b><br>{html.escape(self.summary())}</p>"
+        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
 
 def contents_of(run: Run) -> Contents:

@@ -18,7 +18,6 @@ from octavo.errors import UserError
 from octavo.exchange.bert import is_bert
 from octavo.io.progress import progress
 from octavo.io.run_folder import CONFIG, read_json
-from octavo.models import GPT
 from octavo.tasks.encoder import NAMED, load_encoder
 from octavo.tasks.run import Run, load
 
@@ -69,8 +68,10 @@ class LanguageBase:
 
 def last_state(model: LanguageModel[Any], x_BT: Tensor) -> Tensor:
     """The vectors of some sequences of one length, on the CPU."""
-    if isinstance(model, GPT):
-        return model.read(model.start(len(x_BT)), x_BT)[0][:, -1].float().cpu()
+    if hasattr(model, "output_weight"):
+        reader: Any = model
+        h_BTD: Tensor = reader.read(model.start(len(x_BT)), x_BT)[0]
+        return h_BTD[:, -1].float().cpu()
     _, state = model.absorb(model.start(len(x_BT)), x_BT)
     parts = [t.flatten(1) for t in tensors_of(state) if t.is_floating_point() and t.dim() == 2]
     if not parts:

@@ -31,11 +31,9 @@ from octavo.scoring.translation import Translated, load_sacrebleu
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
 from octavo.tasks.task import Contents, Recipe, Rows, Task
 from octavo.tasks.translator import BEAM, Translator, contents_of, load_translator
-from octavo.text.blocks import Block
-from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.protocol import Tokenizer
-from octavo.text.tokenizers.registry import tokenizer_class
-from octavo.text.tokenizers.word import Word
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.registry import tokenizer_class, tokenizer_settings
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import Stage
@@ -81,12 +79,11 @@ class PairsConfig:
         return _learnt(self.tokenizer, lines.sources, self.vocab_size), _learnt(second, targets, self.vocab_size)
 
 
-def _learnt(kind: str, lines: Sequence[str], size: int) -> Tokenizer:
-    blocks = [Block("\n".join(lines).encode("utf-8", "surrogateescape"))]
-    chosen = tokenizer_class(kind)
-    if chosen is Bpe:
-        return Bpe.learn(blocks, size)
-    return Word.learn(blocks, size=size) if chosen is Word else chosen.learn(blocks)
+def _learnt(name: str, lines: Sequence[str], size: int) -> Tokenizer:
+    chunks = [Chunk("\n".join(lines).encode("utf-8", "surrogateescape"))]
+    kind = tokenizer_class(name)
+    sized = {"vocab_size": size} if hasattr(kind.Settings, "vocab_size") else {}
+    return kind.learn(chunks, tokenizer_settings(name, sized))
 
 
 class TranslationTask(Task[Translator, Pairs]):

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models.encoder_decoder import Given
-from octavo.models.seq2seq import Seq2Seq
+from octavo.ops.tracing import trace
 from octavo.tasks.translator import BEAM, SPARE, Method, Translator
 from octavo.text.token_display import display_token
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 END = "<end>"
 LONGEST = 100  # tokens of a side
@@ -126,6 +126,4 @@ def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:
     looks = found.get("attention", [])
     if not looks:
         raise UserError(f"{run.path or run.name} has no attention to look at; train one with --score dot")
-    if isinstance(run.model, Seq2Seq):  # each block looks at the target, then at the source
-        return torch.stack([a_1HTS[0] for a_1HTS in looks[1::2]]).float().cpu()
-    return looks[0][None].float().cpu()
+    return torch.stack([a_1HTS[0] for a_1HTS in run.model.cross_attention(looks)]).float().cpu()

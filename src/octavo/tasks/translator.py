@@ -31,7 +31,7 @@ from octavo.scoring.translation import Translated, score_translations
 from octavo.tasks.pair_batches import Rows, encode_lines
 from octavo.tasks.task import Contents, TrainedRun, record_for
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 KINDS: dict[str, tuple[type[EncoderDecoder], type]] = {
     "seq2seq": (Seq2Seq, Seq2SeqConfig), "seq2seq-recurrent": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),

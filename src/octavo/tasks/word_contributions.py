@@ -17,7 +17,6 @@ from torch import Tensor
 
 from octavo.datasets.labels import Labelled
 from octavo.io.cooperative import Turn
-from octavo.models.dan import Dan, Linear
 from octavo.tasks.classifier import Classifier
 from octavo.text.bag_of_ngrams import Bags, words_of
 
@@ -140,12 +139,11 @@ def likeness(made: Classifier, texts: Sequence[str], others: Sequence[str]) -> T
     weight.
     """
     queries, those = made.reader.read(texts), made.reader.read(others)
-    if isinstance(made.model, Linear):
-        strength_V = (made.model.weights_VC - made.model.weights_VC.mean(1, keepdim=True)).norm(dim=1)
-        return _set_cosines(queries, those, strength_V)
-    if isinstance(made.model, Dan):
-        made.model.eval()
-        queries, those = made.model.average(queries), made.model.average(those)
+    model: Any = made.model.eval()
+    if hasattr(model, "strengths"):
+        return _set_cosines(queries, those, model.strengths())
+    if hasattr(model, "average"):
+        queries, those = model.average(queries), model.average(those)
     return F.normalize(queries, dim=1) @ F.normalize(those, dim=1).T
 
 

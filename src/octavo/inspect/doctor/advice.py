@@ -9,8 +9,7 @@ from typing import Any, get_args, get_type_hints
 
 from octavo.core import LanguageModel
 from octavo.inspect.doctor.curve import Training
-from octavo.models import GPT, RNN, NGram
-from octavo.models.parts.config import WINDOWED_ATTENTION
+from octavo.models import spec_of
 
 FLAG = re.compile(r"--([a-z][a-z-]*)(?: ([\w.+-]+))?")
 GATES = ("a gru or lstm instead of an rnn: their gates keep the way open", "gates in the cell: --cell gru")
@@ -22,20 +21,19 @@ def settings(model: LanguageModel[Any], training: Training | None) -> dict[str, 
     found = asdict(model.config)
     if training is not None:
         found |= asdict(training.optim) | asdict(training.loop)
-    if isinstance(model, NGram) and model.config.estimator != "add-k":
-        del found["k"]  # which no other estimator reads
-    if isinstance(model, GPT) and model.config.attention not in WINDOWED_ATTENTION:
-        del found["attention_window"]
+    for name in spec_of(model).unused_settings(model.config):
+        del found[name]
     return found
 
 
 def fitting(advice: Sequence[str], model: LanguageModel[Any], own: Mapping[str, Any]) -> tuple[str, ...]:
     """What of the advice makes sense for a model with its `settings`; each string is one thing to try."""
+    spec = spec_of(model)
     return tuple(
         one
         for one in advice
-        if ("gru or lstm" not in one or isinstance(model, RNN))
-        and ("greater --width" not in one or not isinstance(model, GPT))  # whose output grows with it
+        if ("gru or lstm" not in one or (spec.family == "recurrent" and not spec.has_gates))
+        and ("greater --width" not in one or spec.family != "attention")  # whose output grows with it
         and all(
             _is_new(one, name.replace("-", "_"), value, own) and _is_choice(model, name, value)
             for name, value in FLAG.findall(one)

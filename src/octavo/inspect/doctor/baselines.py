@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from octavo.core import LanguageModel
 from octavo.inspect.doctor.curve import Curve
 from octavo.inspect.doctor.finding import Finding, Verdict
-from octavo.models import Bag, Bigram, NGram
+from octavo.models import spec_of
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
@@ -29,7 +29,6 @@ from octavo.text.validation_chunks import hold_out
 ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
 COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB
 SCORED = 1 << 18  # bytes of the validation part where the run's own figure has to be found anew
-BAGS = {"byte": "bag of bytes", "char": "bag of characters", "word": "bag of words"}
 TIE = 0.01  # as good as a floor: within so much of it
 
 
@@ -77,8 +76,7 @@ def measure_floors(run: Run, valid: Split) -> Floors:
     rows = []
     for order in (1, *ORDERS):
         config: Any = BagConfig() if order == 1 else NGramConfig(order=order)
-        bag = BAGS.get(run.tokenizer.name, "bag of tokens")
-        kind, name = ("bag", bag) if order == 1 else ("ngram", f"{order}-gram")
+        kind, name = ("bag", f"bag of {run.tokenizer.unit}") if order == 1 else ("ngram", f"{order}-gram")
         model = fit_counts(kind, torch.from_numpy(x_N.astype(np.int32)), config, run.tokenizer).model
         paid = score_text(model, run.tokenizer, valid, name).bits_per_byte
         rows.append(Floor(name, order, paid, piece_bits(model, run.tokenizer, pieces_PL)))
@@ -153,7 +151,7 @@ def against_floors(
     verdict: Verdict = "ok"
     if own > (1 + TIE) * wanted.bits_per_byte:
         verdict = "warning"
-    elif own > (1 + TIE) * best.bits_per_byte and not isinstance(model, Bag | Bigram | NGram):
+    elif own > (1 + TIE) * best.bits_per_byte and spec_of(model).fitting != "counts":
         verdict, expected = "note", f"{best.name}: {best.bits_per_byte:.4f}"
     if verdict == "ok":
         return Finding(name, verdict, measured, f"at most the {expected}", why, (), figures)
@@ -171,6 +169,5 @@ def _was_passed(row: Floor, own: float) -> bool:
 
 def own_order(model: LanguageModel[Any]) -> int:
     """The order of the n-gram that the model must at least equal: its own, and for one with a state the 2-gram."""
-    if isinstance(model, Bag):
-        return 1
-    return int(model.config.order) if isinstance(model, NGram) else 2
+    counted = spec_of(model).fitting == "counts" and model.receptive_field is not None
+    return 1 + model.receptive_field if counted and model.receptive_field is not None else 2

@@ -19,7 +19,6 @@ from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
 from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
 from octavo.inspect.doctor.unseen_text import softmax, through_time
-from octavo.models import GPT
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import METRICS, Run
 from octavo.text import Split, tokenize
@@ -127,4 +126,4 @@ def _tokens(run: Run, valid: Split) -> Tensor:
 
 
 def _expects_itself(model: LanguageModel[Any]) -> bool:
-    return isinstance(model, GPT) and model.config.tied and model.config.init == "zero"
+    return bool(getattr(model.config, "tied", False)) and getattr(model.config, "init", "") == "zero"

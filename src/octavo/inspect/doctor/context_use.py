@@ -16,7 +16,7 @@ from octavo.inspect.doctor.advice import GATES, LOOKS
 from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable
 from octavo.inspect.doctor.unseen_text import spread
 from octavo.io.progress import progress
-from octavo.models import GPT, Bag, Bigram, Mix, NGram
+from octavo.models import spec_of
 from octavo.text import Tokenizer
 
 LENGTHS = (0, 1, 2, 4, 8, 16, 32)
@@ -92,23 +92,6 @@ def used(bits: dict[int | None, float]) -> int | None:
     return None
 
 
-def sight_of(model: LanguageModel[Any]) -> int | None:
-    """How many tokens back the model can see; None: all."""
-    if isinstance(model, Bag):
-        return 0
-    if isinstance(model, Bigram):
-        return 1
-    if isinstance(model, NGram):
-        return int(model.config.order) - 1
-    if isinstance(model, Mix):
-        parts = [sight_of(part) for part in model.parts]
-        return None if None in parts else max(part for part in parts if part is not None)
-    if isinstance(model, GPT) and not model.config.absolute and model.config.attention != "linear":
-        seen = model.config.layers * (model.config.cached - 1)  # every layer sees so many tokens further
-        return seen if seen < FAIR else None
-    return None
-
-
 def context(model: LanguageModel[Any], tokenizer: Tokenizer, x_N: Tensor) -> Finding:
     """Whether a longer context makes the same tokens cheaper, and up to which length."""
     name = "context"
@@ -121,19 +104,26 @@ def context(model: LanguageModel[Any], tokenizer: Tokenizer, x_N: Tensor) -> Fin
     if not size:
         return not_applicable(name, "every token judged is impossible for the model, or stands for no bytes")
     bits = {k: float(bits_M.sum()) / size for k, bits_M in paid.items()}
-    return judge(bits, sight_of(model), len(target_M))
+    return judge(bits, required_field(model), len(target_M))
 
 
-def judge(bits: dict[int | None, float], sight: int | None, tokens: int) -> Finding:
+def required_field(model: LanguageModel[Any]) -> int | None:
+    """The model's receptive field, where that limits how much context it is expected to use; None: it does not."""
+    field = model.receptive_field
+    wide = spec_of(model).trained_by_gradient and field is not None and field >= FAIR
+    return None if wide else field
+
+
+def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Finding:
     """The finding, from bits per byte by the length of the context."""
     length = used(bits)
     named = {"all" if k is None else str(k): value for k, value in bits.items()}
-    figures = {"bits_per_byte": named, "used": length, "tokens": tokens, "sight": sight}
+    figures = {"bits_per_byte": named, "used": length, "tokens": tokens, "receptive_field": field}
     told = f"more than {K}" if length is None else f"about {length}"
     measured = f"uses {told} token{'s' * (length != 1)}"
-    wanted = FAIR if sight is None else min(1, sight)
+    wanted = FAIR if field is None else min(1, field)
     expected = (
-        f"{wanted} or more" if sight is None else "none" if sight == 0 else "1" if sight == 1 else f"1 to {sight}"
+        f"{wanted} or more" if field is None else "none" if field == 0 else "1" if field == 1 else f"1 to {field}"
     )
     why = f"bits per byte by tokens of context: {', '.join(f'{k}: {value:.3f}' for k, value in named.items())}."
     verdict: Verdict = "ok"

@@ -16,7 +16,7 @@ from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.doctor.advice import GATES, LOOKS
 from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
 from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
-from octavo.models import GPT
+from octavo.models import spec_of
 
 ROWS, LEAD, JUDGED = 64, 32, 64  # 4,096 predictions, each after at least 32 tokens: a share is then right to 1 %
 SURE = 0.99  # a top probability above it is a saturated softmax: its gradient is below a hundredth
@@ -149,7 +149,7 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
             name, "warning", measured, expected, why, ("a lower --learning-rate", "--init orthogonal"), figures
         )
     if reach is None or reach >= FAIR_REACH:
-        lesson = "where to look" if isinstance(model, GPT) else "what to remember"
+        lesson = "where to look" if spec_of(model).family == "attention" else "what to remember"
         why = f"the loss can teach the model {lesson}."
         return Finding(name, "ok", measured, expected, why, (), figures)
     if reach == 0:
@@ -157,6 +157,6 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
         return Finding(name, "warning", "does not arrive", expected, why, advice, figures)
     verdict: Verdict = "warning" if reach < SHORT_REACH else "note"
     why = f"the gradient vanishes: what was {reach} tokens ago gets less than a hundredth of it, and cannot be learnt."
-    if isinstance(model, GPT):
+    if spec_of(model).family == "attention":
         why = f"the model hardly looks back: what was {reach} tokens ago gets less than a hundredth of the gradient."
     return Finding(name, verdict, measured, expected, why, advice, figures)

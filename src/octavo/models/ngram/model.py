@@ -67,6 +67,8 @@ class NGram(LanguageModel[Tensor]):
     alpha_M: Tensor
     gamma_C: Tensor
 
+    drafts_by_lookup = True  # speculative decoding looks up what followed a context in its tables
+
     def __init__(self, config: NGramConfig, vocab: int, newline: int | None = None) -> None:
         super().__init__()
         self.config, self.vocab, self.begin = config, vocab, vocab - 1

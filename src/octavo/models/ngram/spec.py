@@ -12,7 +12,7 @@ from octavo.models.ngram.counting import Workspace
 from octavo.models.ngram.model import DTYPES, NGram, NGramConfig
 from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec
 from octavo.models.views import Bars, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 ESTIMATORS = {
     "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",
@@ -48,5 +48,6 @@ SPEC = ModelSpec(
     fitting="counts", fit=_fit, cost=lambda config, vocab, shape: ngram_cost(config, vocab, shape, DTYPES),
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
     candidates=_candidates, summarise=_summary, details=_sizes, exports=("arpa",),
+    unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
 )  # fmt: skip

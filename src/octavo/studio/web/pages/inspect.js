@@ -1,14 +1,14 @@
 // What a model of any family does while it reads a sentence. One text serves all runs.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace, settled } from "/web/dom.js";
+import { debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
 import { backoffView, bagView, votesView } from "/web/parts/count_views.js";
 import { depthsView, fillView, flowView } from "/web/parts/layer_views.js";
-import { tellCut } from "/web/parts/text_field.js";
-import { patient } from "/web/parts/cancellable.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { limitPaste } from "/web/parts/text_field.js";
+import { cancellable } from "/web/parts/cancellable.js";
+import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { imageView } from "/web/parts/image_attention.js";
 import { gatesView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
@@ -25,14 +25,14 @@ const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for an
 export async function show(main, params, signal) {
   const runs = await runsFor(TASKS, signal);
   if (!runs.length) {
-    replace(main, nothing("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
+    replace(main, noRuns("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
     return;
   }
   const settings = { text: SENTENCE, ...Object.fromEntries(params) };
-  const lost = await absent([settings.run], signal);
+  const lost = await missingRuns([settings.run], signal);
   if (!runs.some((one) => one.run === settings.run)) settings.run = runs[0].run;
   const views = h("div", {});
-  const text = tellCut(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
+  const text = limitPaste(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
   const page = { settings, about: null, remember, go, again, write: rewrite };
   const wanted = () => write("inspect", { ...settings, text: settings.text === SENTENCE ? "" : settings.text });
   let asking = null; // of the view that is shown
@@ -56,7 +56,7 @@ export async function show(main, params, signal) {
   }
 
   function again() {
-    asking.begin((ended) => VIEWS[settings.view](place.panel, page, ended));
+    asking.start((ended) => VIEWS[settings.view](place.panel, page, ended));
   }
 
   function rewrite(next) {
@@ -73,21 +73,21 @@ export async function show(main, params, signal) {
   const load = latest(views, signal);
   const open = () => load(async (ended) => {
     page.about = null;
-    asking?.begin(async () => {}); // what is asked of the run before is not wanted any more
+    asking?.start(async () => {}); // what is asked of the run before is not wanted any more
     const about = await post("/api/inspect/about", { run: settings.run }, ended);
     page.about = about;
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
     writing.hidden = about.family === "image";
     replace(languages, about.languages.length > 1 ? field("Into", languageList(about.languages)) : []);
-    place = shelf(about);
+    place = viewTabs(about);
     const told = about.told !== settings.run && h("p", { class: "quiet small" }, about.told);
-    asking = patient(place.panel, signal);
+    asking = cancellable(place.panel, signal);
     replace(views, [told, place.bar, asking.element, place.panel]);
     wanted();
     again();
   });
 
-  function shelf(about) {
+  function viewTabs(about) {
     return tabs(about.views, settings.view, (view) => {
       forget(OF_A_TEXT);
       remember({ view });
@@ -104,7 +104,7 @@ export async function show(main, params, signal) {
   }
 
   const languages = h("span", {});
-  text.addEventListener("input", settled(typed, 400));
+  text.addEventListener("input", debounce(typed, 400));
   const writing = field("Text", text, "Every run reads the same; what it was trained on decides what its tokens are.");
   writing.classList.add("wide", "inspected");
   replace(main, [

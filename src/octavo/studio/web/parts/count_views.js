@@ -89,7 +89,7 @@ function path(told, n) {
   ];
 }
 
-const PARTS = ["--a", "--b", "--c", "--d"];
+const PARTS = ["--series0", "--series1", "--series2", "--series3"];
 
 /** The tab of a mixture. */
 export async function votesView(place, page, signal) {
