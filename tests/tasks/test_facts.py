@@ -7,8 +7,9 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from octavo.tasks.facts import TASK, AnswerLoss, CorruptedTexts, FactsConfig, Qu
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.oracle import Oracle, load_oracle, measure, oracle_of
 from octavo.tasks.run import Run
-from octavo.tasks.span_corruption import MARK, SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
+from octavo.tasks.span_corruption import SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
 from octavo.tasks.task import Recipe
 from octavo.tasks.training_run import train_alone, train_run
 from octavo.text.question_tokens import MARK, mark_of, question_rows, shuffled
@@ -536,6 +537,8 @@ def test_a_run_that_was_not_taught_facts_does_not_answer(tmp_path: Path) -> None
 
 
 def test_bad_settings_are_refused_before_anything_is_read() -> None:
-    for name, value in (("span", 0.9), ("mixed", 1.0), ("pretrain_passes", 0), ("rate", 0.0)):
+    for name, value in (("span", 0.9), ("mixed", 1.0), ("pretrain_epochs", 0), ("learning_rate", 0.0)):
         with pytest.raises(UserError, match=f"{name} must be"):
-            FactsConfig(**{name: value})  # type: ignore[arg-type]
+            TASK.recipe("facts", {name: value})
+    with pytest.raises(UserError, match="learning_rate must be"):
+        FactsConfig(pretrain_learning_rate=0.0)

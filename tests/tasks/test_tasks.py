@@ -135,7 +135,7 @@ def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.C
     assert main(["inspect", run, "--text", "a fine film", "--out", str(folder / "why.html")]) == 0
     assert "good" in capsys.readouterr().out
     page = (folder / "why.html").read_text(encoding="utf-8")
-    assert f"octavo classify explain {run} --text &#x27;a fine film&#x27;" in page
+    assert f"octavo classify explain {run} --text &#39;a fine film&#39;" in page
     assert load_classifier(run).predict(["a fine film"]) == ["good"]
 
 
