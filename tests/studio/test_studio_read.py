@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from starlette.testclient import TestClient
 
 from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import surprises
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.run import Run, load

@@ -13,7 +13,8 @@ from itertools import groupby
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.inspect.attention_maps import Head, Maps
+from octavo.inspect.attention_maps import Head, heads_of
+from octavo.models.views import TokenMaps
 from octavo.pages.frame import shown
 
 CELLS = 48  # along a side of a map; of more tokens, several share a cell
@@ -31,19 +32,19 @@ MAPS_STYLE = (
 )
 
 
-def maps_figure(maps: Maps, caption: str) -> str:
+def maps_figure(maps: TokenMaps, caption: str) -> str:
     """A map for each head, layer by layer: rows are the tokens from the top, columns what they look at."""
     by, across = together(maps), len(maps.layers[0])
     blocks = [_scale()]
     for layer in range(1, len(maps.layers) + 1):
-        heads = "\n".join(_one(head, by) for head in maps.heads if head.layer == layer)
+        heads = "\n".join(_one(head, by) for head in heads_of(maps) if head.layer == layer)
         blocks.append(f'<h4>Layer {layer}</h4>\n<div class="row" style="--heads: {across}">\n{heads}\n</div>')
     if by > 1:
         caption += f" A cell stands for {by} × {by} tokens and shows the largest weight among them."
     return _figure("maps", MAPS_STYLE, "\n".join(blocks), caption)
 
 
-def together(maps: Maps) -> int:
+def together(maps: TokenMaps) -> int:
     """How many tokens share a cell."""
     return -(-len(maps.visible_T) // CELLS)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from octavo.inspect.attention_figure import maps_figure
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, Maps, in_words
+from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, heads_of, in_words
 from octavo.inspect.gradient_flow import relative
-from octavo.inspect.summary import Look
+from octavo.inspect.inspection import Inspection
+from octavo.models.views import TokenMaps
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.heat_table import Cell, heat_table
 from octavo.pages.figures.token_rows import Strip, strips, triangle
 from octavo.pages.frame import paragraph, shown, table
-from octavo.tasks.run_facts import title_of
 from octavo.text.token_display import BEGIN
 
 DRAWN_CELLS = 4000  # of the heads' entropies token by token, in all layers
@@ -34,99 +34,110 @@ READ_AT_DEPTH = (
     "of the loss with respect to what a depth hands on: where it is far smaller near the embedding, it vanishes with "
     "depth. Where vectors are short, as embeddings can be, the same change weighs more and the gradient is larger."
 )
-SHOWN_ANEW = (
+CONTEXT_LEFT = (
     "This model's places are counted from the beginning of a context. When one is full, its last tokens are read again "
     "as a new one, so a token sees nothing of what was left behind; rows are what each token looked at when it was new."
 )
 
 
-def inside_transformer(one: Look) -> list[str]:
-    """Everything below the heading, as HTML."""
-    assert one.maps is not None
+def attention_html(one: Inspection, maps: TokenMaps) -> list[str]:
+    """The attention maps of every head, as HTML."""
     config = one.run.model.config
-    moved = config.absolute and one.read >= config.context
-    caption = "Rows are the tokens from the top down, columns from left to right what each of them looks at."
+    moved = getattr(config, "absolute", False) and one.read >= config.context
+    caption = "Rows are the tokens from the top down, columns from left to right the tokens that each attends to."
+    several = [_grid(maps), "<h3>Entropy of attention, token by token</h3>", *_token_by_token(one, maps)]
     return [
-        paragraph(f"{title_of(one.run)}. {one.read:,} tokens were read; {BEGIN} opens the text."),
-        *([paragraph(SHOWN_ANEW)] if moved else []),
-        "<h3>What each head looks at</h3>", maps_figure(one.maps, caption), said(one.maps), _grid(one.maps),
-        heads_html(one.maps), "<h3>How widely each token looks</h3>", *_token_by_token(one, one.maps),
-        *_close_ups(one, one.maps), "<h3>What is known at each depth</h3>", paragraph(READ_AT_DEPTH),
-        _depth_bars(one), _depth_table(one), _predictions(one),
+        *([paragraph(CONTEXT_LEFT)] if moved else []), "<h3>Attention maps</h3>", maps_figure(maps, caption),
+        said(maps), heads_html(maps), *(several if len(heads_of(maps)) > 1 else []), *_close_ups(one, maps),
     ]  # fmt: skip
 
 
-def said(maps: Maps) -> str:
+def logit_lens_html(one: Inspection) -> list[str]:
+    """What is predicted after each layer, as HTML."""
+    return [
+        "<h3>Logit lens: the prediction after each layer</h3>", paragraph(READ_AT_DEPTH), _depth_bars(one),
+        _depth_table(one), _predictions(one),
+    ]  # fmt: skip
+
+
+def said(maps: TokenMaps) -> str:
     """The heads worth a look, as a list."""
     items = "".join(f"<li>{shown(line[0].upper() + line[1:])}.</li>" for line in in_words(maps))
     return f"<ul>{items}</ul>" if items else ""
 
 
-def heads_table(maps: Maps) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: each head of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.spread:.0%}", f"{one.distance:.1f}",
          f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.begin:.0%}", one.kind)
-        for one in maps.heads
+        for one in heads_of(maps)
     ]  # fmt: skip
-    titles = ("layer", "head", "entropy", "of possible", "distance", "on itself", "on previous", "on begin", "habit")
+    titles = ("layer", "head", "entropy", "of possible", "distance", "to itself", "to previous", "to begin", "kind")
     return titles, rows
 
 
-def heads_html(maps: Maps) -> str:
+def heads_html(maps: TokenMaps) -> str:
     titles, rows = heads_table(maps)
     html = table(titles, [tuple(map(shown, row)) for row in rows], right=range(8))
     return html + paragraph(HEADS, "quiet")
 
 
-def depth_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: bits, right guesses and the gradient at each depth."""
-    shares = relative(one.flow.depths[::-1])[::-1]
+    norms = one.flow.depths if one.flow is not None else ()
+    shares = relative(norms[::-1])[::-1]
     rows: list[tuple[str, ...]] = [
-        (depth.name, f"{depth.bits:.3f}", f"{depth.right:.0%}", _three(norm), _three(share))
-        for depth, norm, share in zip(one.depths, one.flow.depths, shares, strict=True)
-    ]
-    return ("read out after", "bits a token", "right", "gradient", "of the last"), rows
+        (layer.name, f"{layer.bits:.3f}", f"{layer.right:.0%}",
+         *((_three(norms[n]), _three(shares[n])) if norms else ()))
+        for n, layer in enumerate(one.layers)
+    ]  # fmt: skip
+    return ("read out after", "bits per token", "right", *(("gradient", "of the last") if norms else ())), rows
 
 
 def _three(value: float) -> str:
     return f"{value:.3g}" if 1e-4 <= value < 1000 else number(value)
 
 
-def _depth_table(one: Look) -> str:
+def _depth_table(one: Inspection) -> str:
     titles, rows = depth_table(one)
-    told = (
-        f"right: how often the likeliest token was the one that came. gradient: the mean over {one.flow.ends} "
-        f"losses of the norm with respect to the stream of the last {one.flow.back + 1} tokens."
-    )
-    return table(titles, [tuple(map(shown, row)) for row in rows], right=range(1, 5)) + paragraph(told, "quiet")
+    note = "right: how often the likeliest token was the one that came."
+    if one.flow is not None and one.flow.depths:
+        note += (
+            f" gradient: the mean over {one.flow.ends} losses of the norm with respect to the residual stream of the "
+            f"last {one.flow.back + 1} tokens."
+        )
+    cells = [tuple(map(shown, row)) for row in rows]
+    return table(titles, cells, right=range(1, len(titles))) + paragraph(note, "quiet")
 
 
-def _depth_bars(one: Look) -> str:
-    bits = [(depth.name, depth.bits) for depth in one.depths]
-    norms = [(depth.name, norm) for depth, norm in zip(one.depths, one.flow.depths, strict=True)]
+def _depth_bars(one: Inspection) -> str:
+    bits = [(depth.name, depth.bits) for depth in one.layers]
+    drawn = bars(bits, "Bits that a token costs when the residual stream is read out there.", digits=2)
+    if one.flow is None or not one.flow.depths:
+        return drawn
+    norms = [(layer.name, norm) for layer, norm in zip(one.layers, one.flow.depths, strict=True)]
     digits = 2 if min(one.flow.depths) >= 0.1 else 4
-    drawn = bars(bits, "Bits that a token costs when the stream is read out there.", digits=2)
     return _pairs([drawn, bars(norms, "The norm of the gradient there.", digits=digits)])
 
 
-def _grid(maps: Maps) -> str:
+def _grid(maps: TokenMaps) -> str:
     """The entropy of every head, layers down and heads across."""
     rows = [
         (f"layer {layer}", [
             Cell(f"{head.entropy:.1f}", head.spread, f"{head.name}: {head.entropy:.2f} bits, {head.spread:.0%} of "
-                 f"what is possible") for head in maps.heads if head.layer == layer])
+                 f"what is possible") for head in heads_of(maps) if head.layer == layer])
         for layer in range(1, len(maps.layers) + 1)
     ]  # fmt: skip
     titles = ("", *(f"head {head}" for head in range(1, len(maps.layers[0]) + 1)))
     return heat_table(titles, rows, "Entropy in bits; the shade is its share of what is possible.")
 
 
-def _token_by_token(one: Look, maps: Maps) -> list[str]:
+def _token_by_token(one: Inspection, maps: TokenMaps) -> list[str]:
     """Rows of cells, one for each head: the entropy's share of what is possible, token by token."""
-    drawn = max(FEWEST, min(MOST, DRAWN_CELLS // len(maps.heads)))
+    drawn = max(FEWEST, min(MOST, DRAWN_CELLS // len(heads_of(maps))))
     drawn_layers = [
-        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in maps.heads if head.layer == layer],
+        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads_of(maps) if head.layer == layer],
                f"Layer {layer} of {len(maps.layers)}: the entropy of each token's look, from one token to all alike.")
         for layer in range(1, len(maps.layers) + 1)
     ]  # fmt: skip
@@ -148,7 +159,7 @@ def _strip(head: Head, tokens: Sequence[str]) -> Strip:
     return Strip(f"head {head.head}", head.spreads[: len(tokens)].tolist(), told)
 
 
-def _close_ups(one: Look, maps: Maps) -> list[str]:
+def _close_ups(one: Inspection, maps: TokenMaps) -> list[str]:
     """A few heads with the tokens they look at."""
     heads = notable(maps)
     parts = []
@@ -161,9 +172,9 @@ def _close_ups(one: Look, maps: Maps) -> list[str]:
     return [f"<h3>{'One head' if len(heads) == 1 else f'{len(heads)} heads'} from near</h3>", _pairs(parts)]
 
 
-def notable(maps: Maps) -> list[Head]:
+def notable(maps: TokenMaps) -> list[Head]:
     """The heads with the strongest habits, the most local and the most spread; each once."""
-    heads = maps.heads
+    heads = heads_of(maps)
     wanted = [
         max(heads, key=lambda one: one.previous), min(heads, key=lambda one: one.distance),
         max(heads, key=lambda one: one.begin), max(heads, key=lambda one: one.spread),
@@ -171,13 +182,13 @@ def notable(maps: Maps) -> list[Head]:
     return list(dict.fromkeys(wanted))
 
 
-def _predictions(one: Look) -> str:
+def _predictions(one: Inspection) -> str:
     """Tokens down, depths across; in each cell the likeliest token, shaded by its probability."""
     rows = []
     for n, token in enumerate(one.tokens[1 : READ_OUT + 1]):
         cells = []
-        for depth in one.depths:
-            guess, p, bits = one.spelt(int(depth.top_N[n])), float(depth.p_N[n]), float(depth.bits_N[n])
+        for depth in one.layers:
+            guess, p, bits = one.spell(int(depth.top_N[n])), float(depth.p_N[n]), float(depth.bits_N[n])
             right = ' class="sure"' if bool(depth.right_N[n]) else ""
             html = f"<span{right}>{shown(_short(guess))}</span> <small>{p:.0%}</small>"
             cells.append(Cell(html, p, f"{depth.name}: {guess} {p:.1%}; {token} costs {bits:.2f} bits"))
@@ -188,7 +199,7 @@ def _predictions(one: Look) -> str:
     )
     if one.read > READ_OUT:
         caption += f" The first {READ_OUT} of {one.read:,} tokens."
-    return heat_table(("token", *(depth.name for depth in one.depths)), rows, caption)
+    return heat_table(("token", *(depth.name for depth in one.layers)), rows, caption)
 
 
 def _short(token: str) -> str:

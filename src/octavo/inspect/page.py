@@ -6,21 +6,20 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from octavo.inspect.attention_page import heads_html, inside_transformer
-from octavo.inspect.gates import OPEN, SHUT, Gate
-from octavo.inspect.gradient_flow import Norms, in_words, rate, relative
+from octavo.inspect.attention_page import attention_html, logit_lens_html
+from octavo.inspect.gradient_flow import Flow, Norms, in_words, rate, relative
 from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
-from octavo.inspect.summary import Look
+from octavo.inspect.inspection import Inspection
+from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.token_rows import Strip, bar_strips, strips, triangle
+from octavo.pages.figures.token_rows import Strip, bar_strips, strips
 from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
 from octavo.tasks.run_facts import title_of
 from octavo.text.token_display import BEGIN
 
 BUSIEST = 8  # units that are drawn one by one
 DRAWN = 120  # tokens that are drawn over the gates
-DRAWN_LOOKS = 32  # tokens whose attention is drawn
 QUOTED = 600  # letters of the text that the page begins with
 
 WHAT_FLOWS = (
@@ -39,49 +38,52 @@ EMBEDDINGS = (
     "A transformer carries no state that is made anew at every step: there the gradient is with respect to the "
     "embedding of the token some steps back, and below to what each layer made of it."
 )
-MEANINGS = {
-    "reset": "how much of the past the candidate sees", "update": "how much of the old state is kept",
-    "input": "how much of the candidate is let in", "forget": "how much of the cell is kept",
-    "output": "how much of the cell is shown", "candidate": "what could be stored",
-    "cell": "what is stored", "hidden": "what the layer hands on",
-}  # fmt: skip
 
 
-def lens_page(looks: Sequence[Look], text: str, command: str) -> str:
-    """The whole page; `command` makes it again."""
-    names = labels(looks)
-    title = title_of(looks[0].run) if len(looks) == 1 else f"Under the lens: {', '.join(names)}"
+def inspect_page(inspections: Sequence[Inspection], text: str, command: str) -> str:
+    """The whole page; `command` reproduces it."""
+    names = labels(inspections)
+    title = title_of(inspections[0].run) if len(inspections) == 1 else f"Inside {', '.join(names)}"
     quoted = text if len(text) <= QUOTED else text[:QUOTED] + " …"
-    lead = paragraph(f"{'A model reads' if len(looks) == 1 else f'{len(looks)} models read'} this text:")
-    found = theory(looks)
+    lead = paragraph(f"{'A model reads' if len(inspections) == 1 else f'{len(inspections)} models read'} this text:")
     return document(title, lead + verbatim(quoted), [
-        section("How far back the loss reaches", paragraph(WHAT_FLOWS),
-                *([paragraph(EMBEDDINGS)] if any(one.depths for one in looks) else []),
-                _curves(looks, found), paragraph(THEORY),
-                _flow_table(looks, found), paragraph(_averaged(looks), "quiet")),
-        *(inside_html(one, name) for one, name in zip(looks, names, strict=True)),
-        section("Make it again", verbatim(command)),
+        *(_gradient_flow(inspections) if any(one.flow for one in inspections) else []),
+        *(inside_html(one, name) for one, name in zip(inspections, names, strict=True)),
+        section("Reproduce", verbatim(command)),
     ])  # fmt: skip
 
 
-def labels(looks: Sequence[Look]) -> list[str]:
+def _gradient_flow(inspections: Sequence[Inspection]) -> list[str]:
+    found = theory(inspections)
+    embedded = [paragraph(EMBEDDINGS)] if any(one.flow and one.flow.depths for one in inspections) else []
+    return [section(
+        "Gradient flow: how far back the loss reaches", paragraph(WHAT_FLOWS), *embedded, _curves(inspections, found),
+        paragraph(THEORY), _flow_table(inspections, found), paragraph(_averaged(inspections), "quiet"),
+    )]  # fmt: skip
+
+
+def _flows(inspections: Sequence[Inspection]) -> list[tuple[str, Flow]]:
+    """The runs that have a gradient flow, by name."""
+    every = zip(labels(inspections), inspections, strict=True)
+    return [(name, one.flow) for name, one in every if one.flow is not None]
+
+
+def labels(inspections: Sequence[Inspection]) -> list[str]:
     """The runs' names; where two are the same, their paths."""
-    names = [one.run.name for one in looks]
-    return [name if names.count(name) == 1 else one.name for one, name in zip(looks, names, strict=True)]
+    names = [one.run.name for one in inspections]
+    return [name if names.count(name) == 1 else one.name for one, name in zip(inspections, names, strict=True)]
 
 
-def theory(looks: Sequence[Look]) -> list[tuple[float, Activation, Norms]]:
+def theory(inspections: Sequence[Inspection]) -> list[tuple[float, Activation, Norms]]:
     """Each scale and activation with the gradient's norms, as far back as the farthest of the runs."""
-    back = max(one.flow.back for one in looks)
+    back = max(flow.back for _, flow in _flows(inspections))
     activations: tuple[Activation, ...] = ("linear", "tanh")
     return [(scale, activation, relative(orthogonal_flow(scale, back, activation).norms))
             for activation in activations for scale in SCALES]  # fmt: skip
 
 
-def _curves(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> str:
-    series = [
-        Series(name, list(enumerate(relative(one.flow.norms)))) for one, name in zip(looks, labels(looks), strict=True)
-    ]
+def _curves(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+    series = [Series(name, list(enumerate(relative(flow.norms)))) for name, flow in _flows(inspections)]
     series += [
         Series(f"× {scale:g}", list(enumerate(norms)), quiet=True)
         for scale, activation, norms in found if activation == "linear"
@@ -94,16 +96,16 @@ def _curves(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norm
 
 
 def flow_table(
-    looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]
+    inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: each run, the parts of its state, and the theory."""
-    farthest = max(one.flow.back for one in looks)
+    farthest = max(flow.back for _, flow in _flows(inspections))
     steps = [*takewhile(lambda t: t < farthest, (2**i for i in range(farthest))), farthest]
     rows = []
-    for one, name in zip(looks, labels(looks), strict=True):
-        first = 1 if one.depths else 0  # the token itself goes straight up, which tells nothing of the way back
-        rows.append(_flow_row(name, one.flow.norms, steps, first))
-        rows += [_flow_row(f"  {part}", norms, steps, first) for part, norms in one.flow.parts.items()]
+    for name, flow in _flows(inspections):
+        first = 1 if flow.depths else 0  # the token itself goes straight up, which tells nothing of the way back
+        rows.append(_flow_row(name, flow.norms, steps, first))
+        rows += [_flow_row(f"  {part}", norms, steps, first) for part, norms in flow.parts.items()]
     rows += [_flow_row(f"orthogonal × {scale:g}, {activation}", norms, steps) for scale, activation, norms in found]
     return ("state of", "the gradient", *(f"t = {t}" for t in steps)), rows
 
@@ -123,58 +125,65 @@ def _three(cell: str) -> str:
         return cell
 
 
-def _flow_table(looks: Sequence[Look], found: Sequence[tuple[float, Activation, Norms]]) -> str:
-    titles, rows = flow_table(looks, found)
+def _flow_table(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+    titles, rows = flow_table(inspections, found)
     html = [tuple(shown(cell).replace("  ", "&emsp;") for cell in row) for row in rows]
     return table([shown(title) for title in titles], html, right=range(2, len(titles)))
 
 
-def _averaged(looks: Sequence[Look]) -> str:
+def _averaged(inspections: Sequence[Inspection]) -> str:
     """Over what the figures are averages, and what they leave out."""
-    ends = sorted({one.flow.ends for one in looks})
+    flows = [flow for _, flow in _flows(inspections)]
+    ends = sorted({flow.ends for flow in flows})
     told = f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
     told += "each with the whole distance before it; the parts of a state are shares of their own first norm."
-    if any(one.depths for one in looks):
+    if any(flow.depths for flow in flows):
         told += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
-    if any("memory" in one.flow.parts for one in looks):
+    if any("memory" in flow.parts for flow in flows):
         told += (
             " A memory counts what else than the newest state it holds; the curve is of that newest state, by "
             "recurrence and by attention."
         )
-    if shortest := fewest(looks):
+    if shortest := fewest(inspections):
         told += f" Only the first {shortest:,} tokens were read."
     return told
 
 
-def fewest(looks: Sequence[Look]) -> int:
+def fewest(inspections: Sequence[Inspection]) -> int:
     """How many tokens were read of a text that was too long; 0 where none was."""
-    return min((one.read for one in looks if one.cut), default=0)
+    return min((one.read for one in inspections if one.truncated), default=0)
 
 
-def inside_html(one: Look, name: str) -> str:
-    """The gates of one run over the text, or its attention."""
-    if one.depths:
-        return section(f"Inside {name}", *inside_transformer(one))
-    gates = one.gates.gates
-    if not gates:
-        return section(f"Inside {name}", paragraph("This model shows no gates."))
+def inside_html(one: Inspection, name: str) -> str:
+    """The views of one run over the text: its gates, its attention, its logit lens."""
+    parts = [paragraph(f"{title_of(one.run)}. {one.read:,} tokens were read; {BEGIN} opens the text.")]
+    if one.rows:
+        parts += _gates(one)
+    if one.maps is not None:
+        parts += attention_html(one, one.maps)
+    if one.layers:
+        parts += logit_lens_html(one)
+    if len(parts) == 1:
+        parts.append(paragraph("This model shows no gates, no attention and no layers."))
+    return section(f"Inside {name}", *parts)
+
+
+def _gates(one: Inspection) -> list[str]:
+    """Gates and states over the tokens, layer by layer."""
+    layers = max(row.layer for row in one.rows)
     parts = [paragraph(
-        f"{title_of(one.run)}. Each column is a token as it is read; {BEGIN} opens the text. A square is the mean over "
-        "the units of a layer; of values with a sign, |…|, the mean of their size (an LSTM's cell after its tanh). "
-        "Point at one to read it."
+        "Each column is a token as it is read. A square is the mean over the units of a layer; of values with a sign, "
+        "|…|, the mean of their size (an LSTM's cell after its tanh). Point at one to read it."
     )]  # fmt: skip
-    for layer in range(1, one.gates.layers + 1):
-        rows = [_strip(gate, one.tokens) for gate in gates if gate.layer == layer]
-        parts.append(strips(one.tokens[:DRAWN], rows, f"Layer {layer} of {one.gates.layers}."))
-    parts.append(_units(one))
+    for layer in range(1, layers + 1):
+        rows = [_strip(row, one.tokens) for row in one.rows if row.layer == layer]
+        parts.append(strips(one.tokens[:DRAWN], rows, f"Layer {layer} of {layers}."))
+    parts.append(_units([row for row in one.rows if row.signed and row.layer == layers], one.tokens))
     if len(one.tokens) > DRAWN:
         parts.append(paragraph(f"Drawn are the first {DRAWN} of {len(one.tokens):,} tokens.", "quiet"))
-    if one.gates.attention:
-        parts.append(_attention(one))
     titles, table_rows = gate_table(one)
     parts.append(table(titles, [tuple(map(shown, row)) for row in table_rows], right=(0, 2, 3, 4)))
-    parts.append(paragraph(SATURATED, "quiet"))
-    return section(f"Inside {name}", *parts)
+    return [*parts, paragraph(SATURATED, "quiet")]
 
 
 SATURATED = (
@@ -183,45 +192,37 @@ SATURATED = (
 )
 
 
-def _strip(gate: Gate, tokens: Sequence[str]) -> Strip:
-    label = f"|{gate.name}|" if gate.signed else gate.name
-    every = zip(tokens, gate.mean.tolist(), gate.low.tolist(), gate.high.tolist(), strict=True)
-    told = [f"{token} {gate.name}: mean {mean:.2f}, {low:.0%} low, {high:.0%} high" for token, mean, low, high in every]
-    return Strip(label, gate.strength.tolist()[:DRAWN], told[:DRAWN])
+def _strip(row: TokenRow, tokens: Sequence[str]) -> Strip:
+    label = f"|{row.name}|" if row.signed else row.name
+    every = zip(tokens, row.mean.tolist(), row.low.tolist(), row.high.tolist(), strict=True)
+    titles = [
+        f"{token} {row.name}: mean {mean:.2f}, {low:.0%} low, {high:.0%} high" for token, mean, low, high in every
+    ]
+    return Strip(label, row.strength.tolist()[:DRAWN], titles[:DRAWN])
 
 
-def _units(one: Look) -> str:
-    """The busiest units of what the highest layer holds, one by one."""
-    kept = [gate for gate in one.gates.gates if gate.name in ("hidden", "cell") and gate.layer == one.gates.layers]
-    if not kept:
+def _units(states: Sequence[TokenRow], tokens: Sequence[str]) -> str:
+    """The busiest units of what the highest layer holds, one by one: of an LSTM the cell, else its last value."""
+    if not states:
         return ""
-    gate = kept[0]  # of an LSTM the cell, which comes first
+    state = next((row for row in states if row.squashed), states[-1])
     rows = []
-    for unit in gate.busiest(BUSIEST):
-        values = gate.bounded()[:DRAWN, unit].tolist()
-        told = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(one.tokens, values, strict=False)]
-        rows.append(Strip(f"unit {unit}", values, told))
+    for unit in state.busiest(BUSIEST):
+        values = state.bounded()[:DRAWN, unit].tolist()
+        titles = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(tokens, values, strict=False)]
+        rows.append(Strip(f"unit {unit}", values, titles))
     caption = (
-        f"The units of layer {gate.layer} that vary most, {gate.name}{' after tanh' if gate.name == 'cell' else ''}: "
+        f"The units of layer {state.layer} that vary most, {state.name}{' after tanh' if state.squashed else ''}: "
         "bars above the line are positive, below it negative."
     )
-    return bar_strips(one.tokens[:DRAWN], rows, caption)
+    return bar_strips(tokens[:DRAWN], rows, caption)
 
 
-def _attention(one: Look) -> str:
-    tokens = one.tokens[:DRAWN_LOOKS]
-    caption = "What each token looks at: its row shares one whole look among the tokens before it."
-    if len(one.tokens) > DRAWN_LOOKS:
-        caption += f" The first {DRAWN_LOOKS} tokens."
-    figure = "<h3>Attention</h3>\n" + triangle(tokens, one.gates.attention[:DRAWN_LOOKS], caption)
-    return figure + (heads_html(one.maps) if one.maps is not None else "")
-
-
-def gate_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def gate_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: each gate of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
-        (str(gate.layer), gate.name, f"{float(gate.mean.mean()):.2f}", f"{float(gate.low.mean()):.0%}",
-         f"{float(gate.high.mean()):.0%}", MEANINGS.get(gate.name, ""))
-        for gate in one.gates.gates
+        (str(row.layer), row.name, f"{float(row.mean.mean()):.2f}", f"{float(row.low.mean()):.0%}",
+         f"{float(row.high.mean()):.0%}", row.meaning)
+        for row in one.rows
     ]  # fmt: skip
     return ("layer", "gate", "mean", "low", "high", "what it says"), rows

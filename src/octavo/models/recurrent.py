@@ -170,6 +170,15 @@ class Recurrent(Embedded):
             after.append(last)
         return self.logits(y_TBD.transpose(0, 1)), tuple(after)
 
+    def name_state_parts(self, parts: list[Tensor]) -> dict[str, list[Tensor]]:
+        """A state's tensors, or gradients with respect to them, by name: all, an LSTM's h and c, layer by layer."""
+        each = 2 if self.cell == "lstm" else 1
+        named = {"state": parts} | ({"h": parts[::2], "c": parts[1::2]} if self.cell == "lstm" else {})
+        layers = len(parts) // each
+        if layers > 1:
+            named |= {f"layer {l + 1}": parts[each * l : each * (l + 1)] for l in range(layers)}
+        return named
+
     def _layers(self) -> list[Layer]:
         return list(self.layers)  # type: ignore[arg-type]
 

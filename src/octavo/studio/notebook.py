@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import UserError
-from octavo.inspect.gradient_flow import has_gradient
+from octavo.inspect.inspection import has_inspection, inspect_run
 from octavo.inspect.page import inside_html
-from octavo.inspect.summary import look
 from octavo.inspect.surprisal import surprises
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
@@ -98,8 +97,8 @@ def inside(run: Run | str | Path, text: str) -> View:
     """What goes on inside while the text is read: gates, attention, layers; of a model that counts, which context."""
     run = _run(run)
     told = f"{run.name} reads {len(text):,} characters"
-    if has_gradient(run.model):
-        return View(told, inside_html(look(run, text), run.name))
+    if has_inspection(run):
+        return View(told, inside_html(inspect_run(run, text), run.name))
     found = surprises(run.model, run.tokenizer, _bytes(run, text))[:MOST]
     if not found:
         raise UserError("there is nothing to look at: the text is empty; give a sentence or two")

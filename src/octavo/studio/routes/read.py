@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import Reading, read
 from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import MOST, Layers, looked_at, looks
+from octavo.inspect.top_attention import MOST, Layers, has_attention, top_attention
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio, finite
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
@@ -141,7 +141,7 @@ def _columns(run: Run, told: Reading) -> dict[str, Any]:
             for top, ps in zip(top_NK, told.p_NK.tolist(), strict=True)
         ],
         "contexts": None if told.context_N is None else told.context_N.tolist(),
-        "looks": looks(run.model), "comparable": run.comparable,
+        "looks": has_attention(run.model), "comparable": run.comparable,
     }  # fmt: skip
 
 
@@ -170,9 +170,9 @@ def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
 
 def _looked(ticket: Ticket, studio: Studio, asked: Look) -> Response:
     run = language_model(studio, asked.run, ticket)
-    if not looks(run.model):
+    if not has_attention(run.model):
         raise UserError(f"{asked.run} has no attention, so there is nothing that it looked at; ask a transformer")
-    told = looked_at(run.model, tokens_of(run, asked.text)[:LOOKED], MOST, asked.layers, ticket.turn)
+    told = top_attention(run.model, tokens_of(run, asked.text)[:LOOKED], MOST, asked.layers, ticket.turn)
     kept = [[place for place in places if place >= 0] for places in told.place_NK.tolist()]
     shares = [share[: len(places)] for places, share in zip(kept, told.share_NK.tolist(), strict=True)]
     return packed({"places": kept, "shares": shares})
