@@ -160,7 +160,7 @@ def gpu() -> None:
 def quality() -> None:
     corpus = open_corpus("shakespeare")
     train, valid = (
-        np.frombuffer(b"".join(block.data for block in part.blocks()), np.uint8)
+        np.frombuffer(b"".join(block.data for block in part.chunks()), np.uint8)
         for part in (corpus.train, corpus.valid)
     )
     theirs, seconds = peer_trained(train, valid)

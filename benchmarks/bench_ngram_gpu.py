@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.io.compressed import CHUNK_BYTES
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.ngram.counting import Vocabulary, count_ngrams
-from octavo.text.blocks import BLOCK, Block, no_starts
-from octavo.text.tokenizers.word import learn_and_encode
+from octavo.text import Word, WordSettings
+from octavo.text.chunks import Chunk, no_starts
 
 LMPLZ = 0.72e6  # words per second of lmplz -o 5 on two cores, the figure to beat thirty times
 ORDER = 5
@@ -40,7 +41,7 @@ def main() -> None:
     data = args.text.read_bytes()
     data = lzma.decompress(data) if args.text.suffix == ".xz" else data
     began = time.perf_counter()
-    word, tokens = learn_and_encode(_blocks(data), split="space", min_count=1)
+    word, tokens = Word.learn_and_encode(lambda: _chunks(data), WordSettings("space", min_count=1))
     x_N = torch.from_numpy(np.concatenate(list(tokens)))
     print(f"tokenised {len(data):,} bytes on the CPU in {time.perf_counter() - began:.1f} s")
     measure("words", x_N, word.vocab, word.newline, args.repeats)
@@ -50,9 +51,9 @@ def main() -> None:
     measure("bytes", torch.from_numpy(in_bytes), 257, 10, args.repeats)
 
 
-def _blocks(data: bytes) -> list[Block]:
-    starts = [np.zeros(1, np.int64)] + [no_starts()] * (len(data) // BLOCK)
-    return [Block(data[i * BLOCK : (i + 1) * BLOCK], s) for i, s in enumerate(starts)]
+def _chunks(data: bytes) -> list[Chunk]:
+    starts = [np.zeros(1, np.int64)] + [no_starts()] * (len(data) // CHUNK_BYTES)
+    return [Chunk(data[i * CHUNK_BYTES : (i + 1) * CHUNK_BYTES], s) for i, s in enumerate(starts)]
 
 
 def measure(name: str, x_N: Tensor, vocab: int, newline: int | None, repeats: int) -> None:

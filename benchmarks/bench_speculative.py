@@ -39,7 +39,7 @@ def main() -> None:
         "gru", "shakespeare", tokenizer="byte", budget=args.budget, device=args.device, measure=False
     )  # fmt: skip
     draft = octavo.load(args.draft) if args.draft else counted(run, args.order)
-    text = next(open_corpus(args.text).valid.blocks()).data[: args.prompt]
+    text = next(open_corpus(args.text).valid.chunks()).data[: args.prompt]
     octavo.generate(run, "", 1, draft=draft)  # which refuses runs that do not fit
     run.model.to(args.device).eval()
     draft.model.to(args.draft_device or args.device).eval()

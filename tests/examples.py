@@ -14,7 +14,7 @@ from octavo.models.bigram_training import fit_bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.parts.config import WINDOWED_ATTENTION, GPTConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 
@@ -60,8 +60,9 @@ def attentive(**config: Any) -> RNNAttention:
 
 def gpt(vocab: int = VOCAB, **config: Any) -> GPT:
     """A small transformer whose parts all add something, with a context shorter than the laws' longest text."""
-    reach = {"attention_window": 4} if config.get("attention") in WINDOWED_ATTENTION else {}
-    model = GPT(GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11} | reach | config), vocab)
+    model = GPT(
+        GPTConfig(**{"width": 8, "layers": 2, "heads": 2, "context": 11, "attention_window": 4} | config), vocab
+    )
     model.initialise(seeded_generator(1))
     generator = seeded_generator(2)
     for parameter in model.parameters():

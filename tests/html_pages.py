@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 
-VOID = {"meta", "br"}
+VOID = {"meta", "input"}
 HOSTILE = "<script>alert(1)</script> & \"quoted\" 'too' </pre></mark><img src=x onerror=alert(2)>\x00\x1b\n"
 WORDS = "the cat sat on the mat and the dog lay by the door while rain fell on every roof in town".split()
 
@@ -21,7 +22,7 @@ class Page(HTMLParser):
         self.attributes: list[tuple[str, str]] = []
         self.verbatim: list[str] = []
         self.text = ""
-        self.feed(page)
+        self.feed(str(page))
         self.close()
         assert self.open == []
 
@@ -34,6 +35,8 @@ class Page(HTMLParser):
             self.verbatim.append("")
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in VOID:
+            return
         assert self.open.pop() == tag, f"</{tag}> closes something else"
 
     def handle_data(self, data: str) -> None:
@@ -43,6 +46,11 @@ class Page(HTMLParser):
 
     def titles(self) -> list[str]:
         return [value for name, value in self.attributes if name == "title"]
+
+
+def elements(html: str, tag: str) -> list[ElementTree.Element]:
+    """The elements of a tag in a piece of HTML or SVG, which is well formed as XML too."""
+    return list(ElementTree.fromstring(f"<all>{html}</all>").iter(tag))
 
 
 def sentences(count: int, seed: int = 0) -> str:

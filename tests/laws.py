@@ -6,11 +6,13 @@ import copy
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, scan, select
 from octavo.scoring import range_coder as coder
+from octavo.scoring.token_costs import StreamShape, token_costs
 
 LENGTHS = (1, 2, 63)
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -51,13 +53,13 @@ def cutting_absorb_anywhere_changes_nothing(model: LanguageModel[Any], length: i
         torch.testing.assert_close(torch.cat([left, right], 1), whole, **EXACT)
 
 
-def charge_is_what_step_predicts(model: LanguageModel[Any], length: int) -> None:
+def token_log_probs_are_what_step_predicts(model: LanguageModel[Any], length: int) -> None:
     x_BT = tokens(model, 2, length)
     expected_BT = logp(model, x_BT)[:, :-1].gather(-1, x_BT[:, :, None]).squeeze(-1)
     torch.testing.assert_close(model.score(x_BT).double(), expected_BT.double(), **EXACT)
     state, parts = model.start(2), []
     opened_BT = model.prepend_begin(x_BT)
-    for start in range(0, length, 7):  # windows that overlap by one token charge every token once
+    for start in range(0, length, 7):  # windows that overlap by one token score every token once
         part, state = model.token_log_probs(state, opened_BT[:, start : start + 8])
         parts.append(part)
     torch.testing.assert_close(torch.cat(parts, 1).double(), expected_BT.double(), **EXACT)
@@ -114,14 +116,37 @@ def compressing_costs_what_is_claimed_and_restores(model: LanguageModel[Any], le
     assert len(packed) <= claimed_bits / 8 * 1.001 + 64
 
 
+def parallel_scoring_equals_sequential(model: LanguageModel[Any], length: int) -> None:
+    """Several documents, some as long as the receptive field, in blocks that end anywhere: every token costs the same
+    in parallel streams as when its document is read from its first token on.
+    """
+    field = model.receptive_field
+    lengths = [length, 1, *((field + 1, max(1, field), 3 * field + 5) if field is not None else (17,)), 2 * length + 1]
+    documents = [tokens(model, 1, n, seed)[0] for seed, n in enumerate(lengths)]
+    sequential = torch.cat([-model.score(x_T[None])[0].double() / math.log(2) for x_T in documents])
+    opened = np.concatenate([model.prepend_begin(x_T[None])[0].numpy() for x_T in documents]).astype(np.int32)
+    shapes: list[StreamShape | None] = [None]
+    if field is not None and not model.window_stride:
+        shapes += [StreamShape(n, n, max(1, field)) for n in (field + 1, field + 4)]
+    for shape in shapes:
+        for blocks in ([opened], np.array_split(opened, 5)):
+            scored = list(token_costs(model, blocks, shape))
+            x_N = np.concatenate([x for x, _ in scored])
+            bits_N = np.concatenate([bits for _, bits in scored])
+            assert np.array_equal(x_N[x_N != model.begin], np.concatenate([x_T.numpy() for x_T in documents]))
+            torch.testing.assert_close(torch.from_numpy(bits_N[x_N != model.begin]), sequential, **EXACT)
+            assert not bits_N[x_N == model.begin].any()
+
+
 LAWS = (
     step_by_step_equals_all_at_once,
     cutting_absorb_anywhere_changes_nothing,
-    charge_is_what_step_predicts,
+    token_log_probs_are_what_step_predicts,
     the_future_cannot_change_the_past,
     rows_do_not_touch_each_other,
     step_does_not_mutate_its_state,
     states_can_be_reordered,
     probabilities_sum_to_one,
     compressing_costs_what_is_claimed_and_restores,
+    parallel_scoring_equals_sequential,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from octavo.text import Block
+from octavo.text import Chunk
 
 SAMPLE = (
     "The cat sat on the mat. The cat's hat — “flat” — is on the mat, naïve cat!\r\n"
@@ -21,8 +21,8 @@ ODD = [
 ]  # fmt: skip
 
 
-def blocks_of(*documents: bytes) -> list[Block]:
-    return [Block(document, np.zeros(1, np.int64)) for document in documents]
+def chunks_of(*documents: bytes) -> list[Chunk]:
+    return [Chunk(document, np.zeros(1, np.int64)) for document in documents]
 
 
 def pretrained_parts(alphabet: list[str] | None = None) -> dict[str, Any]:

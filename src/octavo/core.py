@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -140,8 +139,18 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def receptive_field(self) -> int | None:
-        """How many tokens back a prediction can depend on; None: without bound."""
+        """How many of the tokens before it the probability of a token can depend on; None: all of them.
+
+        Scoring reads a long text in parallel streams where this is finite, and gives each so many tokens before it.
+        """
         return None
+
+    @property
+    def window_stride(self) -> int:
+        """How far a window of `receptive_field` tokens moves each time it is full, to be read from its beginning by a
+        fresh state; 0: there are no such windows, and where a stream begins makes no difference.
+        """
+        return 0
 
     @property
     def context_classes(self) -> int:
@@ -290,33 +299,6 @@ def single_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-_traced: ContextVar[dict[str, list[Tensor]] | None] = ContextVar("traced", default=None)
-
-
-@contextmanager
-def trace() -> Iterator[dict[str, list[Tensor]]]:
-    """Collect what `tap` is called with inside: by name, the values in the order they came."""
-    found: dict[str, list[Tensor]] = {}
-    token = _traced.set(found)
-    try:
-        yield found
-    finally:
-        _traced.reset(token)
-
-
-def tap(name: str, value: Tensor) -> Tensor:
-    """The value itself; inside `trace` it is noted under the name too."""
-    found = None if torch.compiler.is_compiling() else _traced.get()  # a compiler cannot look into that
-    if found is not None:
-        found.setdefault(name, []).append(value)
-    return value
-
-
-def tracing() -> bool:
-    """Whether somebody looks: then a path that shows its inner values must be taken."""
-    return not torch.compiler.is_compiling() and _traced.get() is not None
-
-
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
     """Switch dropout and its like off; afterwards every part is as it was."""
@@ -327,13 +309,6 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
     finally:
         for part, training in before:
             part.training = training
-
-
-def check_distribution(logp: Tensor, what: str) -> None:
-    """Refuse saved log-probabilities that do not sum to one along the last dimension: they were tampered with."""
-    sums = logp.logsumexp(-1)
-    if not bool((sums.abs() < 1e-9).all()):
-        raise UserError(f"{what} must sum to one; the file is damaged, train the model again")
 
 
 def seeded_generator(seed: int) -> torch.Generator:

@@ -171,7 +171,7 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["train", "ngram", "x", "--order", "0"], "order must be from 1 to 64: order=0"),
         (["train", "bag", "x", "--k", "-1"], "k must be a number that is not negative: k=-1.0"),
         (["train", "ngram", "x", "--seed", "-1"], "seed must be from 0"),
-        (["train", "gpt", "x", "--attention-window", "8"], "reach belongs to attention local or strided"),
+        (["train", "gpt", "x", "--attention-window", "8"], "attention_window belongs to attention local or strided"),
         (["train", "gpt", "x", "--features", "relu"], "features=relu; leave it out, or try --attention linear"),
         (["train", "gpt", "x", "--heads", "128"], "128 / 128; try --heads 64 or --positions none"),
         (["train", "ngram", "x", "--out", "/dev/null/run"], "cannot write /dev/null/run"),

@@ -16,7 +16,7 @@ import examples
 from command_line import json_output
 from flop_counter import flop_counter
 from octavo.cli import main
-from octavo.core import LanguageModel, seeded_generator, tensors_of, trace
+from octavo.core import LanguageModel, seeded_generator, tensors_of
 from octavo.cost import (
     GPUS,
     Assumptions,
@@ -47,6 +47,7 @@ from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
 from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
+from octavo.ops.tracing import trace
 from octavo.tasks import api
 from octavo.training.loss import NextToken
 from octavo.training.optimizer import OptimizerConfig, Optimizers

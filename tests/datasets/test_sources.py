@@ -297,7 +297,7 @@ def test_a_write_that_fails_midway_leaves_nothing(place: Path, web: str) -> None
     program = f"""
 import resource
 from octavo.errors import UserError
-from octavo.text import sources
+from octavo.datasets import sources
 from octavo.datasets.sources import File, Source
 file = File("a.txt", {len(data)}, "{sha256(data)}", url="{web}/a.txt")
 sources.SOURCES["tiny"] = Source("tiny", "", "text", "", (file,))

@@ -21,9 +21,8 @@ from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.ngram.arpa import read_arpa, write_arpa
 from octavo.models.ngram.arpa_tokens import names_of, spelling_of, token_names
 from octavo.tasks.run import Run, load
-from octavo.text import Block, Bpe, Byte, Char, Tokenizer, Word, encode_blocks, load_tokenizer
-from octavo.text.tokenizers.closed_vocabulary import Closed
-from octavo.text.tokenizers.spelling import each_document
+from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word, load_tokenizer
+from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 
 SENTENCES = b"a rose is a rose\na rose is red\nis a red rose red\n"
 WORDS = ["a", "rose", "is", "<unk>", "</s>", "red", "<s>"]
@@ -31,19 +30,19 @@ TEXT = "A rose, a rosé — «is» a <s> rose ▁ <0x41>\r\n\tis\u00a0it\u200b? 
 MARKS = [b"<s>", b"</s>", b"<unk>", b"<UNK>", b"<0x41>", b"<0X0a>", b"<#7>", "▁".encode(), b" ", b"\n", b"<", b"a<#0>"]
 
 
-def blocks(text: bytes) -> list[Block]:
-    return [Block(text, np.zeros(1, np.int64))]
+def blocks(text: bytes) -> list[Chunk]:
+    return [Chunk(text, np.zeros(1, np.int64))]
 
 
 def tokenizers(text: bytes) -> dict[str, Tokenizer]:
     return {
         "byte": Byte(), "char": Char.learn(blocks(text)), "word": Word.learn(blocks(text)),
-        "bpe": Bpe.learn(blocks(text), size=300), "closed": Closed(WORDS),
+        "bpe": Bpe.learn(blocks(text), BpeSettings(300)), "closed": ClosedVocabulary(WORDS),
     }  # fmt: skip
 
 
 def trained(text: bytes, tokenizer: Tokenizer, **config: Any) -> NGram:
-    tokens = np.concatenate(list(encode_blocks(tokenizer, blocks(text))))
+    tokens = np.concatenate(list(tokenizer.encode_chunks(blocks(text))))
     return NGram.fit(torch.from_numpy(tokens), NGramConfig(**config), tokenizer.vocab, tokenizer.newline)
 
 
@@ -78,7 +77,7 @@ def test_every_token_of_a_tokenizer_has_its_own_name(kind: str) -> None:
     names = token_names(tokenizer)
     assert len(set(names)) == tokenizer.vocab
     assert names[-1] == "<s>"
-    assert [spelling_of(name) for name in names[:-1]] == [tokenizer.spelling(i) for i in range(tokenizer.begin)]
+    assert [spelling_of(name) for name in names[:-1]] == [tokenizer.token_bytes(i) for i in range(tokenizer.begin)]
 
 
 def test_names_are_readable() -> None:
@@ -98,23 +97,22 @@ def test_of_tokens_with_one_spelling_the_character_keeps_the_plain_name() -> Non
 
 
 def test_words_stand_between_white_space_and_a_line_feed_ends_a_sentence() -> None:
-    closed = Closed(WORDS)
+    closed = ClosedVocabulary(WORDS)
     tokens = closed.encode(b" a\t\trose \r\n\n is\x0bit")
     assert [WORDS[token] for token in tokens] == ["a", "rose", "</s>", "</s>", "is", "<unk>"]
     assert closed.decode(tokens) == b"a rose\n\nis <unk> "
-    assert b"".join(map(closed.spelling, tokens.tolist())) == b"a rose \n\nis <unk> "
+    assert b"".join(map(closed.token_bytes, tokens.tolist())) == b"a rose \n\nis <unk> "
     assert closed.decode([closed.begin, *closed.encode(SENTENCES)]) == SENTENCES
 
 
 def test_marks_in_the_text_are_unknown_words() -> None:
-    closed = Closed(WORDS)
+    closed = ClosedVocabulary(WORDS)
     assert set(closed.encode(b"<s> </s> <unk> <UNK> tulip a\xff").tolist()) == {closed.unknown}
 
 
-def test_the_unknown_rate_is_that_of_words() -> None:
-    assert Closed(WORDS).unknown_pieces(b"a tulip\nis red\n") == (1, 4)
-    assert Closed(WORDS).unknown_rate(b"a tulip\nis red\n") == 0.25
-    assert Closed(WORDS).unknown_rate(b"\n") == 0.0
+def test_unknown_words_are_counted_without_line_ends() -> None:
+    assert ClosedVocabulary(WORDS).count_unknown(b"a tulip\nis red\n") == (1, 4)
+    assert ClosedVocabulary(WORDS).count_unknown(b"\n") == (0, 0)
 
 
 some_text = st.lists(st.sampled_from([b"a", b"rose", b"tulip", b" ", b"\n", b"\r\n", b"\t", b"\xc3\xa9", b"\xc3"]))
@@ -123,20 +121,20 @@ some_text = st.lists(st.sampled_from([b"a", b"rose", b"tulip", b" ", b"\n", b"\r
 @settings(deadline=None)
 @given(data=some_text.map(b"".join), more=some_text.map(b"".join))
 def test_a_cut_changes_no_word_whatever_follows(data: bytes, more: bytes) -> None:
-    closed = Closed(WORDS)
-    cut = closed.cut(data)
+    closed = ClosedVocabulary(WORDS)
+    cut = closed.split_point(data)
     apart = [*closed.encode(data[:cut]).tolist(), *closed.encode(data[cut:] + more).tolist()]
     assert apart == closed.encode(data + more).tolist()
     assert cut > 0 or not any(white in data for white in b" \n\r\t")
     starts = np.unique([0, len(data) // 2])
-    plain = each_document(closed.encode, data, starts, closed.begin)
+    plain = Tokenizer.encode_documents(closed, data, starts)
     assert closed.encode_documents(data, starts).tolist() == plain.tolist()
 
 
 def test_a_saved_closed_vocabulary_loads_the_same() -> None:
-    closed = Closed(WORDS)
+    closed = ClosedVocabulary(WORDS)
     again = load_tokenizer(json.loads(json.dumps(closed.to_json())))
-    assert isinstance(again, Closed)
+    assert isinstance(again, ClosedVocabulary)
     assert (again.words, again.vocab, again.begin, again.newline) == (WORDS, 7, 6, 4)
     assert not again.lossless
 
@@ -194,11 +192,11 @@ def test_a_word_that_the_tokenizer_lacks_may_only_stand_for_nothing(tmp_path: Pa
     assert "-99\t<unk>\t0\n" in text
     (tmp_path / "out.arpa").write_text(text.replace("-99\t<unk>", "-3\t<unk>"))
     with pytest.raises(UserError, match="'<unk>'"):
-        read_arpa(tmp_path / "out.arpa", token_names(Byte()), Byte.newline)
+        read_arpa(tmp_path / "out.arpa", token_names(Byte()), Byte().newline)
 
 
 def test_a_model_without_unknown_words_finds_them_impossible(tmp_path: Path) -> None:
-    closed = Closed(WORDS)
+    closed = ClosedVocabulary(WORDS)
     write_arpa(trained(SENTENCES, closed, order=2, sentences=True), tmp_path / "a.arpa", WORDS)
     lines = [line for line in (tmp_path / "a.arpa").read_text().splitlines() if "<unk>" not in line]
     (tmp_path / "a.arpa").write_text("\n".join(lines).replace("ngram 1=7", "ngram 1=6"))
@@ -210,7 +208,7 @@ def test_a_model_without_unknown_words_finds_them_impossible(tmp_path: Path) -> 
 
 
 def test_the_other_spelling_of_unknown_serves_too(tmp_path: Path) -> None:
-    write_arpa(trained(SENTENCES, Closed(WORDS), order=2, sentences=True), tmp_path / "a.arpa", WORDS)
+    write_arpa(trained(SENTENCES, ClosedVocabulary(WORDS), order=2, sentences=True), tmp_path / "a.arpa", WORDS)
     text = (tmp_path / "a.arpa").read_text().replace("<unk>", "<UNK>")
     (tmp_path / "a.arpa").write_text(text)
     run = import_run(tmp_path / "a.arpa")
@@ -220,7 +218,7 @@ def test_the_other_spelling_of_unknown_serves_too(tmp_path: Path) -> None:
 
 
 def test_an_imported_model_sums_to_one_and_never_writes_begin(tmp_path: Path) -> None:
-    write_arpa(trained(SENTENCES, Closed(WORDS), order=3, sentences=True), tmp_path / "a.arpa", WORDS)
+    write_arpa(trained(SENTENCES, ClosedVocabulary(WORDS), order=3, sentences=True), tmp_path / "a.arpa", WORDS)
     (tmp_path / "a.arpa").write_text((tmp_path / "a.arpa").read_text().replace("-99\t<s>", "0\t<s>"))
     run = import_run(tmp_path / "a.arpa")
     p_1TV = run.model(shared(SENTENCES, run.tokenizer)).exp()
@@ -260,7 +258,7 @@ def test_export_and_import_from_the_command_line(
 def test_an_import_without_a_tokenizer_says_that_it_is_not_comparable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_arpa(trained(SENTENCES, Closed(WORDS), order=3, sentences=True), tmp_path / "a.arpa", WORDS)
+    write_arpa(trained(SENTENCES, ClosedVocabulary(WORDS), order=3, sentences=True), tmp_path / "a.arpa", WORDS)
     (tmp_path / "new.txt").write_bytes(b"a rose is a tulip\n")
     assert main(["import", str(tmp_path / "a.arpa"), "--out", str(tmp_path / "run")]) == 0
     assert "not comparable" in capsys.readouterr().out
@@ -314,7 +312,7 @@ def test_a_folder_without_a_model_and_a_run_are_not_imported(tmp_path: Path) -> 
 
 
 def test_an_arpa_file_is_known_by_what_it_says(tmp_path: Path) -> None:
-    write_arpa(trained(SENTENCES, Closed(WORDS), order=2, sentences=True), tmp_path / "a.arpa", WORDS)
+    write_arpa(trained(SENTENCES, ClosedVocabulary(WORDS), order=2, sentences=True), tmp_path / "a.arpa", WORDS)
     (tmp_path / "model").write_bytes(b"a note\n" + (tmp_path / "a.arpa").read_bytes())
     assert isinstance(import_run(tmp_path / "model").model, NGram)
 
@@ -354,7 +352,7 @@ def test_eval_of_an_imported_model_is_kenlms_total(
     kenlm = pytest.importorskip("kenlm", reason="needs kenlm, which takes a C++ compiler to install")
     text = (data_root / "shakespeare" / "input.txt").read_bytes()[:60_000]
     known, new = text[:50_000], b"\n\n" + text[50_000:].replace(b"\n", b" \r\n") + b"\n"
-    closed = Closed([*dict.fromkeys(known.decode().split()), "</s>", "<unk>", "<s>"])
+    closed = ClosedVocabulary([*dict.fromkeys(known.decode().split()), "</s>", "<unk>", "<s>"])
     write_arpa(trained(known, closed, order=3, sentences=True), tmp_path / "out.arpa", closed.words)
     (tmp_path / "new.txt").write_bytes(new)
     assert main(["import", str(tmp_path / "out.arpa"), "--out", str(tmp_path / "run"), "--json"]) == 0

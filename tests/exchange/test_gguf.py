@@ -17,10 +17,10 @@ from gguf_files import ARRAY, STRING, TOKENIZER, TOKENS, described, gguf, pair, 
 from octavo.datasets import sources
 from octavo.datasets.catalogue import MODEL_SOURCES, SOURCES, File, Source
 from octavo.errors import UserError
+from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
 from octavo.text import Bpe
-from octavo.text.tokenizers.gguf import special_ids, tokenizer_parts
 
 NUMBER_OF = {name: number for number, name in KINDS.items()}
 # A writer of the format, as plain as can be.
@@ -306,7 +306,7 @@ def test_the_tokenizer_of_a_file_splits_and_joins_like_the_models(tmp_path: Path
     bpe = Bpe(tokenizer_parts(file), begin=special_ids(file)["bos"])
     assert (bpe.vocab, bpe.begin, bpe.lossless) == (len(TOKENS), 0, True)
     text = b"the the 12<tool> <|endoftext|>\n"
-    spelt = [bpe.spelling(int(token)) for token in bpe.encode(text)]
+    spelt = [bpe.token_bytes(int(token)) for token in bpe.encode(text)]
     assert spelt[:9] == [b"t", b"he", b" the", b" ", b"1", b"2", b"<tool>", b" ", b"<"]
     assert bpe.decode(bpe.encode(text)) == text
 

@@ -23,7 +23,7 @@ from octavo.exchange import is_foreign, read_foreign, write_huggingface
 from octavo.models import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks.run import Run, load, save
-from octavo.text import Block, Bpe, Byte, Char, Tokenizer, Word
+from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word
 
 TEXT = "A rose, a rosé — «is» a <s> rose ▁ <0x41>\r\n\tis\u00a0it\u200b? \x00 12,345 the end\n".encode() * 4
 GPT2: dict[str, Any] = {
@@ -48,8 +48,13 @@ def transformers() -> ModuleType:
 
 
 def tokenizers(text: bytes) -> dict[str, Tokenizer]:
-    block = [Block(text, np.zeros(0, np.int64))]
-    return {"byte": Byte(), "char": Char.learn(block), "bpe": Bpe.learn(block, 280), "word": Word.learn(block)}
+    block = [Chunk(text, np.zeros(0, np.int64))]
+    return {
+        "byte": Byte(),
+        "char": Char.learn(block),
+        "bpe": Bpe.learn(block, BpeSettings(280)),
+        "word": Word.learn(block),
+    }
 
 
 def random_model(settings: dict[str, Any], vocab: int = 257) -> GPT:

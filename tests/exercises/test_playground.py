@@ -67,18 +67,18 @@ def test_the_variance_under_noise_is_that_of_the_exercise() -> None:
     for (b, s), exact in zip(noisy_keys.VARIANCES, noisy_keys.exact_variances().value, strict=True):
         one, _, _ = playground.head_variances(np.array([b]), s, 10)
         assert one[0] == pytest.approx(exact, rel=1e-6)
-    one, _, _ = playground.head_variances(lengths, noisy_keys.SPREAD, 10)
+    one, _, _ = playground.head_variances(lengths, noisy_keys.NOISE, 10)
     assert one == pytest.approx([noisy_keys.single_variance(b) for b in lengths], rel=1e-6)
 
 
 def test_the_variance_of_two_heads_is_that_of_the_exercise() -> None:
     part = {one.id: one for one in noisy_keys.TWO_HEADS.parts}
-    _, two_heads, not_flipped = playground.head_variances(np.array([1e5]), noisy_keys.SPREAD, 10)
+    _, two_heads, not_flipped = playground.head_variances(np.array([1e5]), noisy_keys.NOISE, 10)
     assert two_heads[0] == pytest.approx(part["variance"].answer.right, rel=1e-4)
     assert not_flipped[0] < 1e-5
     for b in (1.0, 10.0):
         low, high = noisy_keys.variance_interval(noisy_keys.two_head_weight(noisy_keys.lengths(), b))
-        assert low <= playground.head_variances(np.array([b]), noisy_keys.SPREAD, 10)[1][0] <= high
+        assert low <= playground.head_variances(np.array([b]), noisy_keys.NOISE, 10)[1][0] <= high
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 8.0, 95.0])
@@ -116,11 +116,11 @@ def test_pattern_costs_are_the_pairs_that_octavo_counts_one_by_one(side: int, wi
     assert {row[0]: row[2] for row in result["rows"][1:]} == counted
 
 
-@pytest.mark.parametrize("texts", [greedy.FOOLED, greedy.SERVED])
+@pytest.mark.parametrize("texts", [greedy.GREEDY_FAILS, greedy.GREEDY_SUCCEEDS])
 def test_greedy_and_best_are_the_texts_of_octavos_decoders(texts: dict[str, int]) -> None:
     result = PLAYGROUND["greedy"].function(table=[[texts.get(f"{i}{j}", 0) for j in (0, 1)] for i in (0, 1)])
-    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.chosen(texts)
-    assert result["failed"] == (texts is greedy.FOOLED)
+    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.decode_both(texts)
+    assert result["failed"] == (texts is greedy.GREEDY_FAILS)
     assert result["best"]["probability"] == pytest.approx(max(texts.values()) / 9)
 
 

@@ -15,34 +15,28 @@ import pytest
 import torch
 import tyro
 
-import octavo.cli.domains
 from html_pages import HOSTILE, Page
-from octavo.cli.domains import LADDER, Recipe, domains
+from octavo.cli.domains import domains
 from octavo.cli.flags import STYLE
-from octavo.errors import UserError
-from octavo.experiments.domains.page import Measured, domains_page, perplexity, visible
-from octavo.experiments.domains.scoring import (
-    GROUPS,
-    PROBE,
-    Reading,
-    Vocabulary,
-    bits_of_bytes,
-    excerpt,
-    first_bytes,
-    gap,
-    read,
-    seen_share,
-)
+from octavo.errors import Stopped, UserError
+from octavo.experiments.domains import run as domains_run
+from octavo.experiments.domains.page import domains_page
+from octavo.experiments.domains.result import ModelResult, perplexity
+from octavo.experiments.domains.run import CANDIDATES, Candidate
+from octavo.experiments.domains.scoring import GROUPS, Reading, Vocabulary, excerpt, gap, read
+from octavo.experiments.excerpts import first_bytes
 from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
-from octavo.pages.figures.stacked_bars import LABEL, NUMBER, WIDTH, Bar, stacked
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
+from octavo.scoring.byte_costs import score_bytes
 from octavo.tasks import api
 from octavo.tasks.count_training import learnt_text
-from octavo.tasks.run import Run, load
-from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, text_in_memory
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.tasks.run import load
+from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, text_in_memory
+from octavo.text.overlap import PROBE_BYTES, overlap
+from octavo.text.token_display import on_one_line
+from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 from octavo.training.loop import Loop
 
 HOME = "the king and the queen sat by the fire while rain fell on every roof of the old town".split()
@@ -108,13 +102,13 @@ def test_a_word_is_known_with_and_without_the_space_before_it() -> None:
 
 
 def tokenizers() -> list[Tokenizer]:
-    blocks = text_in_memory(prose(HOME, 200, 0)).blocks
-    return [Byte(), Char.learn(blocks()), Word.learn(blocks()), Bpe.learn(blocks(), size=300)]
+    chunks = text_in_memory(prose(HOME, 200, 0)).chunks
+    return [Byte(), Char.learn(chunks()), Word.learn(chunks()), Bpe.learn(chunks(), BpeSettings(300))]
 
 
 @pytest.mark.parametrize("tokenizer", tokenizers(), ids=lambda one: one.name)
 @pytest.mark.parametrize("steps", [(), ("lower",), ("ptb",)])
-def test_the_groups_sum_to_what_eval_charges(tokenizer: Tokenizer, steps: tuple[str, ...]) -> None:
+def test_the_groups_sum_to_the_score_of_eval(tokenizer: Tokenizer, steps: tuple[str, ...]) -> None:
     training = prose(HOME, 200, 0)
     x_N = torch.tensor([tokenizer.begin, *tokenizer.encode(training.encode()).tolist()], dtype=torch.int32)
     model = NGram.fit(x_N, NGramConfig(order=3), tokenizer.vocab, tokenizer.newline)
@@ -123,7 +117,7 @@ def test_the_groups_sum_to_what_eval_charges(tokenizer: Tokenizer, steps: tuple[
     claimed = score_text(model, tokenizer, text_in_memory(text.data), "")
     assert found.bits == pytest.approx(claimed.bits, rel=1e-12)
     assert math.fsum(group.bits for group in found.groups) == pytest.approx(claimed.bits, rel=1e-12)
-    assert math.fsum(map(found.paid, found.groups)) == pytest.approx(found.bits_per_byte, rel=1e-12)
+    assert math.fsum(map(found.cost, found.groups)) == pytest.approx(found.bits_per_byte, rel=1e-12)
     assert sum(group.bytes for group in found.groups) == len(text.data) == found.scored_bytes
     assert (found.tokens, found.unknown_rate) == (claimed.tokens, claimed.unknown_rate)
     assert all(group.bytes for group in found.groups[:2])
@@ -139,8 +133,8 @@ def test_the_groups_have_the_same_bytes_whatever_the_tokens_are() -> None:
 def test_a_token_shares_its_bits_evenly_among_its_bytes() -> None:
     word = Word([b"the"])
     model = bag(word, b"the the")
-    bits_N, tokens, impossible = bits_of_bytes(model, word, b"the!")
-    assert (tokens, impossible) == (2, 0)
+    score, bits_N = score_bytes(model, word, text_in_memory("the!"), "")
+    assert (score.tokens, score.impossible) == (2, 0)
     assert bits_N[0] == bits_N[1] == bits_N[2] < bits_N[3]
     assert bits_N.sum() == pytest.approx(score_text(model, word, text_in_memory("the!"), "").bits, rel=1e-12)
 
@@ -173,12 +167,12 @@ def test_the_preprocessed_twin_is_divided_by_the_original_bytes() -> None:
     assert twin.bytes == plain.bytes == len(original)
     assert twin.characters == plain.characters == len(original)
     model = bag(Byte(), TRAINING.encode())
-    charged = score_text(model, Byte(), text_in_memory("The -LRB- cat -RRB- SAT ."), "").bits
-    assert twin.bits_per_byte == pytest.approx(charged / len(original), rel=1e-12)
+    claimed = score_text(model, Byte(), text_in_memory("The -LRB- cat -RRB- SAT ."), "").bits
+    assert twin.bits_per_byte == pytest.approx(claimed / len(original), rel=1e-12)
     assert (plain.label, twin.label) == ("", NOT_COMPARABLE)
 
 
-def test_the_costliest_words_are_those_dearest_beyond_the_average() -> None:
+def test_the_costliest_words_are_those_that_cost_most_beyond_the_average() -> None:
     found = reading("the rat éé sat éé")
     best = found.costliest[0]
     assert (best.word, best.group, best.count) == ("éé", "out of alphabet", 2)
@@ -198,16 +192,16 @@ def test_what_is_impossible_is_infinite_and_null_in_json() -> None:
     assert all(math.isnan(share) for share in gap(reading("the"), found).values())
 
 
-def test_marks_for_removed_words_are_counted_and_paid_for() -> None:
+def test_marks_for_removed_words_are_counted_and_scored() -> None:
     found = reading("the <unk> sat <unk>")
-    assert found.marks == 2
-    assert found.mark_bits == pytest.approx(2 * sum(-math.log2((TRAINING.count(c) + 1) / 281) for c in "<unk>"))
+    assert found.unk_marks == 2
+    assert found.unk_mark_bits == pytest.approx(2 * sum(-math.log2((TRAINING.count(c) + 1) / 281) for c in "<unk>"))
 
 
 def test_a_lossy_tokenizer_is_refused() -> None:
-    closed = Closed(["the", "</s>", "<unk>", "<s>"])
+    closed = ClosedVocabulary(["the", "</s>", "<unk>", "<s>"])
     with pytest.raises(UserError, match="tokenizer closed loses some of the text"):
-        bits_of_bytes(bag(closed, b"the"), closed, b"the cat")
+        score_bytes(bag(closed, b"the"), closed, text_in_memory("the cat"), "")
 
 
 @pytest.mark.parametrize(
@@ -229,10 +223,10 @@ def test_copied_text_is_found_across_blocks_and_short_text_never() -> None:
     split = text_in_memory(training)
     inside = training[500:2500].encode()
     halves = [Split(split.text, 0, 1501), Split(split.text, 1501, split.end)]
-    assert seen_share((block for half in halves for block in half.blocks()), inside) == 1.0
-    assert seen_share(split.blocks(), inside + prose(HOME, 50, 9).encode()[:2000]) == pytest.approx(0.5, abs=0.1)
-    assert seen_share(split.blocks(), prose(HOME, 50, 9).encode()) == 0.0
-    assert seen_share(split.blocks(), inside[: PROBE - 1]) == 0.0
+    assert overlap((block for half in halves for block in half.chunks()), inside) == 1.0
+    assert overlap(split.chunks(), inside + prose(HOME, 50, 9).encode()[:2000]) == pytest.approx(0.5, abs=0.1)
+    assert overlap(split.chunks(), prose(HOME, 50, 9).encode()) == 0.0
+    assert overlap(split.chunks(), inside[: PROBE_BYTES - 1]) == 0.0
 
 
 # The command.
@@ -247,20 +241,20 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 @pytest.fixture
-def short_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
-    ladder = (
-        Recipe("kn3-chars", "ngram", {"tokenizer": "char", "order": 3}),
-        Recipe("kn2-words", "ngram", {"tokenizer": "word", "order": 2}),
-        Recipe("dream", "no-such-model-yet", {}, True),
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = (
+        Candidate("kn3-chars", "ngram", {"tokenizer": "char", "order": 3}),
+        Candidate("kn2-words", "ngram", {"tokenizer": "word", "order": 2}),
+        Candidate("dream", "no-such-model-yet", {}, True),
     )
-    monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
+    monkeypatch.setattr(domains_run, "CANDIDATES", few)
 
 
 def command(*args: str) -> None:
     tyro.cli(domains, prog="octavo domains", args=list(args), config=STYLE)
 
 
-@pytest.mark.usefixtures("short_ladder")
+@pytest.mark.usefixtures("few_candidates")
 def test_the_command_trains_measures_and_writes_a_page(
     texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,47 +281,55 @@ def test_the_command_trains_measures_and_writes_a_page(
         assert all(f"{one['bits_per_byte']:.4f}" in parsed.text for one in model["readings"])
 
 
-@pytest.mark.usefixtures("short_ladder")
+@pytest.mark.usefixtures("few_candidates")
 def test_finished_runs_are_used_again_and_changed_ones_are_trained_anew(
     texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--preprocess")
+
+    def begun(error: str) -> list[str]:
+        return re.findall(r"^\d of \d: ([\w-]+)", error, re.MULTILINE)
+
     command(*flags, "lower")
-    assert capsys.readouterr().err.count("training") == 4
+    assert begun(capsys.readouterr().err) == ["kn3-chars", "kn3-chars-lower", "kn2-words", "kn2-words-lower"]
+    trained = (tmp_path / "d" / "kn3-chars" / "model.safetensors").stat().st_mtime_ns
     command(*flags, "lower")
     again = capsys.readouterr()
-    assert "training" not in again.err
+    assert begun(again.err) == []
     assert "\n*: not comparable" in again.out
     (tmp_path / "d" / "kn2-words" / "model.safetensors").unlink()  # half a run is not a finished one
     command(*flags)
-    assert re.findall(r"training .*: (.*)", (plain := capsys.readouterr()).err) == ["kn2-words"]
+    assert begun((plain := capsys.readouterr()).err) == ["kn2-words"]
     assert "not comparable" not in plain.out
+    command(*flags, "--bytes", "200")  # other excerpts are scored again, and nothing is trained for them
+    assert begun(capsys.readouterr().err) == ["kn3-chars", "kn2-words"]
+    assert (tmp_path / "d" / "kn3-chars" / "model.safetensors").stat().st_mtime_ns == trained
     command(*flags, "--seed", "1")
-    assert capsys.readouterr().err.count("training") == 2
+    assert begun(capsys.readouterr().err) == ["kn3-chars", "kn2-words"]
+    assert (tmp_path / "d" / "kn3-chars" / "model.safetensors").stat().st_mtime_ns > trained
 
 
-def test_a_rung_that_was_stopped_is_trained_anew(
+def test_a_candidate_that_was_stopped_is_resumed(
     texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ladder = (
-        Recipe("rnn-chars", "rnn", {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}, True),
-    )
-    monkeypatch.setattr(octavo.cli.domains, "LADDER", ladder)
+    settings = {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}
+    monkeypatch.setattr(domains_run, "CANDIDATES", (Candidate("rnn-chars", "rnn", settings, True),))
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
-    step = Loop.step
+    step, steps = Loop.step, []
 
     def stopped(loop: Loop, spent: float) -> None:
-        if loop.position.step == 2:
+        steps.append(loop.position.step)
+        if len(steps) == 3:
             raise KeyboardInterrupt
         step(loop, spent)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Loop, "step", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            command(*flags)
+    monkeypatch.setattr(Loop, "step", stopped)
+    with pytest.raises(Stopped, match="0 of 1 are finished and stored; resume with: octavo domains --texts "):
+        command(*flags)
     assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is False
     command(*flags)
     assert load(tmp_path / "d" / "rnn-chars").record["training"]["finished"] is True
+    assert steps == [0, 1, 2, 2, 3]
     assert "bits/byte" in capsys.readouterr().out
 
 
@@ -364,9 +366,9 @@ def test_a_run_that_has_seen_a_part_of_the_excerpt_is_warned_about(
     files = (str(tmp_path / "mixed.txt"), str(tmp_path / "away.txt"))
     command(str(tmp_path / "some"), "--texts", *files, "--out", str(tmp_path / "out"))
     assert re.search(
-        r"some: (1[5-9]|2[0-5])% of the excerpt of mixed\.txt stands in its training text", capsys.readouterr().err
+        r"some: (1[5-9]|2[0-5])% of the excerpt of mixed\.txt is in its training text", capsys.readouterr().err
     )
-    assert "which flatters it" in Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8")).text
+    assert "so its result is too good" in Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8")).text
 
 
 @pytest.mark.parametrize(
@@ -382,7 +384,7 @@ def test_a_run_that_has_seen_a_part_of_the_excerpt_is_warned_about(
         (["--texts", "TEXT", "no-such-text"], "no source of that name"),
     ],
 )
-def test_mistakes_are_told_before_any_training(
+def test_mistakes_are_refused_before_any_training(
     flags: list[str], why: str, texts: tuple[str, str], tmp_path: Path
 ) -> None:
     named = [texts[0] if flag == "TEXT" else flag for flag in flags]
@@ -392,9 +394,9 @@ def test_mistakes_are_told_before_any_training(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_is_not_turned_into_the_folder_of_the_ladder(texts: tuple[str, str], tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_refused(texts: tuple[str, str], tmp_path: Path) -> None:
     api.train("bag", texts[0], out=tmp_path / "bag")
-    with pytest.raises(UserError, match="is itself a run"):
+    with pytest.raises(UserError, match="is there already and is not a domains table; choose another --out"):
         command("--texts", *texts, "--out", str(tmp_path / "bag"))
 
 
@@ -410,37 +412,18 @@ def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], 
         learnt_text(replace(run, record={}))
 
 
-def test_the_ladder_has_words_characters_and_bytes_of_models_that_exist() -> None:
-    assert {recipe.settings["tokenizer"] for recipe in LADDER if recipe.model in MODELS} == {"byte", "char", "word"}
-    assert len({recipe.name for recipe in LADDER}) == len(LADDER)
+def test_the_candidates_have_words_characters_and_bytes_of_models_that_exist() -> None:
+    assert {one.settings["tokenizer"] for one in CANDIDATES if one.model in MODELS} == {"byte", "char", "word"}
+    assert len({one.name for one in CANDIDATES}) == len(CANDIDATES)
 
 
 # The page and its figure.
 
 
-def test_the_parts_of_a_bar_add_up_to_its_length() -> None:
-    sets = [("one", [Bar("a", (1.0, 2.0, 0.0, 1.0)), Bar("b", (0.5, 0.5, 0.5, 0.5), faint=True)])]
-    drawn = stacked(sets, GROUPS, "caption", "bits")
-    widths = [
-        float(w) for w in re.findall(r'<rect class="g\d" x="[\d.]+" y="\d+" width="([\d.]+)" height="12"><t', drawn)
-    ]
-    room = WIDTH - LABEL - NUMBER
-    assert sum(widths[:3]) == pytest.approx(room, abs=0.1)
-    assert sum(widths[3:]) == pytest.approx(room / 2, abs=0.1)
-    assert ">4.00<" in drawn
-    assert ">2.00 *<" in drawn
-
-
-def test_an_infinite_bar_is_named_and_not_drawn() -> None:
-    drawn = stacked([("one", [Bar("a", (math.inf, 1.0, 1.0, 1.0))])], GROUPS, "caption", "bits")
-    assert ">infinite<" in drawn
-    assert "<title>" not in drawn
-
-
-def measured(name: str, home: str, away: str, k: float = 1.0) -> Measured:
+def measured(name: str, home: str, away: str, k: float = 1.0) -> ModelResult:
     model = bag(Byte(), TRAINING.encode(), k)
     readings = [read(model, Byte(), excerpt(name, text.encode()), learn(TRAINING)) for text in (home, away)]
-    return Measured(Run(model, Byte()), name, readings[0], readings[1])
+    return ModelResult(name, name, name, readings[0], readings[1])
 
 
 @pytest.mark.parametrize("k", [1.0, 0.0])
@@ -456,7 +439,7 @@ def test_the_page_is_safe_with_any_text_and_with_infinite_bits(k: float) -> None
 def test_numbers_and_words_are_shown_with_all_their_digits_and_marks() -> None:
     shown: list[Any] = [perplexity(value) for value in (4.49, 48.7, 1234.56, 98765.4, math.inf)]
     assert shown == ["4.490", "48.70", "1235", "98,765", "infinite"]
-    assert visible("a\n\x1b") == "a⏎\\x1b"
+    assert on_one_line("a\n\x1b") == "a⏎\\x1b"
 
 
 @pytest.mark.data("shakespeare", "wikitext-2")

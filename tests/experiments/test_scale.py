@@ -1,7 +1,8 @@
-"""Scaling: laws held to known numbers and to SciPy, intervals that cover, crossings by algebra, series that go on."""
+"""Scaling: laws checked against known numbers and SciPy, intervals that cover, crossings by algebra, resuming."""
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import random
@@ -16,18 +17,20 @@ import pytest
 import torch
 from scipy.optimize import curve_fit, least_squares
 
+from html_pages import elements
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
+from octavo.experiments.excerpts import first_part, last_part, write_part
+from octavo.experiments.progress import Progress
 from octavo.experiments.scale import Point, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
-from octavo.experiments.scale.crossing import REACH
-from octavo.experiments.scale.excerpts import Excerpts
-from octavo.experiments.scale.figure import Drawn, law_figure
+from octavo.experiments.scale.crossing import MAX_TIMES
+from octavo.experiments.scale.figure import FittedPoints, law_figure
+from octavo.experiments.scale.measure import best_order
 from octavo.experiments.scale.page import scaling_page
-from octavo.experiments.scale.plan import Plan, budget_part, tasks, width_of
+from octavo.experiments.scale.plan import Plan, budget_part, plan_cells, width_of
 from octavo.experiments.scale.power_law import Fit, Law, constant
 from octavo.experiments.scale.result import chosen
-from octavo.experiments.scale.series import POINTS, best_order
 from octavo.experiments.scale.wording import crossing_line, summary
 from octavo.models import NGram
 from octavo.models.gpt import GPT
@@ -39,6 +42,7 @@ from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
 from octavo.text import Byte, open_corpus
 from octavo.text.validation_chunks import hold_out
+from octavo.training.loop import Loop
 
 LENGTHS = 1e6 / 2.0 ** np.arange(5)
 WORDS = "the king and a queen sat by fire while rain fell on every roof of old Québec town".split()
@@ -104,7 +108,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def point(model: str, length: int, bits: float | None, **more: Any) -> Point:
     told: dict[str, Any] = {"size": 1.0, "budget": 1.0, "seed": 0, "parameters": 1000, "seconds": 1.0, "passes": 1.0}
-    told |= {"operations": 0.0 if model == "ngram" else 1e9}
+    told |= {"flops": 0.0 if model == "ngram" else 1e9}
     return Point(model=model, bytes=length, bits_per_byte=bits, **(told | more))
 
 
@@ -250,7 +254,7 @@ def test_laws_that_do_not_meet_within_reach_are_said_not_to() -> None:
     assert crossing(sure(2.0, 0.5, 0.3), constant(1.9), 1e5, 1e6).kind == "behind"
     assert crossing(sure(1.0, 0.1, 0.1), constant(2.5), 1e5, 1e6).kind == "ahead"
     far = sure(0, 2.0, 0.1)
-    x = 1e6 * 2 * REACH
+    x = 1e6 * 2 * MAX_TIMES
     assert crossing(far, constant(far.law(x)), 1e5, 1e6).kind == "behind"
     assert crossing(far, constant(far.law(x)), 1e5, 3e6).kind == "crosses"
 
@@ -299,7 +303,7 @@ def test_refits_of_the_same_seed_are_not_paired_with_each_other() -> None:
         (sure(1, 0.1, 0.1), constant(2.5), "is ahead of the n-gram everywhere within 100 times"),
     ],
 )
-def test_a_crossing_is_told_in_words(first: Fit, second: Fit, told: str) -> None:
+def test_a_crossing_is_explained_in_words(first: Fit, second: Fit, told: str) -> None:
     assert re.search(told, crossing_line(crossing(first, second, 1e5, 1e6), "text", "gpt", "the n-gram"))
 
 
@@ -329,12 +333,12 @@ def test_a_part_of_a_budget(budget: str, part: float, told: str) -> None:
 
 def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
     plan = Plan((0.25, 0.5, 1.0), (0.5, 1.0), (0.25, 1.0), seeds=2)
-    made = tasks("gpt", {"budget": "8s"}, plan, seed=3)
-    assert len(made) == 2 * (3 * 2 + 1)
-    assert {task.seed for task in made} == {3, 4}
-    [short, _] = [task for task in made if task.budget < 1]
-    assert (short.share, short.size, dict(short.settings)["budget"]) == (1.0, 1.0, "2.000s")
-    assert len(tasks("ngram", {}, plan, 0, search_order=True)) == 3
+    cells = plan_cells("gpt", {"budget": "8s"}, plan, seed=3)
+    assert len(cells) == len({cell.key for cell in cells}) == 2 * (3 * 2 + 1)
+    assert {cell.seed for cell in cells} == {3, 4}
+    [short, _] = [cell for cell in cells if cell.options["part"] < 1]
+    assert (short.options["share"], short.options["size"], short.budget) == (1.0, 1.0, "2.000s")
+    assert len(plan_cells("ngram", {}, plan, 0, search_order=True)) == 3
 
 
 @pytest.mark.parametrize(
@@ -348,42 +352,39 @@ def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
         ({"seeds": 0}, "seeds must be at least 1"),
     ],
 )
-def test_a_plan_that_makes_no_series_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_a_plan_without_enough_points_is_refused(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
         Plan(**wrong)
 
 
-def test_excerpts_are_nested_ends_that_begin_with_a_whole_character(tmp_path: Path) -> None:
+def test_parts_of_a_text_begin_and_end_with_whole_characters(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("ééé€€€𝄞𝄞𝄞" * 400, encoding="utf-8")
     corpus = open_corpus(tmp_path / "text.txt")
-    excerpts = Excerpts(corpus, 1001)
     whole = corpus.train.read()
     for share in (0.1, 0.33, 0.5, 0.777, 1.0):
-        piece = excerpts.train(share).read()
-        assert whole.endswith(piece)
-        piece.decode()
-        assert 0 <= round(len(whole) * share) - len(piece) <= 3
-        with excerpts.files(share) as (train, valid):
-            assert train.read_bytes() == piece
-            assert corpus.valid.read().startswith(valid.read_bytes())
-            valid.read_bytes().decode()
-            assert abs(valid.stat().st_size - 1001) <= 3
-    assert not train.exists()
+        part = last_part(corpus.train, round(len(whole) * share))
+        assert whole.endswith(part.read())
+        assert 0 <= round(len(whole) * share) - part.size <= 3
+        assert write_part(part, tmp_path / f"part{share}").read_text(encoding="utf-8") == part.read().decode()
+    for limit in (1001, 1002, 1003, 1004):
+        first = first_part(corpus.valid, limit)
+        assert corpus.valid.read().startswith(first.read())
+        assert first.read().decode()
+        assert 0 <= limit - first.size <= 3
 
 
 def test_documents_stay_documents(tmp_path: Path) -> None:
     lines = [json.dumps({"text": prose(3, seed)}) for seed in range(50)]
     (tmp_path / "many.jsonl").write_text("\n".join(lines), encoding="utf-8")
     corpus = open_corpus(tmp_path / "many.jsonl")
-    excerpts = Excerpts(corpus, 1 << 20)
-    with excerpts.files(0.5) as (train, valid):
-        again = open_corpus(train, valid=valid)
-    assert again.train.read() == excerpts.train(0.5).read()
-    assert again.train.documents == excerpts.train(0.5).documents > 10
+    part = last_part(corpus.train, corpus.train.size // 2)
+    again = open_corpus(write_part(part, tmp_path / "train"), valid=write_part(corpus.valid, tmp_path / "valid"))
+    assert again.train.read() == part.read()
+    assert again.train.documents == part.documents > 10
     assert again.valid.sha256 == corpus.valid.sha256
 
 
-# The series
+# The trainings
 
 
 def test_the_order_is_the_best_on_pieces_held_out_of_the_training_text(corpus: Path) -> None:
@@ -415,29 +416,29 @@ def test_a_point_is_what_training_on_that_piece_gives(corpus: Path, tmp_path: Pa
 
 @pytest.fixture(scope="module")
 def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Scaling]:
-    """A small series of a transformer and an n-gram."""
+    """A small experiment with a transformer and an n-gram."""
     out = tmp_path_factory.mktemp("series") / "out"
-    lines: list[str] = []
+    lines = io.StringIO()
     found = scale("gpt", corpus, plan=SERIES, budget="8steps",
-                  held_out=1000, out=out, tell=lines.append, **SMALL)  # fmt: skip
-    (out.parent / "told").write_text("\n".join(lines), encoding="utf-8")
+                  held_out=1000, out=out, progress=Progress(lines), **SMALL)  # fmt: skip
+    (out.parent / "told").write_text(lines.getvalue(), encoding="utf-8")
     return out, found
 
 
-def test_a_series_has_every_point_and_is_measured_on_the_same_text(finished: tuple[Path, Scaling]) -> None:
+def test_every_point_is_there_and_is_measured_on_the_same_text(finished: tuple[Path, Scaling]) -> None:
     _, found = finished
     assert len(found.points) == 3 + 3 * 2 + 2
     assert found.held_out_bytes in range(1000, 1004)
     networks = [one for one in found.points if one.model == "gpt"]
     assert {one.width for one in networks} == {8, 16}
-    assert all(one.pieces_bits and one.operations > 0 and one.passes > 0 for one in networks)
+    assert all(one.validation_bits_per_byte and one.flops > 0 and one.passes > 0 for one in networks)
     whole = next(one for one in networks if one.size == one.budget == 1 and one.bytes == found.text_bytes)
     assert whole.parameters == sum(p.numel() for p in GPT(GPTConfig(width=16, layers=1, heads=2), 257).parameters())
-    short = [one.operations for one in networks if one.budget < 1]
-    assert sorted(one / whole.operations for one in short) == pytest.approx([0.25, 0.5])
+    short = [one.flops for one in networks if one.budget < 1]
+    assert sorted(one / whole.flops for one in short) == pytest.approx([0.25, 0.5])
 
 
-def test_what_is_done_is_not_trained_again_and_tells_the_same(
+def test_what_is_finished_is_not_trained_again_and_gives_the_same(
     corpus: Path, finished: tuple[Path, Scaling], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, found = finished
@@ -452,7 +453,7 @@ def _refuse(*_: Any, **__: Any) -> None:
     raise AssertionError("trained again")
 
 
-def test_a_stop_loses_one_training_and_other_settings_are_trained_anew(
+def test_a_stopped_experiment_is_resumed_and_other_settings_are_trained_anew(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, orders = api.train, []
@@ -463,30 +464,81 @@ def test_a_stop_loses_one_training_and_other_settings_are_trained_anew(
             raise KeyboardInterrupt
         return real(*args, **settings)
 
+    def run(order: int) -> Scaling:
+        return scale("ngram", corpus, order=order, plan=THREE, out=tmp_path, progress=Progress(io.StringIO()))
+
     monkeypatch.setattr(api, "train", stopping)
-    with pytest.raises(Stopped, match="2 of 3 trainings are done; the same command goes on") as stop:
-        scale("ngram", corpus, order=3, plan=THREE, out=tmp_path)
+    with pytest.raises(Stopped, match="2 of 3 are finished and stored; call it again to resume") as stop:
+        run(3)
     assert stop.value.code == 130
-    scale("ngram", corpus, order=3, plan=THREE, out=tmp_path)
+    run(3)
     assert orders == [3] * 4
-    kept = (tmp_path / POINTS).read_text(encoding="utf-8").splitlines()
-    (tmp_path / POINTS).write_text("\n".join([kept[0], kept[1][:50], kept[2]]), encoding="utf-8")
-    scale("ngram", corpus, order=3, plan=THREE, out=tmp_path)
-    assert orders == [3] * 5  # a line that was torn is trained again
-    scale("ngram", corpus, order=4, plan=THREE, out=tmp_path)
+    torn = sorted((tmp_path / "cells").iterdir())[1]
+    torn.write_text(torn.read_text(encoding="utf-8")[:50], encoding="utf-8")
+    run(3)
+    assert orders == [3] * 5  # a cell whose record was torn is trained again
+    run(4)
     assert orders == [3] * 5 + [4] * 3
+    run(3)
+    assert len(orders) == 8
+
+
+def test_a_network_that_was_stopped_half_way_is_resumed_to_the_same_result(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: dict[str, Any] = {
+        **SMALL, "checkpoint_seconds": 0.0, "budget": "4steps", "against": "none",
+        "plan": Plan((0.25, 0.5, 1.0), (1.0,), (1.0,)),
+    }  # fmt: skip
+    step, steps = Loop.step, []
+
+    def stopped(loop: Loop, spent: float) -> None:
+        steps.append(loop.position.step)
+        if len(steps) == 7:
+            raise KeyboardInterrupt
+        step(loop, spent)
+
+    whole = scale("gpt", corpus, **settings, progress=Progress(io.StringIO()))
+    monkeypatch.setattr(Loop, "step", stopped)
+    with pytest.raises(Stopped, match="1 of 3 are finished"):
+        scale("gpt", corpus, **settings, out=tmp_path, progress=Progress(io.StringIO()))
+    resumed = scale("gpt", corpus, **settings, out=tmp_path, progress=Progress(io.StringIO()))
+    assert [one.bits_per_byte for one in resumed.points] == [one.bits_per_byte for one in whole.points]
+    assert len(steps) < 1 + 3 * 4 + 2  # the second training did not begin anew
+
+
+def test_a_training_that_fails_is_a_failed_row_and_the_command_exits_with_1(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = api.train
+
+    def failing(model: str, *args: Any, **settings: Any) -> Any:
+        if model == "bag":
+            raise MemoryError
+        return real(model, *args, **settings)
+
+    monkeypatch.setattr(api, "train", failing)
+    words = ["scale", "ngram", str(corpus), "--against", "bag", "--lengths", "0.25", "0.5", "1"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 1
+    printed = capsys.readouterr()
+    assert len(re.findall(r"^bag .* failed *$", printed.out, re.MULTILINE)) == 3
+    assert "bytes failed: out of memory" in printed.err
+    assert main([*words, "--out", str(tmp_path / "out"), "--json"]) == 1
+    points = json.loads(capsys.readouterr().out)["points"]
+    assert sum(point["error"] is None for point in points) == 3
 
 
 def test_progress_says_what_is_trained(finished: tuple[Path, Scaling]) -> None:
-    told = (finished[0].parent / "told").read_text(encoding="utf-8").splitlines()
-    assert len(told) == 11
-    assert told[0].startswith("training 1 of 11: ngram, ")
-    assert re.search(r"training 11 of 11: gpt, [\d,]+ bytes of text, width 16, for 4steps; about \d+ s left", told[-1])
+    lines = (finished[0].parent / "told").read_text(encoding="utf-8").splitlines()
+    begun = [line for line in lines if not line.startswith("  ")]
+    assert len(begun) == 11
+    assert begun[0].startswith("1 of 11: ngram, ")
+    assert re.search(r"11 of 11: gpt, [\d,]+ bytes of text, width 16, for 4steps; about \d+ s left", begun[-1])
 
 
-def test_sizes_are_chosen_on_held_out_pieces_never_on_the_figure() -> None:
-    small = point("gpt", 1000, 2.5, size=0.5, pieces_bits=2.0)
-    large = point("gpt", 1000, 2.4, size=1.0, pieces_bits=2.1)
+def test_sizes_are_chosen_on_validation_chunks_never_on_the_reported_text() -> None:
+    small = point("gpt", 1000, 2.5, size=0.5, validation_bits_per_byte=2.0)
+    large = point("gpt", 1000, 2.4, size=1.0, validation_bits_per_byte=2.1)
     assert chosen([large, small]) == [small]
     assert chosen([point("gpt", 1000, 2.4, size=s) for s in (0.5, 1.0)])[0].size == 1.0
 
@@ -494,7 +546,7 @@ def test_sizes_are_chosen_on_held_out_pieces_never_on_the_figure() -> None:
 # What is told
 
 
-def test_a_series_is_told_in_words() -> None:
+def test_a_series_is_explained_in_words() -> None:
     found = made_up(lambda x: falling(x, 1.2, 1.0, 0.3), lambda x: falling(x, 1.9, 0.5, 0.2))
     told = "\n".join(summary(found))
     assert "gpt, over text (30s each): bits per byte = 1.200 + 1.000 × (text / 1.0 MB)^-0.300" in told
@@ -508,22 +560,20 @@ def test_a_model_that_gets_no_better_is_not_carried_on() -> None:
     level = made_up(lambda x: 4.0 + 0.01 * math.sin(x), lambda x: falling(x))
     told = "\n".join(summary(level))
     assert "these 5 points are too few, or too scattered, to be sure of a fall" in told
-    assert "a law that does not surely fall cannot be carried on" in told
+    assert "a law that does not surely fall cannot be extrapolated" in told
 
 
 def test_what_limits_is_told_from_both_laws() -> None:
     found = made_up(lambda x: falling(x, 2.0, 0.1, 0.3), lambda x: falling(x))
-    longer = [
-        point("gpt", 1_000_000, 2.1 * part**-0.2, budget=part, operations=part * 1e9) for part in (0.125, 0.25, 0.5)
-    ]
+    longer = [point("gpt", 1_000_000, 2.1 * part**-0.2, budget=part, flops=part * 1e9) for part in (0.125, 0.25, 0.5)]
     first = [p for p in found.points if p.bytes < 1e6 or p.model == "ngram"]
     whole = [point("gpt", 1_000_000, 2.1)]  # the n-gram has 2.2: crossed at (2.1 / 2.2)^5 of 1e9, in 0.79 of a second
     both = Scaling("gpt", "ngram", "a text", 1_000_000, 1000, "30s", (*first, *longer, *whole))
-    assert both.operations is not None
+    assert both.training is not None
     told = "\n".join(summary(both))
     assert "gpt is limited by training here" in told
     assert "A budget of 30s reads the whole text 1 times." in told
-    assert f"gpt overtakes the n-gram at about {number(1e9 * (2.1 / 2.2) ** 5)} operations, 1 seconds here" in told
+    assert f"gpt overtakes the n-gram at about {number(1e9 * (2.1 / 2.2) ** 5)} FLOPs, 1 seconds here" in told
 
 
 def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
@@ -538,13 +588,14 @@ def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
 
 def test_the_figure_has_a_band_a_dashed_part_and_every_mark() -> None:
     points = [(float(x), float(y)) for x, y in zip(LENGTHS, noisy(0), strict=True)]
-    drawn = law_figure([Drawn("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
-    assert drawn.count('class="band"') == 1
-    assert drawn.count('class="on"') == 1
-    assert drawn.count('class="mark"') == len(points) + 1  # and one in the key
+    drawn = law_figure([FittedPoints("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
+    paths = elements(drawn, "path")
+    assert [one.get("fill-opacity") for one in paths].count("0.15") == 1  # the band
+    assert [one.get("stroke-dasharray") for one in paths].count("5 4") == 1
+    assert len([one for one in paths if "mark" in one.get("class", "").split()]) == len(points) + 1  # and the legend's
     assert "a &lt;b&gt;" in drawn
     assert "<b>" not in drawn
-    assert law_figure([Drawn("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
+    assert law_figure([FittedPoints("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
 
 
 def test_the_command_prints_a_table_laws_and_a_whole_page(
@@ -582,7 +633,7 @@ def test_the_command_prints_a_table_laws_and_a_whole_page(
         (["gpt", "TEXT", "--width", "8", "--heads", "4"], "different widths"),
         (["gpt", "TEXT", "--seeds", "0"], "seeds must be at least 1"),
         (["gpt", "TEXT", "--held-out", "0"], "held_out must be at least 1"),
-        (["gpt", "TEXT", "--out", "TEXT"], "not a folder"),
+        (["gpt", "TEXT", "--out", "TEXT"], "is there already and is not a scaling experiment"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_training(
@@ -598,9 +649,9 @@ def test_what_cannot_be_done_is_refused_before_any_training(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_is_not_turned_into_a_series(corpus: Path, tmp_path: Path) -> None:
+def test_the_folder_of_a_run_is_refused(corpus: Path, tmp_path: Path) -> None:
     api.train("bag", corpus, out=tmp_path / "bag")
-    with pytest.raises(UserError, match="is itself a run"):
+    with pytest.raises(UserError, match="is there already and is not a scaling experiment; choose another --out"):
         scale("ngram", corpus, out=tmp_path / "bag")
 
 

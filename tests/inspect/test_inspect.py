@@ -24,12 +24,12 @@ TEXT = "abcabcabdxyz"
 
 
 def fit(text: str = TEXT, **config: Any) -> NGram:
-    x_N = torch.tensor([Byte.begin, *text.encode()], dtype=torch.int32)
-    return NGram.fit(x_N, NGramConfig(**config), Byte.vocab, Byte.newline)
+    x_N = torch.tensor([Byte().begin, *text.encode()], dtype=torch.int32)
+    return NGram.fit(x_N, NGramConfig(**config), Byte().vocab, Byte().newline)
 
 
 def bag(k: float = 1) -> Bag:
-    return Bag.fit(torch.tensor([Byte.begin, *TEXT.encode()]), BagConfig(k=k), Byte.vocab)
+    return Bag.fit(torch.tensor([Byte().begin, *TEXT.encode()]), BagConfig(k=k), Byte().vocab)
 
 
 @pytest.mark.parametrize("model", [bag(), fit(order=3), fit(order=1), Mix(MixConfig(), [bag(), fit(order=4)])])
@@ -75,7 +75,7 @@ def test_a_token_is_shown_on_one_line_and_never_acts_on_the_terminal(byte: bytes
 
 @pytest.mark.gpu
 def test_a_model_on_a_gpu_tells_the_same() -> None:
-    model = recurrent(GRU, vocab=Byte.vocab)
+    model = recurrent(GRU, vocab=Byte().vocab)
     here = surprises(model, Byte(), b"abd abc?")
     there = surprises(copy.deepcopy(model).cuda(), Byte(), b"abd abc?")
     assert [one.bits for one in there] == pytest.approx([one.bits for one in here], rel=1e-9)

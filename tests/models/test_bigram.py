@@ -14,11 +14,12 @@ from torch import Tensor
 
 from examples import VOCAB, text
 from laws import LAWS
-from octavo.core import LanguageModel, scan, seeded_generator, trace
+from octavo.core import LanguageModel, scan, seeded_generator
 from octavo.errors import UserError
 from octavo.models import bigram_training as training
 from octavo.models.bigram import Bigram, BigramConfig, Pairs, Weights, forward_pass, loss_and_gradient, pair_logp
 from octavo.models.bigram_training import PairCounts, chances, count_pairs, fit_bigram, held_out_loss, train_bigram
+from octavo.ops.tracing import trace
 from octavo.text import Word, text_in_memory
 
 BEGIN = VOCAB - 1
@@ -276,7 +277,7 @@ def test_settings_that_make_no_model_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_training_from_a_file_of_vectors_says_how_many_words_it_has(tmp_path: Any) -> None:
     data = b"the cat and the dog and the cat and the dog " * 20
-    tokenizer = Word.learn(text_in_memory(data).blocks())
+    tokenizer = Word.learn(text_in_memory(data).chunks())
     x_N = torch.from_numpy(tokenizer.encode(data))
     (tmp_path / "v.txt").write_text("the 1 0 0\ncat 0 1 0\ndog 0 1 1\n")
     config = BigramConfig(vectors=str(tmp_path / "v.txt"), dim=3, steps=50)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session, tensors_of, trace
+from octavo.core import MAX_REWIND_TOKENS, LanguageModel, Session, tensors_of
 from octavo.decode import Greedy, stream
 from octavo.errors import UserError
 from octavo.models.decoding import CachedSession, session_for
@@ -20,6 +20,7 @@ from octavo.models.decoding import fused_products as products
 from octavo.models.decoding import kv_cache as cache
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
+from octavo.ops.tracing import trace
 
 VOCAB = 11
 SMALL: dict[str, Any] = {"width": 16, "layers": 2, "heads": 4, "context": 10, "attention_window": 4}

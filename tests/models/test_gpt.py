@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from examples import VOCAB, gpt
 from laws import tokens
-from octavo.core import seeded_generator, trace
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.models import MODELS, preset
 from octavo.models.gpt import GPT
 from octavo.models.parts import attention as mixes
 from octavo.models.parts.config import GPTConfig
+from octavo.ops.tracing import trace
 from octavo.training.optimizer import parameter_groups
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}

@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from octavo.core import seeded_generator, trace
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.ops.backprop_through_time import BY_HAND, tanh_
 from octavo.ops.recurrent import GATES, Cell, Path, Weights, choose, layer
+from octavo.ops.tracing import trace
 
 B, I, D, VOCAB = 3, 4, 5, 11
 CELLS: tuple[Cell, ...] = ("rnn", "gru", "lstm")

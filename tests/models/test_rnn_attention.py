@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from octavo.core import scan, seeded_generator, trace
+from octavo.core import scan, seeded_generator
 from octavo.errors import UserError
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
+from octavo.ops.tracing import trace
 
 VOCAB = 9
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
-from octavo.core import seeded_generator, select, trace
+from octavo.core import seeded_generator, select
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
 from octavo.models.cost.parts import Part
@@ -21,6 +21,7 @@ from octavo.models.encoder_decoder import EncoderDecoder, Sizes
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, turned
 from octavo.ops import recurrent
+from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
 from octavo.tasks.translation_training import objective_of
 

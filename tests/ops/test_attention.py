@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from octavo.core import seeded_generator, trace
+from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.ops.attention import (
     CAUSAL,
@@ -39,6 +39,7 @@ from octavo.ops.attention import (
 )
 from octavo.ops.attention.dispatch import choose, simplest
 from octavo.ops.attention.multi_head import Heads, concatenated, from_torch, layer_matrix, maps, summed
+from octavo.ops.tracing import trace
 
 B, H, K, V = 2, 4, 6, 5
 EXACT: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}

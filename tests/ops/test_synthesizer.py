@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from octavo.core import trace
 from octavo.errors import UserError
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import reference
 from octavo.ops.attention.patterns import CAUSAL
 from octavo.ops.attention.synthesizer import dense_logits, factorised_logits, synthesize, synthesizer_weights
+from octavo.ops.tracing import trace
 
 B, H, T, K, V = 2, 3, 9, 4, 5
 

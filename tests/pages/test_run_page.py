@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from html_pages import HOSTILE, Page, sentences
+from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
 from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
@@ -20,17 +20,16 @@ from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.views import Table
-from octavo.pages.figures.bars import bars
-from octavo.pages.frame import shown
-from octavo.pages.surprisal import coloured, level
+from octavo.pages.markup import text as markup
+from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.language_page import run_page
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
 from octavo.tasks.run_facts import stored, title_of
-from octavo.tasks.surprisal import opening, pieces
-from octavo.tasks.training_section import loss_figure, training_section
+from octavo.tasks.surprisal import annotate, opening
+from octavo.tasks.training_section import loss_curve, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
 
@@ -144,7 +143,7 @@ def test_the_page_holds_the_sample_and_the_held_out_text(runs: dict[str, Run], c
 
 
 def shown_plainly(text: str) -> str:
-    return Page(f"<p>{shown(text)}</p>").text
+    return Page(f"<p>{markup(text)}</p>").text
 
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
@@ -165,21 +164,21 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 def test_a_character_of_several_bytes_is_one_piece_that_costs_their_sum() -> None:
     model, data = Bag.fit(torch.tensor([256, 65, 66]), BagConfig(), 257), "aé…z".encode()
-    found = pieces(model, Byte(), data)
+    found = annotate(model, Byte(), data)
     one = -float(model.logp_V[0]) / math.log(2)
     assert [(piece.text, piece.bytes) for piece in found] == [("a", 1), ("é", 2), ("…", 3), ("z", 1)]
     assert [piece.bits for piece in found] == pytest.approx([one, 2 * one, 3 * one, one])
-    assert Page(coloured(found)).titles()[1] == f"{2 * one:.2f} bits, 2 bytes"
+    assert Page(annotated_text(found)).titles()[1] == f"{2 * one:.2f} bits, 2 bytes"
 
 
 @pytest.mark.parametrize("data", [b"ab\xff\xfecd", b"\xc3", b"ab\xe2\x80", b"", b"\n\n"])
 def test_bytes_that_are_no_text_lose_none_of_their_cost(data: bytes) -> None:
     model = small(order=3)
-    found = pieces(model, Byte(), data)
+    found = annotate(model, Byte(), data)
     bits = -float(model.score(torch.tensor([list(data)], dtype=torch.int64)).sum()) / math.log(2)
     assert sum(piece.bytes for piece in found) == len(data)
     assert sum(piece.bits for piece in found) == pytest.approx(bits)
-    Page(coloured(found))
+    Page(annotated_text(found))
 
 
 def test_the_colour_deepens_with_the_price_of_a_byte() -> None:
@@ -204,12 +203,6 @@ def test_the_opening_stays_in_the_first_document() -> None:
     text = text_in_memory("first second").text
     split = Split(Text(text.file, "two", text.size, np.array([0, 6])), 0, text.size)
     assert opening(split) == b"first "
-
-
-def test_bars_are_as_long_as_their_numbers() -> None:
-    widths = [float(w) for w in re.findall(r'width="([\d.]+)"', bars([("a", 50), ("b", 100), ("c", 0)], "caption"))]
-    assert widths[0] == pytest.approx(widths[1] / 2, abs=0.1)
-    assert widths[2] == 1.0
 
 
 def test_the_command_on_the_page_makes_the_same_run(corpus: Path, tmp_path: Path) -> None:
@@ -256,25 +249,26 @@ def test_a_run_that_is_not_measured_has_no_page(corpus: Path, tmp_path: Path) ->
 def test_no_curve_of_a_bigram_that_was_trained_twice_turns_back() -> None:
     first = [{"step": step, "loss": 5 - step / 100, "held_out": 4.0} for step in range(50, 300, 50)]
     again = [{"step": step, "loss": 5 - step / 100} for step in range(50, 200, 50)]
-    figure = loss_figure([*first, *again], {})
-    curves = re.findall(r'<g class="k\d"><title>(.*?)</title><path d="M(.*?)"', figure)
-    assert [label for label, _ in curves] == ["text it learns from", "end held out", "again, from all of it"]
+    figure = loss_curve([*first, *again], {})
+    curves = [(group.findtext("title"), group.find("path")) for group in elements(figure, "g") if len(group) > 2]
+    assert [label for label, _ in curves] == ["training", "validation", "second training, on all of it"]
     for _, path in curves:
-        across = [float(place.split()[0]) for place in path.split("L")]
+        assert path is not None
+        across = [float(place.split()[0]) for place in path.attrib["d"][1:].split("L")]
         assert across == sorted(set(across))
-    assert "never learnt from" not in figure
-    assert "again" not in loss_figure(again, {})
+    assert "never trained on" not in figure
+    assert "second training" not in loss_curve(again, {})
 
 
-def test_the_section_of_a_loop_tells_its_facts_its_events_and_what_it_wrote() -> None:
+def test_the_training_section_has_facts_events_and_samples() -> None:
     rows: list[dict[str, Any]] = [{"step": step, "loss": 2.0, "bits_per_byte": 3.0} for step in range(1, 101)]
     rows += [{"step": 50, "event": "skipped", "why": "the loss has <exploded>"}]
     rows += [{"step": step, "held_out_bits_per_byte": 2.5, "sample": f"wrote at {step}"} for step in (50, 100)]
     training = {"steps": 100, "steps_per_epoch": 40, "lanes": 8, "window": 4, "why": "the budget is spent"}
     record = {"training": training, "result": {"bits_per_byte": 2.75}, "train_tokens": 3200, "train_seconds": 2.0}
     told = Page(section := training_section(rows, record)).text
-    facts = ("100, 2.5 times through the text", "8 lanes of 4 tokens", "1,600 tokens a second", "the budget is spent")
-    for part in (*facts, "the loss has <exploded>", "wrote at 50", "wrote at 100", "never learnt from", "the result"):
+    facts = ("100, 2.5 epochs", "8 parallel streams of 4 tokens", "1,600 tokens per second", "the budget is spent")
+    for part in (*facts, "the loss has <exploded>", "wrote at 50", "wrote at 100", "never trained on", "result"):
         assert part in told, part
     assert "<exploded>" not in section
     forged = [{"step": "<b>", "event": 7}, {"step": None, "sample": "x"}, {"event": "no step"}, {"sample": "no step"}]

@@ -1,4 +1,4 @@
-"""Bits per byte: against sums done by hand, with raw bytes below the line and every token charged above it."""
+"""Bits per byte: against sums done by hand, the bits of every token over the raw bytes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from octavo.scoring.bits_per_byte import (
     STATE_CARRIED,
     Passage,
     Score,
-    charges,
     score_text,
     total,
 )
+from octavo.scoring.token_costs import token_costs
 from octavo.tasks import api
 from octavo.tasks.run import Run
-from octavo.text import Bpe, Byte, Char, Split, Tokenizer, Word, encode_blocks, open_text, text_in_memory
-from octavo.text.blocks import Block
+from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, WordSettings, open_text, text_in_memory
+from octavo.text.chunks import Chunk
 from tiny_models import Dropped, Recurrent
 
 SEEN = "the cat sat on the mat. the dog sat on the log.\n" * 3
@@ -36,10 +36,10 @@ WORDS = SEEN + "naïve café, naïve café\n"
 
 
 def learnt(name: str, text: str = WORDS) -> Tokenizer:
-    blocks = [Block(text.encode(), np.zeros(1, np.int64))]
+    blocks = [Chunk(text.encode(), np.zeros(1, np.int64))]
     if name == "word":
-        return Word.learn(blocks, min_count=1)
-    return {"byte": Byte.learn, "char": Char.learn, "bpe": lambda b: Bpe.learn(b, 300)}[name](blocks)
+        return Word.learn(blocks, WordSettings(min_count=1))
+    return {"byte": Byte.learn, "char": Char.learn, "bpe": lambda b: Bpe.learn(b, BpeSettings(300))}[name](blocks)
 
 
 def tokens_of(tokenizer: Tokenizer, text: str) -> torch.Tensor:
@@ -65,7 +65,7 @@ def test_a_tiny_text_costs_what_a_hand_sum_says() -> None:
     assert found.policy == STATE_CARRIED
 
 
-def test_the_first_token_is_charged_after_begin() -> None:
+def test_the_first_token_is_scored_after_begin() -> None:
     tokenizer = Byte()
     model = ngram(tokenizer, "ab", order=2, estimator="mle")
     assert score(model, tokenizer, "a").bits == pytest.approx(0, abs=1e-6)  # every sequence began with a
@@ -103,7 +103,7 @@ def test_perplexity_of_certainty_is_one_and_of_impossibility_infinite() -> None:
 class Narrow(NGram):
     """An n-gram model that is handed three tokens at a time."""
 
-    window = 3  # type: ignore[assignment]
+    max_scored_tokens = 3  # type: ignore[assignment]
 
 
 class Forgetful(Narrow):
@@ -165,10 +165,10 @@ def test_documents_start_over(tmp_path: Path, name: str) -> None:
         assert abs(joined.bits - together.bits) > 0.1  # or the test would prove nothing
 
 
-def test_charges_lie_on_the_tokens_they_belong_to() -> None:
+def test_bits_belong_to_their_tokens() -> None:
     tokenizer = Byte()
     bag = Bag.fit(tokens_of(tokenizer, SEEN), BagConfig(), tokenizer.vocab)
-    tokens, bits = zip(*charges(bag, encode_blocks(tokenizer, text_in_memory("on the log").blocks())), strict=True)
+    tokens, bits = zip(*token_costs(bag, tokenizer.encode_chunks(text_in_memory("on the log").chunks())), strict=True)
     expected = [-bag.logp_V[b].item() / math.log(2) for b in b"on the log"]
     assert bytes(np.concatenate(tokens).tolist()) == b"on the log"
     assert np.concatenate(bits).tolist() == pytest.approx(expected, rel=1e-14)

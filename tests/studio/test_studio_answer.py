@@ -198,7 +198,7 @@ def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
     slider.focus()
     slider.press("End")
     page.wait_for_selector("text=I do not know.")
-    assert "At 100 % or surer it answers none" in page.inner_text(".operating-point")
+    assert "At a confidence of 100 % or more it answers none" in page.inner_text(".operating-point")
     page.get_by_label("Do you know?").fill("<b>Rome</b>")
     page.get_by_role("button", name="Keep this answer").click()
     page.wait_for_selector("text=from you, kept for the next time")

@@ -191,11 +191,11 @@ def test_words_are_coloured_and_below_the_threshold_it_abstains(page: Any, made:
     assert page.locator(".words").nth(1).locator("mark").all_inner_texts() == one.words
     assert f"{one.answer}," in page.inner_text(".verdict")
     slider = page.get_by_label("Least confidence")
-    assert page.locator(".operating").count() == 1
+    assert page.locator(".marked").count() == 1
     slider.focus()
     slider.press("End")
     page.wait_for_selector("text=It abstains")
-    assert "At 100 % or surer it answers" in page.inner_text(".operating-point")
+    assert "At a confidence of 100 % or more it answers" in page.inner_text(".operating-point")
     assert "threshold=1" in page.url
 
 
@@ -205,7 +205,7 @@ def test_the_address_gives_the_same_view_again(page: Any) -> None:
     page.wait_for_selector(".verdict")
     assert page.get_by_label("Text", exact=True).input_value() == "so sad"
     assert page.get_by_label("Least confidence").input_value() == "0.6"
-    page.wait_for_selector("text=At 60 % or surer")
+    page.wait_for_selector("text=At a confidence of 60 % or more")
 
 
 @pytest.mark.browser
@@ -217,7 +217,7 @@ def test_a_run_without_a_curve_is_measured_on_what_is_pasted(page: Any, runs: Pa
     page.wait_for_selector("text=of 4 examples that you gave")
     page.wait_for_selector(".operating-point >> text=of the 4 examples")
     before = page.inner_text(".operating-point")
-    page.locator("svg.curve").focus()
+    page.locator("svg.chart").focus()
     for key in ("ArrowRight", "Enter"):  # the first point: the surest alone
         page.keyboard.press(key)
     assert page.inner_text(".operating-point") != before

@@ -57,7 +57,7 @@ def test_an_exercise_is_the_booklets_without_its_figure(asks: TestClient) -> Non
     assert [part["id"] for part in told["parts"]] == [part.id for part in one.parts]
 
 
-def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
+def test_lists_hold_everything_that_the_html_holds(every: list[Exercise]) -> None:
     def text_of(node: Any) -> str:
         return node if isinstance(node, str) else "".join(map(text_of, node[2:]))
 
@@ -69,13 +69,13 @@ def test_lists_hold_all_that_the_markup_holds(every: list[Exercise]) -> None:
 
 
 def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exercise]) -> None:
-    script = (WEB / "parts" / "markup.js").read_text(encoding="utf-8")
+    script = (WEB / "parts" / "html_tree.js").read_text(encoding="utf-8")
     known = [set("".join(re.findall(r'"([^"]*)"', piece)).split()) for piece in re.findall(
         r"new Set\(\((.*?)\)\.split", script, re.DOTALL)]  # fmt: skip
     found = [one for one in every if one.figure and one.id in (FIGURE, ONE, "score-square", "sparse-patterns-grid")]
     pieces = [article(one, None, "") for one in every] + [one.figure() for one in found if one.figure]
     nodes = [node for piece in pieces for node in ElementTree.fromstring(f"<all>{piece}</all>").iter()]
-    assert {node.tag for node in nodes} - {"all", "style"} <= known[0]
+    assert {node.tag for node in nodes} - {"all"} <= known[0]
     assert {name for node in nodes for name in node.attrib} - {"style", "id"} <= known[1]
 
 
@@ -324,7 +324,7 @@ def test_a_pasted_file_is_graded(page: Any) -> None:
 @pytest.mark.browser
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(page: Any) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
-    for view, there in (("exercises", "article"), ("exercises?view=play&name=pattern-cost", "svg.curve"),
+    for view, there in (("exercises", "article"), ("exercises?view=play&name=pattern-cost", "svg.chart"),
                         ("exercises?view=grade", "textarea")):  # fmt: skip
         go(page, view)
         page.wait_for_selector(there)

@@ -22,7 +22,7 @@ from octavo.io.run_folder import METRICS, STATE, read_record
 from octavo.studio import ModelCache, Studio, make_app
 from octavo.studio.server.request_guard import REPORT_POLICY
 from octavo.studio.server.text_store import TEXTS_FOLDER, TextStore, safe_name
-from octavo.studio.server.training_forms import explained, form_of, forms
+from octavo.studio.server.training_forms import field_descriptions, form_of, forms
 from octavo.studio.server.training_process import LOCK, LOG, TrainingManager
 from octavo.tasks.run import load
 from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
@@ -75,26 +75,26 @@ def test_a_row_has_the_figure_of_its_task_and_what_it_cost(runs: Path, asking: T
     assert set(rows) == {"kn", "gru", "gpt", "moods"}
     for name in ("kn", "gru", "gpt"):
         record = read_record(runs / name)
-        assert rows[name]["figure"] == record["result"]["bits_per_byte"]
-        assert (rows[name]["unit"], rows[name]["low"]) == ("bits per byte", True)
+        assert rows[name]["score"] == record["result"]["bits_per_byte"]
+        assert (rows[name]["unit"], rows[name]["lower_is_better"]) == ("bits per byte", True)
         assert rows[name]["pages"] == ["read", "inspect", "write"]
         tensors = load(runs / name).model.state_dict().values()
-        assert rows[name]["numbers"] == sum(tensor.numel() for tensor in tensors)
+        assert rows[name]["parameters"] == sum(tensor.numel() for tensor in tensors)
         assert rows[name]["bytes"] == (runs / name / "model.safetensors").stat().st_size
         assert rows[name]["seconds"] == record["train_seconds"]
         assert rows[name]["corpus"] == "text.txt"  # no folder of this machine
     accuracy = read_record(runs / "moods")["result"]["accuracy"]
-    assert (rows["moods"]["figure"], rows["moods"]["unit"]) == (100 * accuracy, "% right")
+    assert (rows["moods"]["score"], rows["moods"]["unit"]) == (100 * accuracy, "% right")
     assert rows["moods"]["pages"] == ["classify"]
-    assert not rows["moods"]["low"]
+    assert not rows["moods"]["lower_is_better"]
 
 
 def test_operations_are_those_of_the_loaded_model(runs: Path, asking: TestClient) -> None:
     rows = rows_of(asking)
     gpt, gru = load(runs / "gpt").model, load(runs / "gru").model
-    assert rows["gpt"]["operations"] == cost_of(gpt, Shape(1, 1, 63)).per_token("forward")  # its context is 64
-    assert rows["gru"]["operations"] == cost_of(gru, Shape(1, 1, 0)).per_token("forward")
-    assert rows["kn"]["operations"] is None  # counts are looked up
+    assert rows["gpt"]["flops"] == cost_of(gpt, Shape(1, 1, 63)).per_token("forward")  # its context is 64
+    assert rows["gru"]["flops"] == cost_of(gru, Shape(1, 1, 0)).per_token("forward")
+    assert rows["kn"]["flops"] is None  # counts are looked up
 
 
 def test_figures_of_every_task() -> None:
@@ -144,7 +144,7 @@ def test_a_curve_is_metrics_jsonl_column_by_column(runs: Path, asking: TestClien
     assert told["columns"]["bits_per_byte"] == [row.get("bits_per_byte") for row in rows]
     assert told["columns"]["held_out_bits_per_byte"] == [row.get("held_out_bits_per_byte") for row in rows]
     assert told["offset"] == (runs / "gru" / METRICS).stat().st_size
-    assert not told["again"]
+    assert not told["restarted"]
     assert not told["more"]
     assert told["result"] == read_record(runs / "gru")["result"]["bits_per_byte"]
     assert asking.get("/api/curve", params={"run": "kn"}).json()["columns"] == {}  # its one row is the result
@@ -167,7 +167,7 @@ def test_a_curve_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     assert then["columns"] == {"step": [2], "loss": [2.5]}
     assert then["events"] == [[3, "skipped: the loss has exploded"]]
     path.write_bytes(b'{"step": 1, "loss": 9.0}\n')  # it was resumed from an earlier checkpoint
-    assert ask(then["offset"])["again"]
+    assert ask(then["offset"])["restarted"]
     assert ask(then["offset"])["columns"]["loss"] == [9.0]
 
 
@@ -178,12 +178,12 @@ def test_two_runs_differ_in_these_settings(runs: Path, asking: TestClient) -> No
     assert {line["name"]: line["values"] for line in told["settings"]} == expected
     assert expected["model"] == ["gru", "gpt"]
     assert expected["heads"] == [None, 2]
-    assert told["same"] == len({*a, *b}) - len(expected)
-    figures = {line["name"]: line["values"] for line in told["figures"]}
+    assert told["same_settings"] == len({*a, *b}) - len(expected)
+    figures = {line["name"]: line["values"] for line in told["results"]}
     assert figures["bits per byte"] == [read_record(runs / name)["result"]["bits_per_byte"] for name in ("gru", "gpt")]
     one = asking.get("/api/compare", params={"run": "gru"}).json()
     assert {line["name"] for line in one["settings"]} == set(a)
-    assert one["same"] == 0
+    assert one["same_settings"] == 0
     assert asking.get("/api/compare", params={"run": ["gru"] * 3}).status_code == 422
     assert asking.get("/api/compare", params={"run": "nobody"}).status_code == 404
 
@@ -204,7 +204,7 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path: Path) -> None:
         (root / "bag" / name).symlink_to(secret)
     assert asking.get("/api/report", params={"run": "bag"}).status_code == 404
     assert asking.get("/api/curve", params={"run": "bag"}).json()["columns"] == {}
-    assert not rows_of(asking)["bag"]["report"]
+    assert not rows_of(asking)["bag"]["has_report"]
 
 
 # ---------------------------------------------------------------------- texts and forms
@@ -259,12 +259,12 @@ def test_a_folder_of_texts_that_is_a_link_is_not_used(tmp_path: Path) -> None:
 
 def test_forms_offer_the_settings_of_the_configs() -> None:
     for name, form in forms().items():
-        assert form.flags({one.name: one.usual for one in form.settings if one.usual is not None}) == [], name
-        assert all(one.told for one in form.settings), name
+        assert form.flags({one.name: one.default for one in form.settings if one.default is not None}) == [], name
+        assert all(one.description for one in form.settings), name
     assert form_of("gpt").flags({"width": 64, "learning_rate": 0.01}) == ["--width", "64", "--learning-rate", "0.01"]
     from octavo.models.parts.config import GPTConfig
 
-    assert explained(GPTConfig)["context"] == "How many tokens a token can look at, itself included."
+    assert field_descriptions(GPTConfig)["context"] == "How many tokens a token can look at, itself included."
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
     [("gpt", {"width": 4096}, "from 2 to 1024"), ("gpt", {"heads": 3}, "heads must divide width"),
      ("gpt", {"out": "/tmp/x"}, "no setting 'out'"), ("ngram", {"estimator": "arpa"}, "one of kneser-ney"),
      ("gru", {"width": 1.5}, "whole number"), ("gru", {"size": 500}, "word and bpe"),
-     ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "can be had"),
+     ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "are available"),
      ("vit", {}, "no model"),
      ("gru", {"tokenizer": "/etc/passwd"}, "one of byte")],
 )  # fmt: skip
@@ -320,33 +320,33 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     assert (seen["run"], seen["state"]) == ("mine", "elsewhere")
     assert "kill -INT" in second.post("/api/training/stop", json={}).json()["error"]
 
-    told = until(lambda: (now := state())["trained"] and now)
-    assert told["told"] == "training"
-    assert 0 < told["left"] < 600
-    assert told["shown"]
+    told = until(lambda: (now := state())["trained_seconds"] and now)
+    assert told["status"] == "training"
+    assert 0 < told["remaining_seconds"] < 600
+    assert told["has_curve"]
     assert rows_of(asking)["mine"]["state"] == rows_of(second)["mine"]["state"] == "training"
     first = asking.get("/api/curve", params={"run": "mine"}).json()
     until(lambda: asking.get("/api/curve", params={"run": "mine", "offset": first["offset"]}).json()["columns"])
 
     assert asking.post("/api/training/stop", json={}).json()["state"] in ("stopping", "ended")
     told = until(lambda: (now := state())["state"] == "ended" and now)
-    assert told["told"] == "stopped; its checkpoint is saved"
-    assert told["code"] == 130
-    assert "go on with: octavo resume" in told["lines"][-1]
+    assert told["status"] == "stopped; its checkpoint is saved"
+    assert told["exit_code"] == 130
+    assert "go on with: octavo resume" in told["log"][-1]
     assert (place.root / "mine" / STATE / FILE).is_file()
     row = rows_of(asking)["mine"]
     assert (row["state"], row["resumable"]) == ("stopped", True)
     steps = asking.get("/api/curve", params={"run": "mine"}).json()["columns"]["step"]
 
-    spent = told["trained"]
+    spent = told["trained_seconds"]
     resumed = asking.post("/api/training/resume", json={"run": "mine", "seconds": spent + 1}).json()
     assert resumed["command"].startswith("octavo resume ")
     assert resumed["state"] == "running"
     told = until(lambda: (now := state())["state"] == "ended" and now)
-    assert (told["code"], told["told"]) == (0, "finished")
+    assert (told["exit_code"], told["status"]) == (0, "finished")
     row = rows_of(asking)["mine"]
     assert row["state"] == ""
-    assert row["figure"] == read_record(place.root / "mine")["result"]["bits_per_byte"]
+    assert row["score"] == read_record(place.root / "mine")["result"]["bits_per_byte"]
     after = asking.get("/api/curve", params={"run": "mine"}).json()["columns"]["step"]
     assert after[: len(steps)] == steps
     assert len(after) > len(steps)
@@ -362,8 +362,8 @@ def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lo
     assert asked.process.returncode == 2
     assert "there is no verb 'nonsense'" in place.training.log_tail()[-1]
     told = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
-    assert (told["state"], told["code"], told["shown"]) == ("ended", 2, False)
-    assert told["told"] == "ended by a mistake; its last lines say which"
+    assert (told["state"], told["exit_code"], told["has_curve"]) == ("ended", 2, False)
+    assert told["status"] == "failed; the end of its log says why"
 
 
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:
@@ -438,7 +438,7 @@ def test_a_studio_that_is_terminated_leaves_no_training_behind(place: Studio) ->
         start = {"model": "gru", "corpus": "play.txt", "run": "mine", "seconds": 600, "settings": TINY}
         until(lambda: _answers(asking))
         assert asking.post("/api/training", json=start).status_code == 200
-        until(lambda: asking.get("/api/training").json()["trained"])
+        until(lambda: asking.get("/api/training").json()["trained_seconds"])
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=60)
     assert "stopping the training of mine" in told
@@ -498,30 +498,30 @@ def test_runs_are_sorted_by_pointer_and_by_key_and_the_address_keeps_it(page: An
 def test_two_runs_are_compared_with_their_curves_in_one_chart(page: Any) -> None:
     page.goto(f"{page.address}/#/runs")
     page.reload()
-    page.check("input[aria-label='Look closer at gru']")
+    page.check("input[aria-label='Select gru']")
     page.wait_for_selector("text=All settings")
-    page.check("input[aria-label='Look closer at gpt']")
+    page.check("input[aria-label='Select gpt']")
     page.wait_for_selector("text=Settings that differ")
     assert "a=gru&b=gpt" in page.url
     key = page.locator(".chart-key").last.inner_text()
-    assert all(f"{run}, {what}" in key for run in ("gru", "gpt") for what in ("learnt from", "held out", "the result"))
+    assert all(f"{run}, {what}" in key for run in ("gru", "gpt") for what in ("training", "held out", "result"))
     chart = page.locator("svg.chart").last
     chart.focus()
     page.keyboard.press("Home")
-    first = page.locator(".chart-told").last.inner_text()
-    assert first.startswith("step 1: gru, learnt from")
-    assert "gpt, learnt from" in first
+    first = page.locator(".chart-readout").last.inner_text()
+    assert first.startswith("step 1: gru, training")
+    assert "gpt, training" in first
     assert chart.get_attribute("aria-valuetext") == first
     page.keyboard.press("End")
-    assert page.locator(".chart-told").last.inner_text().startswith("step 12:")
+    assert page.locator(".chart-readout").last.inner_text().startswith("step 12:")
     box = chart.bounding_box()
     page.mouse.move(box["x"] + 60, box["y"] + 50)
-    assert page.locator(".chart-told").last.inner_text() == first
-    page.get_by_label("logarithmic upwards").last.check()
+    assert page.locator(".chart-readout").last.inner_text() == first
+    page.get_by_label("logarithmic y").last.check()
     assert "log=xy" in page.url
     page.reload()
     page.wait_for_selector("text=Settings that differ")
-    assert page.get_by_label("logarithmic upwards").last.is_checked()
+    assert page.get_by_label("logarithmic y").last.is_checked()
 
 
 @pytest.mark.browser
@@ -561,14 +561,14 @@ def test_training_is_started_watched_stopped_and_resumed_in_the_page(
     page.reload()
     page.click("summary:has-text('Train a model')")
     page.set_input_files("input[type=file]", str(tmp_path / "A play.txt"))
-    page.wait_for_selector("text=A-play.txt is kept and chosen")
+    page.wait_for_selector("text=A-play.txt is stored and selected")
     page.select_option("[name=model]", "gru")
     assert "train=gru" in page.url
     for name, value in {"width": "16", "layers": "1", "seconds": "600", "run": "mine"}.items():
         page.fill(f"form.train [name={name}]", value)
     page.click("text=Start training")
     page.wait_for_selector("h2:has-text('Training mine')")
-    page.wait_for_selector(".live svg.chart path.stroke.a", timeout=60_000)
+    page.wait_for_selector(".live svg.chart path.stroke.series0", timeout=60_000)
     before = page.locator(".live svg.chart").get_attribute("aria-valuemax")
     page.wait_for_function(
         "before => +document.querySelector('.live svg.chart').getAttribute('aria-valuemax') > before",
@@ -578,7 +578,7 @@ def test_training_is_started_watched_stopped_and_resumed_in_the_page(
     page.click(".live button:has-text('Stop')")
     page.wait_for_selector("text=Stopped; its checkpoint is saved.", timeout=60_000)
     page.click("button[aria-label='Resume mine']", timeout=20_000)
-    page.wait_for_selector(".live >> text=Getting ready")
+    page.wait_for_selector(".live >> text=Preparing")
     page.click(".live button:has-text('Stop')")
     page.wait_for_selector("text=Stopped; its checkpoint is saved.", timeout=60_000)
     assert os.path.isfile(runs / TEXTS_FOLDER / "A-play.txt")

@@ -124,7 +124,7 @@ def test_only_the_answer_and_the_mark_behind_it_are_learnt() -> None:
     assert tokenizer.decode(x_NT[0].tolist()).decode() == f"Where?{MARK}Rome"
     assert int(x_NT[0, 0]) == tokenizer.begin
     at = int((x_NT[0] == mark_of(tokenizer)).nonzero()[0])
-    assert tokenizer.spelling(int(target_NT[0, at])) == b"R"  # what stands behind the question's mark
+    assert tokenizer.token_bytes(int(target_NT[0, at])) == b"R"  # what stands behind the question's mark
     with pytest.raises(UserError, match="fit into the context"):
         question_rows(tokenizer, [Pair("Where?", "Rome")], 8)
 
@@ -435,7 +435,7 @@ def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pyt
         "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "report.html",
     }  # fmt: skip
     page = (trained / "report.html").read_text(encoding="utf-8")
-    assert "When to abstain" in page
+    assert "Coverage and abstention" in page
     assert "--width 32" in page
     assert "<script" not in page
     assert main(["generate", str(trained), "--prompt", f"Where was Ada Ash born?{MARK}", "--max-tokens", "5"]) == 0

@@ -32,6 +32,7 @@ from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked_training import PretrainConfig, encoded, losses, measure, pretrain, resume_pretraining
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences, split_sentences
+from octavo.text import Chunk, WordPieceSettings
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
 from octavo.training.optimizer import OptimizerConfig, parameter_groups
 from octavo.training.precision import compiled
@@ -43,7 +44,7 @@ TEXT = "The cat sat on the mat. A dog lay by the door! Did the bird sing? It san
 
 @pytest.fixture(scope="module")
 def tokenizer() -> WordPiece:
-    return WordPiece.learn([TEXT], 120)
+    return WordPiece.learn([Chunk(TEXT.encode())], WordPieceSettings(120))
 
 
 def random_bert(config: BertConfig = SMALL, vocab: int = 120, dtype: torch.dtype = torch.float32) -> Bert:
@@ -179,7 +180,7 @@ def test_what_goes_out_comes_back_and_loads_in_transformers(
         logits = told.prediction_logits if "next" in tasks else told.logits
         torch.testing.assert_close(logits, model.word_logits(model.encode(x_BT)), rtol=0, atol=1e-4)
     known: Any = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    (ids,) = tokenizer.encode(["The cat sang [MASK]!"], typed=True)
+    (ids,) = tokenizer.encode_texts(["The cat sang [MASK]!"], typed=True)
     assert known("The cat sang [MASK]!")["input_ids"] == [tokenizer.first, *ids.tolist(), tokenizer.end]
 
 
@@ -205,19 +206,22 @@ def test_the_names_of_the_first_releases_are_known(tokenizer: WordPiece, tmp_pat
 
 
 def test_the_same_words_are_learnt_in_every_process() -> None:
-    code = "from octavo.text.tokenizers.wordpiece import WordPiece; import sys, json; " \
-           "print(json.dumps(WordPiece.learn([sys.argv[1]], 100).to_json()['model']))"  # fmt: skip
+    code = (
+        "from octavo.text import Chunk, WordPiece, WordPieceSettings; import sys, json; "
+        "learnt = WordPiece.learn([Chunk(sys.argv[1].encode())], WordPieceSettings(100)); "
+        "print(json.dumps(learnt.huggingface_json()['model']))"
+    )
     told = {subprocess.run([sys.executable, "-c", code, TEXT], capture_output=True, text=True).stdout for _ in range(2)}
     (model,) = map(json.loads, told)
-    assert model == WordPiece.learn([TEXT], 100).to_json()["model"]
+    assert model == WordPiece.learn([Chunk(TEXT.encode())], WordPieceSettings(100)).huggingface_json()["model"]
     assert {"cat", "##t", "the", "[MASK]"} <= set(model["vocab"])
 
 
 def test_a_learnt_vocabulary_spells_words_it_has_never_seen() -> None:
-    known = WordPiece.learn(["unhappy happily unkind kindly"], 100)
-    (ids,) = known.encode(["Unhappily, kind"])
+    known = WordPiece.learn([Chunk(b"unhappy happily unkind kindly")], WordPieceSettings(100))
+    (ids,) = known.encode_texts(["Unhappily, kind"])
     assert known.unknown in ids  # the comma was never seen
-    assert known.decode(ids) == "unhappily [UNK] kind"
+    assert known.decode(ids) == b"unhappily [UNK] kind"
     assert "##" in "".join(known.token(int(i)) for i in ids)
 
 
@@ -408,7 +412,7 @@ def test_a_pseudo_log_likelihood_is_the_sum_over_tokens_hidden_one_by_one(tokeni
     model = random_bert(replace(SMALL, tasks=("words",)))
     theirs = theirs_of(model, tokenizer, tmp_path / "hf", transformers.BertForMaskedLM)
     text = "The cat sat by the door."
-    (found,) = tokenizer.encode([text])
+    (found,) = tokenizer.encode_texts([text])
     x_T = torch.tensor([tokenizer.first, *found.tolist(), tokenizer.end])
     by_hand = []
     for place in range(1, len(x_T) - 1):
@@ -428,7 +432,7 @@ def test_filling_in_gives_the_probabilities_of_the_model(tokenizer: WordPiece) -
     assert sum(guess.probability for guess in one) == pytest.approx(1)
     assert one != other
     assert [guess.probability for guess in one] == sorted((guess.probability for guess in one), reverse=True)
-    (x_T,) = tokenizer.encode(["the [MASK] sat on [MASK]"], typed=True)
+    (x_T,) = tokenizer.encode_texts(["the [MASK] sat on [MASK]"], typed=True)
     x_BT = torch.tensor([[tokenizer.first, *x_T.tolist(), tokenizer.end]])
     with torch.no_grad():
         p_V = encoder.model.word_logits(encoder.model.encode(x_BT)[:, 2]).softmax(-1)[0]

@@ -27,7 +27,7 @@ from octavo.tasks.run import load as load_run
 from octavo.tasks.translation_alignment import align
 from octavo.tasks.translation_training import PairsConfig, batches_of, foreseen
 from octavo.tasks.translator import Translator, load_translator
-from octavo.text import Block, Bpe, Byte, Char, Word
+from octavo.text import TOKENIZERS, BpeSettings, Byte, Chunk
 
 REVERSE: dict[str, Any] = {
     "tokenizer": "char", "width": 32, "layers": 1, "heads": 2, "dropout": 0.0, "tokens": 512, "checks": 2,
@@ -142,10 +142,8 @@ def test_places_that_hold_no_pairs_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["byte", "char", "word", "bpe"])
 def test_lines_together_are_cut_as_each_alone(kind: str) -> None:
     lines = ["A dog runs.", "", "Ein Hund läuft. Ein Hund!", "x", "A dog runs."]
-    block = [Block("\n".join(lines).encode())]
-    learnt = {"byte": Byte, "char": Char, "word": Word, "bpe": Bpe}[kind].learn(
-        block, **({"size": 300} if kind == "bpe" else {})
-    )
+    chunks = [Chunk("\n".join(lines).encode())]
+    learnt = TOKENIZERS[kind].learn(chunks, BpeSettings(300) if kind == "bpe" else None)
     rows = encode_lines(learnt, lines, 999)
     assert [rows.row(n) for n in range(5)] == [[*learnt.encode(line.encode()).tolist(), 999] for line in lines]
 
@@ -427,7 +425,7 @@ def test_the_page_of_alignments_tells_every_weight_and_escapes_the_text(reversed
     assert "<b>&c" not in page
     assert "a&lt;b&gt;&amp;c" in page
     assert page.count("<tr>") == 1 + len(one.target)
-    assert page.count("looks at") == len(one.target) * len(one.source)
+    assert page.count("attends to") == len(one.target) * len(one.source)
     with pytest.raises(UserError, match="from 1 to 99"):
         align(reversed_run, "a" * 200)
 

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 from octavo.errors import UserError
-from octavo.io import compressed as unzip_module
+from octavo.io import compressed
 from octavo.text import (
     Byte,
     Char,
@@ -25,26 +25,26 @@ from octavo.text import (
     Word,
     learn_and_tokenize,
     learn_tokenizer,
+    loading,
     open_corpus,
     open_store,
     open_text,
+    reading,
     save_tokenizer,
     text_in_memory,
     tokenize,
     write_store,
 )
-from octavo.text import blocks as block_module
-from octavo.text import loading as load_module
 
 TEXT = "The quick brown fox, naïve — “yes”.\n".encode() * 30
 PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 
 
-@pytest.fixture(params=[7, 64, 1 << 23], ids="blocks of {} bytes".format)
-def block_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Blocks so small that everything spans many of them."""
-    for module in (block_module, load_module, unzip_module):
-        monkeypatch.setattr(module, "BLOCK", request.param)
+@pytest.fixture(params=[7, 64, 1 << 23], ids="chunks of {} bytes".format)
+def chunk_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Chunks so small that everything spans many of them."""
+    for module in (loading, compressed, reading):
+        monkeypatch.setattr(module, "CHUNK_BYTES", request.param)
     return int(request.param)
 
 
@@ -60,7 +60,7 @@ def write(path: Path, data: bytes) -> Path:
 # Reading
 
 
-def test_a_plain_file_is_one_document_read_in_place(tmp_path: Path, block_size: int) -> None:
+def test_a_plain_file_is_one_document_read_in_place(tmp_path: Path, chunk_size: int) -> None:
     corpus = open_corpus(str(write(tmp_path / "a.txt", TEXT)))
     assert whole(corpus) == TEXT
     assert (corpus.train.documents, corpus.valid.documents) == (1, 1)
@@ -68,7 +68,7 @@ def test_a_plain_file_is_one_document_read_in_place(tmp_path: Path, block_size: 
 
 
 @pytest.mark.parametrize("ending", PACKERS)
-def test_compressed_files_read_like_plain_ones(ending: str, tmp_path: Path, block_size: int) -> None:
+def test_compressed_files_read_like_plain_ones(ending: str, tmp_path: Path, chunk_size: int) -> None:
     assert whole(open_corpus(write(tmp_path / f"a.txt{ending}", PACKERS[ending](TEXT)))) == TEXT
 
 
@@ -115,7 +115,7 @@ def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
         open_corpus(tmp_path)
 
 
-def test_json_lines_are_one_document_a_record(tmp_path: Path, block_size: int) -> None:
+def test_json_lines_are_one_document_a_record(tmp_path: Path, chunk_size: int) -> None:
     records = ["first\n", "", "zweites „Dokument“", "third"]
     lines = "\n".join(json.dumps({"id": 1, "body": record}) for record in records) + "\n\n"
     for path in (
@@ -170,7 +170,7 @@ def test_several_paths_are_several_documents(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 5, 6, 7, 13, 700])
-def test_bytes_that_are_not_utf8_are_refused_with_their_offset(place: int, tmp_path: Path, block_size: int) -> None:
+def test_bytes_that_are_not_utf8_are_refused_with_their_offset(place: int, tmp_path: Path, chunk_size: int) -> None:
     good = b"ascii and " * 100
     for name in ("a.txt", "a.txt.gz"):
         for bad in (b"\xe9", b"\xe2\x82", b"\xed\xa0\x80", b"\xc0\x80"):
@@ -180,7 +180,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_offset(place: int, tmp_p
                 open_corpus(path)
 
 
-def test_a_character_cut_by_the_files_end_is_refused(tmp_path: Path, block_size: int) -> None:
+def test_a_character_cut_by_the_files_end_is_refused(tmp_path: Path, chunk_size: int) -> None:
     with pytest.raises(UserError, match=r"byte 1,080 of"):
         open_corpus(write(tmp_path / "a.txt", TEXT[:1080] + b"\xe2\x80"))
 
@@ -190,7 +190,7 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
         open_corpus(write(tmp_path / "a.txt", "hello".encode("utf-16")))
 
 
-def test_bytes_that_are_not_utf8_can_be_replaced_or_kept(tmp_path: Path, block_size: int) -> None:
+def test_bytes_that_are_not_utf8_can_be_replaced_or_kept(tmp_path: Path, chunk_size: int) -> None:
     path = write(tmp_path / "a.txt", b"caf\xe9 " * 20)
     replaced = open_corpus(path, errors="replace")
     assert whole(replaced) == "caf\ufffd ".encode() * 20
@@ -242,7 +242,7 @@ def test_an_unknown_way_with_errors_is_refused(tmp_path: Path) -> None:
         open_corpus(write(tmp_path / "a.txt", TEXT), errors="ignore")  # type: ignore[arg-type]
 
 
-def test_a_text_can_be_opened_whole_or_given_as_it_is(tmp_path: Path, block_size: int) -> None:
+def test_a_text_can_be_opened_whole_or_given_as_it_is(tmp_path: Path, chunk_size: int) -> None:
     path = write(tmp_path / "a.txt", TEXT)
     assert open_text(path).read() == TEXT
     assert open_text(path, preprocess=["lower"]).read() == TEXT.lower()
@@ -313,7 +313,7 @@ def test_the_record_identifies_the_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["byte", "char", "word", "bpe"])
-def test_tokens_of_both_parts_give_the_text_back(name: str, tmp_path: Path, block_size: int) -> None:
+def test_tokens_of_both_parts_give_the_text_back(name: str, tmp_path: Path, chunk_size: int) -> None:
     corpus = open_corpus(write(tmp_path / "a.txt", TEXT))
     tokenizer, train = learn_and_tokenize(name, corpus, out=tmp_path / "train.bin")
     valid = tokenize(corpus.valid, tokenizer)
@@ -331,10 +331,10 @@ def test_tokenizers_learn_from_the_training_part_alone(tmp_path: Path) -> None:
     assert isinstance(char, Char)
     assert isinstance(word, Word)
     assert char.characters == " ab"
-    assert word.unknown_pieces(b" zz") == (1, 1)
+    assert word.count_unknown(b" zz") == (1, 1)
 
 
-def test_every_document_is_opened_by_begin(tmp_path: Path, block_size: int) -> None:
+def test_every_document_is_opened_by_begin(tmp_path: Path, chunk_size: int) -> None:
     records = [f"document {i} é" for i in range(12)]
     lines = "\n".join(json.dumps({"text": record}) for record in records)
     path = write(tmp_path / "a.jsonl", lines.encode())
@@ -350,9 +350,9 @@ def test_unknown_tokenizers_and_options_are_refused(tmp_path: Path) -> None:
     corpus = open_corpus(write(tmp_path / "a.txt", TEXT))
     with pytest.raises(UserError, match="'words'; known are byte, char, word, bpe"):
         learn_tokenizer("words", corpus)
-    with pytest.raises(UserError, match="no option 'sise'; it has split, min_count, size"):
+    with pytest.raises(UserError, match="no setting 'sise'; it has split, min_count, vocab_size"):
         learn_and_tokenize("word", corpus, sise=3)
-    with pytest.raises(UserError, match="no option 'size'; it has none"):
+    with pytest.raises(UserError, match="no setting 'size'; it has none"):
         learn_tokenizer("byte", corpus, size=3)
 
 
@@ -375,8 +375,8 @@ def test_small_vocabularies_take_two_bytes_a_token_and_large_ones_four(tmp_path:
 
 def test_a_token_file_opens_again_with_its_tokenizer_only(tmp_path: Path) -> None:
     path = tmp_path / "tokens.bin"
-    blocks = [np.array([256, 1, 2], np.int32), np.array([3, 256, 4], np.int32)]
-    write_store(path, blocks, Byte())
+    chunks = [np.array([256, 1, 2], np.int32), np.array([3, 256, 4], np.int32)]
+    write_store(path, chunks, Byte())
     store = open_store(path, Byte())
     assert store.tokens.tolist() == [256, 1, 2, 3, 256, 4]
     assert store.starts.tolist() == [0, 4]

@@ -16,6 +16,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.text import (
     Bpe,
+    BpeSettings,
     Byte,
     Char,
     Tokenizer,
@@ -28,23 +29,23 @@ from octavo.text import (
 )
 from octavo.text import nanogpt_bin as tokens_module
 from octavo.text import reading as read_module
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
 from octavo.text.loading import Split
 from octavo.text.nanogpt_bin import read_bin, write_bin
 
 SAMPLE = "The cat sat on the mat.\nDie Größe — 日本語, 10,000 cats 🙂!\n".encode() * 40
 
 
-def blocks_of(*documents: bytes) -> list[Block]:
-    return [Block(document, np.zeros(1, np.int64)) for document in documents]
+def chunks_of(*documents: bytes) -> list[Chunk]:
+    return [Chunk(document, np.zeros(1, np.int64)) for document in documents]
 
 
 def learnt() -> dict[str, Tokenizer]:
-    bpe = Bpe.learn(blocks_of(SAMPLE), size=300)
+    bpe = Bpe.learn(chunks_of(SAMPLE), BpeSettings(300))
     special = {"id": 300, "content": "<|endoftext|>", "single_word": False, "lstrip": False, "rstrip": False,
                "normalized": False, "special": True}  # fmt: skip
     pretrained = Bpe({**bpe.to_json()["tokenizer"], "added_tokens": [special]}, begin=300)
-    char, word = Char.learn(blocks_of(SAMPLE)), Word.learn(blocks_of(SAMPLE))
+    char, word = Char.learn(chunks_of(SAMPLE)), Word.learn(chunks_of(SAMPLE))
     return {"byte": Byte(), "char": char, "word": word, "bpe": bpe, "pretrained": pretrained}
 
 
@@ -60,9 +61,9 @@ def documents_of(split: Split) -> list[bytes]:
 
 def _places(split: Split) -> list[np.ndarray]:
     size, found = 0, []
-    for block in split.blocks():
-        found.append(block.starts + size)
-        size += len(block.data)
+    for chunk in split.chunks():
+        found.append(chunk.starts + size)
+        size += len(chunk.data)
     return found
 
 
@@ -161,7 +162,7 @@ def test_tokens_that_the_tokenizer_would_not_choose_stand_for_the_same_text(tmp_
 
 def test_documents_larger_than_a_block_are_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "STRIDE", 5)  # cuts characters
-    monkeypatch.setattr(read_module, "BLOCK", 16)
+    monkeypatch.setattr(read_module, "CHUNK_BYTES", 16)
     tokens = Byte().encode_documents(SAMPLE, np.array([0, 70]))
     assert documents_of(open_text(beside(tmp_path, Byte(), tokens))) == [SAMPLE[:70], SAMPLE[70:]]
 

@@ -1,4 +1,4 @@
-"""Tokenizers give any bytes back, may be cut where they say so, and words are what a plain splitter says they are."""
+"""Each tokenizer's own rules: which characters, words and pairs become tokens, and which files are refused."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,36 +17,30 @@ from hypothesis import strategies as st
 
 from octavo.errors import UserError
 from octavo.text import (
-    TOKENIZERS,
-    Block,
     Bpe,
+    BpeSettings,
     Byte,
     Char,
+    CharSettings,
+    Chunk,
     Tokenizer,
     Word,
-    encode_blocks,
+    WordPieceSettings,
+    WordSettings,
     load_tokenizer,
-    save_tokenizer,
 )
-from octavo.text.blocks import in_order, no_starts, recut
-from octavo.text.tokenizers import lexicon as lexicon_module
-from octavo.text.tokenizers import word_splitting as pieces_module
-from octavo.text.tokenizers.bpe import JOB
-from octavo.text.tokenizers.spelling import each_document
-from octavo.text.tokenizers.word import learn_and_encode
-from octavo.text.tokenizers.word_splitting import LONGEST, cut_pieces, listed, pieces_of
-from tokenizer_samples import ODD, SAMPLE, blocks_of, pretrained_parts
+from octavo.text.chunks import no_starts, rechunk, thread_map
+from octavo.text.tokenizers import word_splitting
+from octavo.text.tokenizers.bpe import BATCH_CHARACTERS
+from octavo.text.tokenizers.word_splitting import MAX_WORD_BYTES, find_words, spans_of, word_boundary
+from octavo.text.tokenizers.word_table import WordTable
+from tokenizer_samples import ODD, SAMPLE, chunks_of, pretrained_parts
 
-
-def learnt() -> dict[str, Tokenizer]:
-    options = {"bpe": {"size": 300}}
-    made = {name: kind.learn(blocks_of(SAMPLE), **options.get(name, {})) for name, kind in TOKENIZERS.items()}
-    return made | {"word by space": Word.learn(blocks_of(SAMPLE), split="space")}
-
-
-LEARNT = learnt()
-ALL = LEARNT | {"pretrained": Bpe(pretrained_parts(), begin=0, size=340)}
-every_tokenizer = pytest.mark.parametrize("tokenizer", ALL.values(), ids=ALL.keys())
+ALL: dict[str, Tokenizer] = {
+    "bpe": Bpe.learn(chunks_of(SAMPLE), BpeSettings(300)),
+    "word": Word.learn(chunks_of(SAMPLE)),
+    "pretrained": Bpe(pretrained_parts(), begin=0, size=340),
+}
 unhurried = settings(deadline=None)  # the first call of a library may take long
 # Bytes that meet every rule: pieces of the sample, odd bytes, halves of characters and blanks.
 some_bytes = st.one_of(
@@ -57,101 +52,11 @@ some_bytes = st.one_of(
 )
 
 
-@every_tokenizer
-@unhurried
-@given(data=some_bytes)
-def test_tokens_give_any_bytes_back(tokenizer: Tokenizer, data: bytes) -> None:
-    tokens = tokenizer.encode(data)
-    assert tokens.dtype == np.int32
-    assert tokenizer.decode(tokens) == data
-    assert b"".join(tokenizer.spelling(int(token)) for token in tokens) == data
-
-
-@every_tokenizer
-@pytest.mark.parametrize("data", [*ODD, SAMPLE])
-def test_odd_bytes_come_back(tokenizer: Tokenizer, data: bytes) -> None:
-    assert tokenizer.lossless
-    assert tokenizer.decode(tokenizer.encode(data)) == data
-
-
-@pytest.mark.parametrize("tokenizer", LEARNT.values(), ids=LEARNT.keys())
-def test_ids_that_are_learnt_end_with_begin(tokenizer: Tokenizer) -> None:
-    assert tokenizer.begin == tokenizer.vocab - 1
-
-
-@every_tokenizer
-def test_begin_stands_for_no_bytes_and_for_none_of_a_text(tokenizer: Tokenizer) -> None:
-    assert tokenizer.spelling(tokenizer.begin) == b""
-    assert tokenizer.begin not in tokenizer.encode(SAMPLE + bytes(range(256)) + b"<|endoftext|>")
-    assert tokenizer.decode([tokenizer.begin, *tokenizer.encode(b"the"), tokenizer.begin]) == b"the"
-    assert tokenizer.encode(b"\n").tolist() == [tokenizer.newline]
-
-
-@every_tokenizer
-def test_a_token_outside_the_vocabulary_is_refused(tokenizer: Tokenizer) -> None:
-    for token in (-1, tokenizer.vocab):
-        with pytest.raises(UserError, match=f"got {token}"):
-            tokenizer.decode([0, token])
-        with pytest.raises(UserError, match=f"got {token}"):
-            tokenizer.spelling(token)
-
-
-@every_tokenizer
-@unhurried
-@given(data=some_bytes, more=some_bytes)
-def test_a_cut_changes_no_token_whatever_follows(tokenizer: Tokenizer, data: bytes, more: bytes) -> None:
-    cut = tokenizer.cut(data)
-    assert 0 <= cut <= len(data)
-    apart = np.concatenate([tokenizer.encode(data[:cut]), tokenizer.encode(data[cut:] + more)])
-    assert apart.tolist() == tokenizer.encode(data + more).tolist()
-
-
-@every_tokenizer
-def test_a_text_offers_cuts(tokenizer: Tokenizer) -> None:
-    assert tokenizer.cut(SAMPLE) > len(SAMPLE) - 40
-
-
-@every_tokenizer
-@unhurried
-@given(documents=st.lists(some_bytes, min_size=1, max_size=4), size=st.integers(1, 30))
-def test_documents_in_blocks_of_any_size_give_the_tokens_of_each_alone(
-    tokenizer: Tokenizer, documents: list[bytes], size: int
-) -> None:
-    text = b"".join(documents)
-    starts = np.cumsum([0, *map(len, documents)])[:-1]
-    bounds = [(i, min(i + size, len(text))) for i in range(0, len(text), size)]
-    blocks = [Block(text[a:b], starts[(starts >= a) & (starts < b)] - a) for a, b in bounds]
-    blocks.append(Block(b"", starts[starts >= len(text)] * 0))
-    found = list(encode_blocks(tokenizer, blocks))
-    expected = [token for one in documents for token in (tokenizer.begin, *tokenizer.encode(one).tolist())]
-    assert np.concatenate([np.zeros(0, np.int32), *found]).tolist() == expected
-
-
-@every_tokenizer
-@unhurried
-@given(data=some_bytes)
-def test_documents_end_to_end_equal_their_plain_twin(tokenizer: Tokenizer, data: bytes) -> None:
-    starts = np.unique(np.array([0, len(data) // 3, len(data) // 2]))
-    plain = each_document(tokenizer.encode, data, starts, tokenizer.begin)
-    assert tokenizer.encode_documents(data, starts).tolist() == plain.tolist()
-
-
-@every_tokenizer
-def test_a_saved_tokenizer_loads_the_same(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    save_tokenizer(tokenizer, tmp_path / "tokenizer.json")
-    for again in (load_tokenizer(tmp_path / "tokenizer.json"), load_tokenizer(tokenizer.to_json())):
-        assert again.to_json() == tokenizer.to_json()
-        assert (again.name, again.vocab, again.newline) == (tokenizer.name, tokenizer.vocab, tokenizer.newline)
-        assert again.begin == tokenizer.begin
-        for data in (SAMPLE, *ODD):
-            assert again.encode(data).tolist() == tokenizer.encode(data).tolist()
-
-
 def test_words_of_arbitrary_bytes_survive_json() -> None:
-    word = Word.learn(blocks_of(b"\xff\xfea \xc3( \xed\xa0\x80 x\n" * 3))
+    word = Word.learn(chunks_of(b"\xff\xfea \xc3( \xed\xa0\x80 x\n" * 3))
     again = load_tokenizer(json.loads(json.dumps(word.to_json())))
-    assert [again.spelling(i) for i in range(again.vocab)] == [word.spelling(i) for i in range(word.vocab)]
-    assert b"\xff\xfea" in [word.spelling(i) for i in range(256, word.vocab)]
+    assert [again.token_bytes(i) for i in range(again.vocab)] == [word.token_bytes(i) for i in range(word.vocab)]
+    assert b"\xff\xfea" in [word.token_bytes(i) for i in range(256, word.vocab)]
 
 
 @pytest.mark.parametrize(
@@ -186,25 +91,25 @@ def test_a_missing_tokenizer_file_is_named(tmp_path: Path) -> None:
 
 
 def test_characters_are_the_training_texts_in_order_of_code_points() -> None:
-    char = Char.learn(blocks_of("bäca€\n".encode()))
+    char = Char.learn(chunks_of("bäca€\n".encode()))
     assert char.characters == "\nabcä€"
     assert char.encode("ä€a".encode()).tolist() == [256 + 4, 256 + 5, 256 + 1]
 
 
 def test_unknown_characters_and_invalid_bytes_are_spelt_in_bytes() -> None:
-    char = Char.learn(blocks_of(b"abc"))
+    char = Char.learn(chunks_of(b"abc"))
     assert char.encode("aäb".encode() + b"\xff").tolist() == [256, 0xC3, 0xA4, 257, 0xFF]
 
 
 def test_rare_characters_can_be_left_out() -> None:
-    assert Char.learn(blocks_of(b"aab"), min_count=2).characters == "a"
+    assert Char.learn(chunks_of(b"aab"), CharSettings(min_count=2)).characters == "a"
 
 
 # Words
 
 
 def plain_pieces(text: str, split: str) -> list[str]:
-    """Pieces by a loop over characters: the plain twin of pieces_of for valid UTF-8."""
+    """WordSpans by a loop over characters: the plain twin of find_words for valid UTF-8."""
     joiners = "\u00ad\u200c\u200d"
 
     def kind(c: str) -> str:
@@ -227,7 +132,7 @@ def plain_pieces(text: str, split: str) -> list[str]:
 
 
 def fast_pieces(data: bytes, split: str) -> list[bytes]:
-    found = pieces_of(data, split, no_starts())  # type: ignore[arg-type]
+    found = find_words(data, split, no_starts())  # type: ignore[arg-type]
     pairs = zip(found.starts.tolist(), found.lengths.tolist(), strict=True)
     return [data[start : start + length] for start, length in pairs]
 
@@ -269,7 +174,7 @@ def test_bytes_that_are_not_utf8_are_word_characters() -> None:
 @unhurried
 @given(data=some_bytes, more=some_bytes)
 def test_word_cuts_are_the_longest_that_are_safe_for_every_continuation(data: bytes, more: bytes) -> None:
-    cut = cut_pieces(data, "words")
+    cut = word_boundary(data, "words")
     for longer in range(cut + 1, len(data) + 1):
         # A letter or the rest of a character joins what a longer cut would have ended.
         joined = [data + tail for tail in (b"a", b"\x80a", b"\x80\x80", b"\x80\x80\x80")]
@@ -279,48 +184,51 @@ def test_word_cuts_are_the_longest_that_are_safe_for_every_continuation(data: by
 
 
 def test_cuts_are_found_behind_long_words() -> None:
-    assert cut_pieces(b"head " + b"a" * 100_000, "words") == 4
-    assert cut_pieces(b"a" * 100_000, "words") == 0
-    assert cut_pieces(b"\n" + "é".encode() * 50_000, "words") == 1
+    assert word_boundary(b"head " + b"a" * 100_000, "words") == 4
+    assert word_boundary(b"a" * 100_000, "words") == 0
+    assert word_boundary(b"\n" + "é".encode() * 50_000, "words") == 1
 
 
 def test_words_are_ranked_by_count_and_equals_by_spelling() -> None:
-    word = Word.learn(blocks_of(b"bb aa cc\naa bb zz\naa bb yy zz\n"), min_count=2)
-    assert [word.spelling(i) for i in range(256, word.begin)] == [b" bb", b" zz", b"aa"]
+    word = Word.learn(chunks_of(b"bb aa cc\naa bb zz\naa bb yy zz\n"), WordSettings(min_count=2))
+    assert [word.token_bytes(i) for i in range(256, word.begin)] == [b" bb", b" zz", b"aa"]
     assert word.vocab == 256 + 3 + 1
 
 
 def test_size_keeps_the_most_frequent_words() -> None:
     text = b" bb aa aa cc cc dd\n" * 2
-    assert [Word.learn(blocks_of(text), size=n).spelling(256) for n in (1, 2)] == [b" aa", b" aa"]
-    word = Word.learn(blocks_of(text), size=3)
-    assert [word.spelling(i) for i in range(256, word.begin)] == [b" aa", b" cc", b" bb"]
+    assert [Word.learn(chunks_of(text), WordSettings(vocab_size=n)).token_bytes(256) for n in (1, 2)] == [
+        b" aa",
+        b" aa",
+    ]
+    word = Word.learn(chunks_of(text), WordSettings(vocab_size=3))
+    assert [word.token_bytes(i) for i in range(256, word.begin)] == [b" aa", b" cc", b" bb"]
 
 
 def test_rare_words_are_spelt_in_bytes_and_counted_as_unknown() -> None:
-    word = Word.learn(blocks_of(b"in the sea in the\nin the sky\n"))
+    word = Word.learn(chunks_of(b"in the sea in the\nin the sky\n"))
     assert word.encode(b"in the sea\n").tolist() == [
         *word.encode(b"in"), *word.encode(b" the"), *b" sea", ord("\n"),
     ]  # fmt: skip
     assert len(word.encode(b" the")) == 1
-    assert word.unknown_pieces(b"in the sea\n") == (1, 4)
-    assert word.unknown_pieces(b"") == (0, 0)
+    assert word.count_unknown(b"in the sea\n") == (1, 4)
+    assert word.count_unknown(b"") == (0, 0)
 
 
 def test_pieces_of_one_byte_are_byte_tokens() -> None:
-    word = Word.learn(blocks_of(b"a,\n" * 9))
+    word = Word.learn(chunks_of(b"a,\n" * 9))
     assert word.vocab == 257
-    assert word.unknown_pieces(b"a,\n") == (0, 3)
+    assert word.count_unknown(b"a,\n") == (0, 3)
 
 
 @unhurried
 @given(documents=st.lists(some_bytes, min_size=1, max_size=5), min_count=st.integers(1, 3))
 def test_one_pass_gives_the_vocabulary_and_tokens_of_two(documents: list[bytes], min_count: int) -> None:
-    word, tokens = learn_and_encode(blocks_of(*documents), min_count=min_count)
+    word, tokens = Word.learn_and_encode(lambda: chunks_of(*documents), WordSettings(min_count=min_count))
     counts = Counter(piece for document in documents for piece in fast_pieces(document, "words"))
-    known = [piece for piece, n in counts.items() if n >= min_count and 2 <= len(piece) <= LONGEST]
+    known = [piece for piece, n in counts.items() if n >= min_count and 2 <= len(piece) <= MAX_WORD_BYTES]
     ranked = sorted(known, key=lambda piece: (-counts[piece], piece))
-    assert [word.spelling(i) for i in range(256, word.begin)] == ranked
+    assert [word.token_bytes(i) for i in range(256, word.begin)] == ranked
     two = [token for one in documents for token in (word.begin, *word.encode(one).tolist())]
     assert np.concatenate(list(tokens)).tolist() == two
 
@@ -328,10 +236,10 @@ def test_one_pass_gives_the_vocabulary_and_tokens_of_two(documents: list[bytes],
 def test_a_vocabulary_of_thousands_of_words_is_found_again_after_the_table_has_grown() -> None:
     words = [f"w{i:x}" * (1 + i % 5) for i in range(60_000)]
     text = " ".join(words).encode()
-    word = Word.learn([Block(text[:100_000], np.zeros(1, np.int64)), Block(text[100_000:])], min_count=1)
-    assert word.vocab == 256 + len({piece for piece in fast_pieces(text, "words") if len(piece) <= LONGEST}) + 1
+    word = Word.learn([Chunk(text[:100_000], np.zeros(1, np.int64)), Chunk(text[100_000:])], WordSettings(min_count=1))
+    assert word.vocab == 256 + len({piece for piece in fast_pieces(text, "words") if len(piece) <= MAX_WORD_BYTES}) + 1
     tokens = word.encode(text)
-    assert word.unknown_pieces(text) == (0, len(words))
+    assert word.count_unknown(text) == (0, len(words))
     assert len(tokens) == len(words)
     assert word.decode(tokens) == text
 
@@ -340,23 +248,23 @@ def test_words_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch
     # A hash of three values makes nearly all long words clash; the result must not change.
     spellings = [f" longword{i}".encode() for i in range(50)]
     text = b"".join(spellings) * 2 + b" longwordless" + b" longword7" + b" short" * 2
-    expected = Word.learn(blocks_of(text))
+    expected = Word.learn(chunks_of(text))
     tokens_expected = expected.encode(text).tolist()
-    monkeypatch.setattr(pieces_module, "_stir", lambda mixed: (mixed % np.uint64(3)) << np.uint64(8))
-    assert len(set(listed(spellings).keys.tolist())) <= 3
-    word, tokens = learn_and_encode(blocks_of(text[:300], text[300:]))
-    assert word.to_json() == Word.learn(blocks_of(text[:300], text[300:])).to_json()
-    whole = Word.learn(blocks_of(text))
+    monkeypatch.setattr(word_splitting, "_stir", lambda mixed: (mixed % np.uint64(3)) << np.uint64(8))
+    assert len(set(spans_of(spellings).keys.tolist())) <= 3
+    word, tokens = Word.learn_and_encode(lambda: chunks_of(text[:300], text[300:]))
+    assert word.to_json() == Word.learn(chunks_of(text[:300], text[300:])).to_json()
+    whole = Word.learn(chunks_of(text))
     assert whole.to_json() == expected.to_json()
     assert whole.encode(text).tolist() == tokens_expected
     assert word.decode(np.concatenate(list(tokens))) == text
-    assert whole.unknown_pieces(b" longwordless longword7") == (1, 2)
+    assert whole.count_unknown(b" longwordless longword7") == (1, 2)
 
 
-def test_a_lexicon_numbers_pieces_in_the_order_of_their_coming() -> None:
-    lexicon = lexicon_module.Lexicon()
-    assert lexicon.add(listed([b"bb", b"a much longer piece", b"bb", b"a\0"])).tolist() == [0, 1, 0, 2]
-    assert lexicon.find(listed([b"a", b"a\0", b"a much longer pieces", b"a much longer piece"])).tolist() == [
+def test_a_word_table_numbers_words_in_the_order_of_their_coming() -> None:
+    table = WordTable()
+    assert table.add(spans_of([b"bb", b"a much longer piece", b"bb", b"a\0"])).tolist() == [0, 1, 0, 2]
+    assert table.find(spans_of([b"a", b"a\0", b"a much longer pieces", b"a much longer piece"])).tolist() == [
         -1,
         2,
         -1,
@@ -365,8 +273,8 @@ def test_a_lexicon_numbers_pieces_in_the_order_of_their_coming() -> None:
 
 
 def test_words_longer_than_the_longest_key_are_spelt() -> None:
-    giant = b"x" * (LONGEST + 1)
-    word = Word.learn(blocks_of((giant + b"\n" + giant[1:] + b"\n") * 3))
+    giant = b"x" * (MAX_WORD_BYTES + 1)
+    word = Word.learn(chunks_of((giant + b"\n" + giant[1:] + b"\n") * 3))
     assert word.vocab == 256 + 1 + 1
     assert word.encode(giant).tolist() == list(giant)
     assert len(word.encode(giant[1:])) == 1
@@ -375,13 +283,13 @@ def test_words_longer_than_the_longest_key_are_spelt() -> None:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        (Word, {"min_count": 0}), (Word, {"size": 0}), (Word, {"split": "x"}), (Char, {"min_count": 0}),
-        (Bpe, {"size": 255}),
+        (WordSettings, {"min_count": 0}), (WordSettings, {"vocab_size": 0}), (WordSettings, {"split": "x"}),
+        (CharSettings, {"min_count": 0}), (BpeSettings, {"vocab_size": 255}), (WordPieceSettings, {"vocab_size": 99}),
     ],
 )  # fmt: skip
-def test_impossible_options_are_refused(kind: type[Word] | type[Bpe], options: dict[str, int]) -> None:
+def test_impossible_settings_are_refused(kind: type[Any], options: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(options))):
-        kind.learn(blocks_of(SAMPLE), **options)  # type: ignore[arg-type]
+        kind(**options)
 
 
 # Byte pairs
@@ -390,20 +298,20 @@ def test_impossible_options_are_refused(kind: type[Word] | type[Bpe], options: d
 def test_pairs_are_learnt_and_every_byte_has_a_token() -> None:
     bpe = ALL["bpe"]
     assert bpe.vocab == 301
-    assert {bytes([b]) for b in range(256)} <= {bpe.spelling(i) for i in range(bpe.vocab)}
+    assert {bytes([b]) for b in range(256)} <= {bpe.token_bytes(i) for i in range(bpe.vocab)}
     assert len(bpe.encode(b" the cat")) < 6
 
 
 def test_the_same_text_gives_the_same_pairs() -> None:
-    again = Bpe.learn(blocks_of(SAMPLE), size=300)
+    again = Bpe.learn(chunks_of(SAMPLE), BpeSettings(300))
     assert again.to_json() == ALL["bpe"].to_json()
 
 
 def test_pairs_match_the_library_on_plain_text(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(ALL["bpe"].to_json()["tokenizer"]))
-    text = SAMPLE.decode() * (2 * JOB // len(SAMPLE.decode()) + 2)
-    assert len(text) > 2 * JOB
+    text = SAMPLE.decode() * (2 * BATCH_CHARACTERS // len(SAMPLE.decode()) + 2)
+    assert len(text) > 2 * BATCH_CHARACTERS
     theirs = tokenizers.Tokenizer.from_file(str(path)).encode(text).ids
     assert Bpe.from_file(path).encode(text.encode()).tolist() == theirs
 
@@ -419,10 +327,10 @@ def test_a_sentencepiece_vocabulary_reads_its_spaces_and_bytes_but_is_not_called
     vocab = {"<unk>": 0} | {f"<0x{b:02X}>": b + 1 for b in range(256)} | {"▁": 257, "a": 258, "▁a": 259}
     model = tokenizers.models.BPE(vocab, [("▁", "a")], unk_token="<unk>", byte_fallback=True)
     bpe = hugging_face(model, pre_tokenizer=tokenizers.pre_tokenizers.Metaspace(prepend_scheme="always"))
-    assert [bpe.spelling(i) for i in (1, 11, 257, 259)] == [b"\0", b"\n", b" ", b" a"]
+    assert [bpe.token_bytes(i) for i in (1, 11, 257, 259)] == [b"\0", b"\n", b" ", b" a"]
     assert not bpe.lossless
     assert bpe.decode(bpe.encode("a aé\xff".encode())) == " a aé\xff".encode()
-    assert bpe.cut(b"a a a") == 0
+    assert bpe.split_point(b"a a a") == 0
 
 
 def test_a_vocabulary_with_unknown_tokens_is_not_called_lossless() -> None:
@@ -430,7 +338,7 @@ def test_a_vocabulary_with_unknown_tokens_is_not_called_lossless() -> None:
     bpe = hugging_face(model, pre_tokenizer=tokenizers.pre_tokenizers.Whitespace())
     assert not bpe.lossless
     assert bpe.encode(b"these \xff").tolist()[:2] == [1, 2]
-    assert bpe.spelling(2) == b"se"
+    assert bpe.token_bytes(2) == b"se"
 
 
 @pytest.mark.parametrize(
@@ -460,20 +368,20 @@ def test_a_pretrained_tokenizer_gets_no_further_id_and_is_padded_to_the_models_v
     exact, padded = Bpe(parts, begin=1), Bpe(parts, begin=0, size=340)
     assert (exact.vocab, exact.begin) == (330, 1)
     assert (padded.vocab, padded.begin) == (340, 0)
-    assert [padded.spelling(i) for i in (0, 1, 330, 339)] == [b"", b"<|im_start|>", b"", b""]
+    assert [padded.token_bytes(i) for i in (0, 1, 330, 339)] == [b"", b"<|im_start|>", b"", b""]
     assert padded.decode([0, 1, 339]) == b"<|im_start|>"
     assert (Bpe(parts).vocab, Bpe(parts, size=340).begin) == (331, 339)
 
 
 def test_pretrained_pieces_match_the_library_on_plain_text() -> None:
     theirs = tokenizers.Tokenizer.from_str(json.dumps(pretrained_parts()))
-    text = SAMPLE.decode() * (2 * JOB // len(SAMPLE.decode()) + 2)  # more than one job, so that it is cut
+    text = SAMPLE.decode() * (2 * BATCH_CHARACTERS // len(SAMPLE.decode()) + 2)  # more than one job, so that it is cut
     assert ALL["pretrained"].encode(text.encode()).tolist() == theirs.encode(text).ids
 
 
 def test_every_digit_of_a_pretrained_tokenizer_stands_alone() -> None:
     tokens = ALL["pretrained"].encode(b" 10,000")
-    assert [ALL["pretrained"].spelling(int(token)) for token in tokens] == [b" ", b"1", b"0", b",", b"0", b"0", b"0"]
+    assert [ALL["pretrained"].token_bytes(int(token)) for token in tokens] == [b" ", b"1", b"0", b",", b"0", b"0", b"0"]
 
 
 def test_special_tokens_typed_in_a_text_are_text_to_a_pretrained_tokenizer() -> None:
@@ -539,17 +447,17 @@ def test_recut_looks_for_a_cut_again_only_when_the_text_has_doubled() -> None:
         looks.append(len(data))
         return data.rfind(b"\n") + 1
 
-    blocks = [Block(b"ab", np.zeros(1, np.int64)), *[Block(b"cd")] * 30, Block(b"\n "), *[Block(b"e ")] * 40]
-    found = list(recut(blocks, cut))
+    chunks = [Chunk(b"ab", np.zeros(1, np.int64)), *[Chunk(b"cd")] * 30, Chunk(b"\n "), *[Chunk(b"e ")] * 40]
+    found = list(rechunk(chunks, cut))
     assert looks[:6] == [2, 4, 8, 16, 32, 64]
-    assert [block.data for block in found] == [b"ab" + b"cd" * 30 + b"\n", b" " + b"e " * 40]
-    assert [block.starts.tolist() for block in found] == [[0], []]
+    assert [chunk.data for chunk in found] == [b"ab" + b"cd" * 30 + b"\n", b" " + b"e " * 40]
+    assert [chunk.starts.tolist() for chunk in found] == [[0], []]
 
 
 def test_threads_keep_the_order_and_hand_on_errors() -> None:
-    assert list(in_order(lambda n: n * n, range(50))) == [n * n for n in range(50)]
+    assert list(thread_map(lambda n: n * n, range(50))) == [n * n for n in range(50)]
     with pytest.raises(ZeroDivisionError):
-        list(in_order(lambda n: 1 // (5 - n), range(50)))
+        list(thread_map(lambda n: 1 // (5 - n), range(50)))
 
 
 def test_byte_tokens_are_the_bytes() -> None:

@@ -18,7 +18,7 @@ from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import ANALOGIES, SIMILARITIES, Compass, check, spearman
 from octavo.text import Word, text_in_memory
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
 from octavo.text.word_vectors import Vectors, match_vectors, read_vectors, word_of, write_vectors
 from octavo.training import glove
 from octavo.training.glove import (
@@ -160,14 +160,14 @@ def test_a_tokens_word_is_its_spelling_without_the_space(spelling: bytes, word: 
 
 def test_tokens_get_the_vector_of_their_word_or_of_its_lower_case(tmp_path: Path) -> None:
     data = b" The cat, the CAT. xyz xyz The cat the CAT"
-    tokenizer = Word.learn(text_in_memory(data).blocks())
+    tokenizer = Word.learn(text_in_memory(data).chunks())
     path = file(tmp_path, "the 1 1\ncat 2 2\nCAT 3 3\n, 4 4\n")
     counts_V = np.bincount(tokenizer.encode(data), minlength=tokenizer.vocab)
     match = match_vectors(path, tokenizer, counts_V)
-    rows = {tokenizer.spelling(t): match.vectors_VD[t].tolist() for t in np.flatnonzero(match.known_V)}
+    rows = {tokenizer.token_bytes(t): match.vectors_VD[t].tolist() for t in np.flatnonzero(match.known_V)}
     assert rows == {b" The": [1, 1], b" the": [1, 1], b" cat": [2, 2], b" CAT": [3, 3], b",": [4, 4]}
     assert match.coverage["by_lower_case"] == 1
-    words = [t for t in range(tokenizer.vocab) if word_of(tokenizer.spelling(t))]
+    words = [t for t in range(tokenizer.vocab) if word_of(tokenizer.token_bytes(t))]
     assert match.coverage["tokens"] == len(words)
     assert match.coverage["known"] == len(rows)
     known = sum(counts_V[t] for t in np.flatnonzero(match.known_V))
@@ -214,18 +214,18 @@ def test_neighbours_are_those_of_the_definition_however_the_text_is_chunked(
 
 def test_words_are_found_without_spaces_and_capitals_and_rare_ones_take_no_place() -> None:
     text = text_in_memory("The cat. the CAT\nrare The dog.")
-    words, numbers = words_of(text.blocks(), GloveConfig(min_count=2))
+    words, numbers = words_of(text.chunks(), GloveConfig(min_count=2))
     assert words[0] == "the"
     assert set(words) == {"the", "cat", "."}
     assert [words[i] for i in numbers if i >= 0] == ["the", "cat", ".", "the", "cat", "the", "."]
-    cased, _ = words_of(text.blocks(), GloveConfig(min_count=1, lower=False, size=2))
+    cased, _ = words_of(text.chunks(), GloveConfig(min_count=1, lower=False, size=2))
     assert cased[0] in ("The", ".")
     assert len(cased) == 2
 
 
 def test_documents_are_kept_apart() -> None:
-    block = Block(b"one two three four", np.array([0, 7]))
-    words, numbers = words_of([block], GloveConfig(min_count=1))
+    chunk = Chunk(b"one two three four", np.array([0, 7]))
+    words, numbers = words_of([chunk], GloveConfig(min_count=1))
     near = count_near(numbers, len(words), 10)
     pairs = {frozenset((words[i], words[j])) for i, j in zip(near.i_P, near.j_P, strict=True)}
     assert pairs == {frozenset(("one", "two")), frozenset(("three", "four"))}
@@ -256,14 +256,14 @@ def clusters(seed: int = 0) -> bytes:
 def test_words_of_one_cluster_are_nearer_each_other_than_those_of_another() -> None:
     losses: list[float] = []
     config = GloveConfig(dim=8, window=4, epochs=15)
-    vectors, told = train_glove(text_in_memory(clusters()).blocks(), config, 1, lambda row: losses.append(row["loss"]))
+    vectors, told = train_glove(text_in_memory(clusters()).chunks(), config, 1, lambda row: losses.append(row["loss"]))
     compass = Compass(vectors)
     for words in (("sun", "rain", "wind", "snow", "storm"), ("bread", "cheese", "wine", "soup", "cake")):
         for word in words:
             assert {near for near, _ in compass.nearest(word, 4)} == set(words) - {word}
     assert losses[-1] < losses[0] / 4
     assert told["words"] == 12
-    again, _ = train_glove(text_in_memory(clusters()).blocks(), config, 1)
+    again, _ = train_glove(text_in_memory(clusters()).chunks(), config, 1)
     assert again.rows_WD.tobytes() == vectors.rows_WD.tobytes()
 
 
@@ -282,7 +282,7 @@ def test_a_spent_budget_ends_the_learning() -> None:
 
 def test_a_text_without_enough_words_is_refused() -> None:
     with pytest.raises(UserError, match=r"the text has 1 words that occur at least 5 times; .*--min-count"):
-        train_glove(text_in_memory("a " * 9 + "b").blocks(), GloveConfig())
+        train_glove(text_in_memory("a " * 9 + "b").chunks(), GloveConfig())
 
 
 @pytest.mark.parametrize("name", ["dim", "window", "min_count", "size", "epochs", "rate", "budget"])

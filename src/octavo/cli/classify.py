@@ -16,7 +16,7 @@ from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.tasks.api import resume
-from octavo.tasks.classification_page import classify_page_maker, explain_page, short
+from octavo.tasks.classification_page import classify_page_maker, excerpt, explain_page
 from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.tasks.reproduce import flags_of
@@ -273,7 +273,7 @@ def _learnt(made: Classifier) -> Labelled | None:
 
 def _print_explained(one: Explained) -> None:
     truth = f", but it is {one.truth}" if one.truth is not None and one.truth != one.answer else ""
-    print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {short(one.text)}")
+    print(f"\n{one.answer}, {one.confidence:.1%} sure{truth}: {excerpt(one.text)}")
     ranked = sorted(zip(one.contributions, one.words, strict=True), key=lambda pair: -abs(pair[0]))
     if not one.words:
         print("there is no word in it: the answer is that to an empty text")
@@ -282,7 +282,7 @@ def _print_explained(one: Explained) -> None:
     if one.verdict():
         print(one.verdict())
     if one.nearest:
-        rows = [(short(near.text, ROOM), near.label, f"{near.likeness:.2f}") for near in one.nearest]
+        rows = [(excerpt(near.text, ROOM), near.label, f"{near.likeness:.2f}") for near in one.nearest]
         print_table(("nearest training examples", "class", "likeness"), rows, left=(0, 1))
 
 

@@ -1,4 +1,4 @@
-"""octavo compare: the whole ladder on one text, in one table and on one page."""
+"""octavo compare: every model on one text, in one table and on one page."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from tyro.conf import arg
 from octavo.cli.flags import Corpora
 from octavo.cli.output import print_json
 from octavo.errors import UserError
+from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.rows import Comparison
 from octavo.experiments.compare.run import compare as compare_models
-from octavo.experiments.compare.terminal import NOTES, table_text
+from octavo.experiments.table import table_text
 from octavo.tasks.run import REPORT
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
 WIDTH = 80
+NOTES = f"*: the best. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
@@ -36,6 +38,7 @@ def compare(
     out: str | None = None,
     seed: int = 0,
     device: str = "auto",
+    jobs: int = 1,
     json: bool = False,
 ) -> None:
     """Train every model on your text, each within a budget, and see which is best and what it costs.
@@ -45,7 +48,7 @@ def compare(
 
     Example: octavo compare book.txt --budget 2min
 
-    Stopped or killed, it goes on with the same command; what is finished is kept.
+    Stopped or killed, the same command resumes it; what is finished is not repeated. Exits with 1 where a model failed.
 
     Args:
         corpus: A named source (octavo data list), a file, several, or a folder.
@@ -63,18 +66,21 @@ def compare(
         out: The folder for the page and the runs; by default runs/compare-NAME.
         seed: For first weights, the order of the text, dropout and samples.
         device: auto, cpu or cuda.
+        jobs: How many models to work on at a time, each in a process of its own with its share of the cores.
         json: Print JSON.
     """
     if not corpus:
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
     comparison = compare_models(
         list(corpus), out=out, models=models, budget=budget, total=total, quick=quick, seeds=seeds, pretrained=with_,
-        tokenizer=tokenizer, valid=valid, field=field, bytes=bytes, seed=seed, device=device,
+        tokenizer=tokenizer, valid=valid, field=field, bytes=bytes, seed=seed, device=device, jobs=jobs,
     )  # fmt: skip
     if json:
         print_json(comparison.to_json() | {"page": str(_page(comparison))})
     else:
         _print_result(comparison)
+    if comparison.failed:
+        raise SystemExit(1)
 
 
 def _page(comparison: Comparison) -> str:
@@ -117,7 +123,7 @@ def _print_next(comparison: Comparison) -> None:
     best = comparison.best
     if best is not None and best.run is not None and best.trained:
         run = shlex.quote(str(comparison.folder / best.run))
-        print("\nNext, let the best one write, and measure a text of yours:")
+        print("\nNext, let the best one generate, and measure a text of yours:")
         print(f"  octavo generate {run} --max-tokens 300")
         print(f"  octavo eval {run} FILE --prove")
     print(f"\nThe page with figures, coloured text and samples: {_page(comparison)}")

@@ -14,7 +14,7 @@ from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.datasets import sources
 from octavo.errors import UserError
-from octavo.text import encode_blocks, learn_tokenizer, open_corpus, save_tokenizer
+from octavo.text import learn_tokenizer, open_corpus, save_tokenizer
 from octavo.text.nanogpt_bin import TOKENIZER, check_fits, write_bin
 
 
@@ -161,7 +161,7 @@ def export_bins(
     (folder / TOKENIZER).unlink(missing_ok=True)
     splits = {"train.bin": opened.train, "val.bin": opened.valid}
     counts = {
-        name: write_bin(folder / name, encode_blocks(learnt, split.blocks()), learnt) for name, split in splits.items()
+        name: write_bin(folder / name, learnt.encode_chunks(split.chunks()), learnt) for name, split in splits.items()
     }
     save_tokenizer(learnt, folder / TOKENIZER)
     return {"out": out, "tokens": counts, "tokenizer": learnt.name, "vocab": learnt.vocab, "begin": learnt.begin}

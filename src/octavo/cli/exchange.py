@@ -16,7 +16,6 @@ from octavo.core import LanguageModel
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import is_foreign, read_foreign, write_huggingface
-from octavo.exchange.token_ids import NoText
 from octavo.io.compressed import stream
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
@@ -25,7 +24,8 @@ from octavo.models.ngram.arpa_lines import FOREIGN
 from octavo.models.ngram.arpa_tokens import token_names
 from octavo.tasks.encoder import NAMED
 from octavo.tasks.run import CONFIG, TENSORS, Run, check_out, load, save
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
+from octavo.text.tokenizers.token_ids import TokenIds
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
 Precision = Literal["float32", "float16"]
@@ -191,7 +191,7 @@ def _import_arpa(path: Path, like: Run | None) -> Run:
     record = {"corpus": {"name": path.name}, "imported": {"file": str(path), "format": "arpa"}}
     if like is None:
         model, names = read_arpa(path)
-        return Run(model, Closed(names), record)
+        return Run(model, ClosedVocabulary(names), record)
     model, _ = read_arpa(path, token_names(like.tokenizer), like.tokenizer.newline)
     # Text must come to the tokenizer as it came in training.
     return Run(model, like.tokenizer, record | {"preprocess": list(like.record.get("preprocess", ()))})
@@ -200,7 +200,7 @@ def _import_arpa(path: Path, like: Run | None) -> Run:
 def _import_foreign(path: Path, like: Run | None) -> Run:
     model, tokenizer, record = read_foreign(path)
     if like is None:
-        if isinstance(tokenizer, NoText):  # a run must be able to read text
+        if isinstance(tokenizer, TokenIds):  # a run must be able to read text
             tokenizer.encode(b"")
         return Run(model, tokenizer, record)
     if (like.tokenizer.vocab, like.tokenizer.begin) != (model.vocab, model.begin):

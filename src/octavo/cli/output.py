@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from octavo.io.files import size as size
@@ -37,3 +37,11 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
 def note(text: str) -> None:
     """Say something that is not a result."""
     print(text, file=sys.stderr)
+
+
+def exit_if_failed(failed: Mapping[str, str]) -> None:
+    """Say which parts of an experiment failed; then the command does not end as if all were well."""
+    for name, error in failed.items():
+        note(f"{name} failed: {error}")
+    if failed:
+        raise SystemExit(1)

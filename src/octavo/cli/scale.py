@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,20 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from octavo.cli.flags import Corpora, run_command
-from octavo.cli.output import note, print_json, print_table, size
-from octavo.experiments.scale import Scaling
-from octavo.experiments.scale.plan import BUDGET, CHECKS, QUICK, QUICK_BUDGET, Plan
+from octavo.cli.output import exit_if_failed, note, print_json
+from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
 from octavo.experiments.scale.power_law import LEVEL
-from octavo.experiments.scale.run import HELD_OUT, scale
+from octavo.experiments.scale.run import HELD_OUT_BYTES, scale
 from octavo.experiments.scale.wording import summary
+from octavo.experiments.table import table_text
 from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig
 from octavo.tasks.run import REPORT
-from octavo.tasks.run_facts import number
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
-WIDE = 79  # letters of a line
+MAX_LINE_CHARACTERS = 79
 
 
 def run_scale(argv: list[str]) -> None:
@@ -32,7 +32,7 @@ def run_scale(argv: list[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo scale MODEL CORPUS [flags]       octavo scale MODEL --help shows the model's flags\n")
         print("Trains MODEL and an n-gram at several lengths of text, fits power laws with their intervals, and says")
-        print("where the two cross. Stopped, the same command goes on.\n")
+        print("where the two cross. Stopped, the same command resumes it.\n")
         print("example: octavo scale gpt shakespeare --quick --out runs/scale-quick")
         print("example: octavo scale gpt shakespeare --budget 20s --out runs/scale")
         return
@@ -40,8 +40,8 @@ def run_scale(argv: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class SeriesFlags:
-    """The series."""
+class ScaleFlags:
+    """What is varied."""
 
     against: str = "auto"
     """The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."""
@@ -52,15 +52,17 @@ class SeriesFlags:
     budgets: tuple[float, ...] = ()
     """Shares of the budget, for the whole network on the whole text; else 1/8, 1/4, 1/2 and 1."""
     seeds: int = 1
-    """Train every network so often, from other first weights: narrower intervals."""
+    """Train every network so many times, from other initial weights: narrower intervals."""
     seed: int = 0
     """The first of the seeds."""
-    held_out: int = HELD_OUT
-    """Measure on so many bytes of the held-out text at most."""
+    held_out: int = HELD_OUT_BYTES
+    """Score at most so many bytes of the held-out text."""
     device: str = "auto"
     """auto, cpu or cuda."""
     quick: bool = False
-    """Fewer and shorter trainings, 3 s each: a look in about a minute."""
+    """Fewer and shorter trainings, 3 s each: done in about a minute."""
+    jobs: int = 1
+    """How many trainings run at a time, each in a process of its own with its share of the cores."""
     json: bool = False
     """Print JSON."""
 
@@ -69,7 +71,7 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=CHECKS)
+    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
     def of_network(
@@ -78,21 +80,21 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
         loop: LoopConfig = asked,
         optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
         text: TextConfig = TextConfig(),  # noqa: B008
-        series: SeriesFlags = SeriesFlags(),  # noqa: B008
+        vary: ScaleFlags = ScaleFlags(),  # noqa: B008
         out: str = folder,
     ) -> None:
         told = {**_changed(config, usual), **_changed(loop, asked), **_changed(optim), **_changed(text)}
-        _run(model, corpus, {"budget": loop.budget, **told}, series, out, command)
+        _run(model, corpus, {"budget": loop.budget, **told}, vary, out, command)
 
     def of_counts(
         corpus: Corpora,
         config: Any = usual,
         text: TextConfig = TextConfig(),  # noqa: B008
-        series: SeriesFlags = SeriesFlags(),  # noqa: B008
+        vary: ScaleFlags = ScaleFlags(),  # noqa: B008
         out: str = folder,
     ) -> None:
         told = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
-        _run(model, corpus, told, series, out, command)
+        _run(model, corpus, told, vary, out, command)
 
     verb: Callable[..., None] = of_network if find_spec(kind).trained_by_gradient else of_counts
     verb.__annotations__["config"] = type(usual)  # the flags come from its fields
@@ -100,16 +102,16 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
 
     Example: octavo scale {model} shakespeare --quick --out runs/scale-quick
 
-    Stopped (Ctrl-C) or killed, the same command goes on; at most one training is lost.
+    Stopped (Ctrl-C) or killed, the same command resumes it.
 
     Args:
         corpus: A named source (octavo data list), a file, several, or a folder.
-        config: The model; of a network, the largest of the series.
+        config: The model; of a network, the largest one.
         loop: How long each training lasts, and in what pieces.
         optim: How the weights are changed.
         text: The text and its tokens.
-        series: What is trained.
-        out: The folder for the points, the result and the page.
+        vary: What is varied.
+        out: The folder for the results and the page.
     """
     return verb
 
@@ -122,44 +124,29 @@ def _changed(config: Any, usual: Any = None) -> dict[str, Any]:
 
 
 def _run(
-    model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: SeriesFlags, out: str, command: str
+    model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: ScaleFlags, out: str, command: str
 ) -> None:
     usual = QUICK if flags.quick else Plan()
     given = {name: value for name in ("lengths", "sizes", "budgets") if (value := getattr(flags, name))}
     found = scale(
         model, list(corpus), against=flags.against, plan=dataclasses.replace(usual, **given, seeds=flags.seeds),
-        seed=flags.seed, device=flags.device, held_out=flags.held_out, out=out, tell=note, command=command, **settings,
+        seed=flags.seed, device=flags.device, held_out=flags.held_out, out=out, jobs=flags.jobs,
+        command=command, **settings,
     )  # fmt: skip
     for line in found.notes:
         note(line)
+    failed = {f"{point.model} on {point.bytes:,} bytes": point.error or "" for point in found.failed}
     if flags.json:
         print_json(found.to_json())
+        exit_if_failed(failed)
         return
     print(f"All are measured on the same {found.held_out_bytes:,} bytes that none of them learnt from.\n")
-    _print_points(found)
-    print("\n*: the size that was best on pieces held out of the text to learn from\n" if _networks(found) else "")
+    sys.stdout.write(table_text(found.rows, sys.stdout))
+    networks = any(point.flops for point in found.points)
+    print("\n*: the size that was best on validation chunks of the training text\n" if networks else "")
     for line in summary(found):
-        print(textwrap.fill(line, WIDE, subsequent_indent="  "))
+        print(textwrap.fill(line, MAX_LINE_CHARACTERS, subsequent_indent="  "))
     if any(curve.fit is not None for curve in found.curves):
         print(f"\nIn brackets, and of floor and exponent: intervals of {LEVEL:.0%}.")
     print(f"The page with the figures: {Path(out) / REPORT}")
-
-
-def _networks(found: Scaling) -> bool:
-    return any(point.operations for point in found.points)
-
-
-def _print_points(found: Scaling) -> None:
-    taken = {point for curve in found.text.values() for point in curve.points}
-    networks, seeds = _networks(found), len({point.seed for point in found.points}) > 1
-    rows = []
-    for p in found.points:
-        how = (f"{p.budget:g}", f"{p.passes:.2g}") if p.operations else ("", "")
-        star = " *" if p in taken and p.operations else "  "
-        rows.append((
-            p.model, size(p.bytes), p.shape, f"{p.parameters:,}", *(how if networks else ()), f"{p.seconds:.1f}",
-            *((str(p.seed),) if seeds else ()), number(p.bits) + (star if networks else ""),
-        ))  # fmt: skip
-    titles = ["model", "text", "size", "parameters", *(("budget", "passes") if networks else ()), "train s"]
-    titles += [*(("seed",) if seeds else ()), "bits/byte  " if networks else "bits/byte"]
-    print_table(titles, rows, left=(0, 2))
+    exit_if_failed(failed)

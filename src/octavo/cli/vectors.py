@@ -73,7 +73,7 @@ def train(
     _check_out(out, corpus)
     losses: list[float] = []
     text = open_text(list(corpus), field=field, errors=errors)
-    vectors, told = train_glove(text.blocks(), config, seed, lambda told: losses.append(told["loss"]))
+    vectors, told = train_glove(text.chunks(), config, seed, lambda told: losses.append(told["loss"]))
     write_vectors(out, vectors, header)
     if json:
         print_json({"file": out, **told, "dim": config.dim, "loss": losses})

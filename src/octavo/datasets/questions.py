@@ -20,7 +20,7 @@ from torch import Tensor
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 from octavo.tasks.span_corruption import MARK
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 FILES = {"text": "text.txt", "train": "train.tsv", "dev": "dev.tsv"}  # of a folder
 BIRTHPLACES = {"text": "wiki.txt", "train": "birth_places_train.tsv", "dev": "birth_dev.tsv"}

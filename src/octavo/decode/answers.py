@@ -17,7 +17,7 @@ from octavo.datasets.questions import mark_of, prompt_of
 from octavo.decode.beam import Beam, beam_search
 from octavo.decode.greedy import Greedy, stream
 from octavo.errors import UserError
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 LONGEST = 48  # tokens of an answer
 AT_ONCE = 256  # questions that are answered together

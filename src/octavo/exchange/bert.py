@@ -225,4 +225,4 @@ def to_theirs(ours: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tenso
 def framed(tokenizer: WordPiece) -> dict[str, Any]:
     """The tokenizer.json, with the special tokens put around a text and between two."""
     first, end = [FIRST, tokenizer.first], [END, tokenizer.end]
-    return tokenizer.to_json() | {"post_processor": {"type": "BertProcessing", "cls": first, "sep": end}}
+    return tokenizer.huggingface_json() | {"post_processor": {"type": "BertProcessing", "cls": first, "sep": end}}

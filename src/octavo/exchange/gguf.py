@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
 from octavo.exchange.imported import Foreign, built
 from octavo.exchange.llama import LlamaSettings, config_from
 from octavo.exchange.tensor_names import Names
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.gguf import special_ids, tokenizer_parts
 
 MAGIC = b"GGUF"
 NAMES = Names(

@@ -20,7 +20,7 @@ from octavo.exchange.tokenizer_json import Written, tokenizer_json
 from octavo.io.files import whole_folder
 from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 MARK = "exported_by"  # in config.json: what octavo wrote it may replace
 WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}

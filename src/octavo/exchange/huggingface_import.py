@@ -21,9 +21,9 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.exchange import gpt2, llama
 from octavo.exchange.imported import Foreign, built, untied
-from octavo.exchange.token_ids import NoText
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.token_ids import TokenIds
 
 CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG, VOCAB, MERGES = "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"
@@ -131,7 +131,7 @@ def _tokenizer(folder: Path, values: Mapping[str, Any], vocab: int) -> tuple[Tok
             f"{folder} has no {TOKENIZER}, so text has no tokens here, only token ids have a meaning; "
             f"put the {TOKENIZER} that the model was trained with into the folder"
         )
-        return NoText(vocab, begin, why), [f"there is no {TOKENIZER}: only token ids can be scored"]
+        return TokenIds(vocab, begin, why), [f"there is no {TOKENIZER}: only token ids can be scored"]
     special = _special(parts)
     named = [special.get(content) for content in _special_contents(folder)]
     found = [number for number in (*_ids(values), *named) if number in special.values()]

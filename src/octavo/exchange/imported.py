@@ -13,7 +13,7 @@ from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models import build
 from octavo.models.parts.config import GPTConfig
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 
 class Foreign(NamedTuple):

@@ -16,12 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, head_count, heads_of, in_words
 from octavo.inspect.inspection import MAX_TOKENS, tokens_of
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models.views import View
+from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
 from octavo.tasks.translation_alignment import align
@@ -131,7 +132,7 @@ def _all_bytes(layers: Sequence[Tensor], turn: Turn) -> NDArray[np.uint8]:
 
 def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> AttentionBytes:
     tokenizer = of.tokenizer
-    (found,) = tokenizer.encode([text], typed=True)
+    (found,) = tokenizer.encode_texts([text], typed=True)
     most = min(of.model.config.context - 2, most_tokens(of.model.config.layers * of.model.config.heads))
     x_T = [tokenizer.first, *found.tolist()[:most], tokenizer.end]
     with turn(), torch.no_grad(), eval_mode(of.model), trace() as traced:

@@ -19,16 +19,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import PIECE, pieces
 from octavo.inspect.views import call_source, find_view, require_view
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
-from octavo.models.parts.attention import pattern_of
-from octavo.models.parts.config import SYNTHESIZERS
 from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL, Pattern
 from octavo.ops.linear import linear_weights
+from octavo.ops.tracing import trace
 
 STEPS = 32  # tokens of a recurrent network read in one turn
 MOSTLY = 0.5  # the share of its attention that makes a head one of a kind
@@ -128,7 +127,7 @@ def layer_attention(
     """Of a transformer, `piece` tokens read at once. The maps are the same for any: 1 is decoding with a cache."""
     gpt = cast(GPT, model)
     with torch.no_grad(), eval_mode(model):
-        return (_linear_maps if gpt.config.attention == "linear" else _maps)(gpt, [model.begin, *x_T], piece, turn)
+        return (_linear_maps if gpt.config.kind.family == "linear" else _maps)(gpt, [model.begin, *x_T], piece, turn)
 
 
 @torch.no_grad()
@@ -180,7 +179,7 @@ def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Toke
 
 
 def _pattern(model: GPT) -> Pattern:
-    return CAUSAL if model.config.attention in SYNTHESIZERS else pattern_of(model.config)
+    return model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
 
 
 def head_count(model: LanguageModel[Any]) -> int:

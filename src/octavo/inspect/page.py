@@ -1,4 +1,4 @@
-"""The page of the lens: how far back each model's loss reaches, and what its gates do over a text."""
+"""The page of inspect: gradient flow through time, and each model's gates or attention over a text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from octavo.inspect.attention_page import attention_html, logit_lens_html
+from markupsafe import Markup
+
+from octavo.inspect.attention_page import attention_parts, logit_lens_part
 from octavo.inspect.gradient_flow import Flow, Norms, in_words, rate, relative
 from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
 from octavo.inspect.inspection import Inspection
@@ -14,52 +16,54 @@ from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips
-from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
+from octavo.pages.markup import join
+from octavo.pages.sections import paragraph, render_page, reproduce, section, table, verbatim
 from octavo.tasks.run_facts import title_of
 from octavo.text.token_display import BEGIN
 
-BUSIEST = 8  # units that are drawn one by one
-DRAWN = 120  # tokens that are drawn over the gates
-QUOTED = 600  # letters of the text that the page begins with
+SHOWN_UNITS = 8  # that are drawn one by one, those that vary most
+GATE_TOKENS = 120  # that are drawn over the gates
+QUOTED_CHARACTERS = 600  # of the text, at the top of the page
 
 WHAT_FLOWS = (
     "How much would the loss of a prediction change if the state some steps before it had been a little different? "
-    "That is the norm of a gradient. Training can only learn a connection over t steps if the gradient arrives there. "
+    "That is the norm of a gradient. Training can only learn a dependency over t steps if the gradient arrives there. "
     "Where it shrinks step by step it vanishes, and distant words teach nothing; where it grows it explodes, and "
-    "training goes astray."
+    "training diverges."
 )
 THEORY = (
     "The thin lines are theory. In a linear network whose recurrent matrix is orthogonal and scaled by a, every step "
-    "back multiplies the gradient by exactly a: 0.9 makes it vanish, 1.1 explode, 1 keeps it. A tanh is never steeper "
-    "than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or forget gate "
-    "near 1 carries a state on unchanged. Attention is the other: it links every step with each before it directly."
+    "back multiplies the gradient by exactly a: 0.9 makes it vanish, 1.1 explode, 1 preserves it. A tanh is never "
+    "steeper than 1, so that with it the gradient arrives at most as large. Gates are the remedy: an update or "
+    "forget gate near 1 carries a state on unchanged. Attention is the other: it links every step with each before it "
+    "directly."
 )
 EMBEDDINGS = (
-    "A transformer carries no state that is made anew at every step: there the gradient is with respect to the "
-    "embedding of the token some steps back, and below to what each layer made of it."
+    "A transformer carries no state from step to step: there the gradient is with respect to the embedding of the "
+    "token some steps back, and below to the output of each layer."
 )
 
 
 def inspect_page(inspections: Sequence[Inspection], text: str, command: str) -> str:
     """The whole page; `command` reproduces it."""
     names = labels(inspections)
-    title = title_of(inspections[0].run) if len(inspections) == 1 else f"Inside {', '.join(names)}"
-    quoted = text if len(text) <= QUOTED else text[:QUOTED] + " …"
+    title = title_of(inspections[0].run) if len(inspections) == 1 else f"Inspecting {', '.join(names)}"
+    quoted = text if len(text) <= QUOTED_CHARACTERS else text[:QUOTED_CHARACTERS] + " …"
     lead = paragraph(f"{'A model reads' if len(inspections) == 1 else f'{len(inspections)} models read'} this text:")
-    return document(title, lead + verbatim(quoted), [
-        *(_gradient_flow(inspections) if any(one.flow for one in inspections) else []),
-        *(inside_html(one, name) for one, name in zip(inspections, names, strict=True)),
-        section("Reproduce", verbatim(command)),
+    return render_page(title, join(lead, verbatim(quoted)), [
+        _gradient_flow(inspections) if any(one.flow for one in inspections) else Markup(),
+        *(inside_section(one, name) for one, name in zip(inspections, names, strict=True)),
+        reproduce([command]),
     ])  # fmt: skip
 
 
-def _gradient_flow(inspections: Sequence[Inspection]) -> list[str]:
+def _gradient_flow(inspections: Sequence[Inspection]) -> Markup:
     found = theory(inspections)
-    embedded = [paragraph(EMBEDDINGS)] if any(one.flow and one.flow.depths for one in inspections) else []
-    return [section(
-        "Gradient flow: how far back the loss reaches", paragraph(WHAT_FLOWS), *embedded, _curves(inspections, found),
-        paragraph(THEORY), _flow_table(inspections, found), paragraph(_averaged(inspections), "quiet"),
-    )]  # fmt: skip
+    embedded = any(flow.depths for _, flow in _flows(inspections))
+    return section(
+        "Gradient flow", paragraph(WHAT_FLOWS), paragraph(EMBEDDINGS) if embedded else "", _curves(inspections, found),
+        paragraph(THEORY), _flow_table(inspections, found), paragraph(_averaged(inspections), quiet=True),
+    )  # fmt: skip
 
 
 def _flows(inspections: Sequence[Inspection]) -> list[tuple[str, Flow]]:
@@ -82,7 +86,7 @@ def theory(inspections: Sequence[Inspection]) -> list[tuple[float, Activation, N
             for activation in activations for scale in SCALES]  # fmt: skip
 
 
-def _curves(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+def _curves(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> Markup:
     series = [Series(name, list(enumerate(relative(flow.norms)))) for name, flow in _flows(inspections)]
     series += [
         Series(f"× {scale:g}", list(enumerate(norms)), quiet=True)
@@ -103,7 +107,7 @@ def flow_table(
     steps = [*takewhile(lambda t: t < farthest, (2**i for i in range(farthest))), farthest]
     rows = []
     for name, flow in _flows(inspections):
-        first = 1 if flow.depths else 0  # the token itself goes straight up, which tells nothing of the way back
+        first = 1 if flow.depths else 0  # the token itself goes straight up, which says nothing of the gradient flow
         rows.append(_flow_row(name, flow.norms, steps, first))
         rows += [_flow_row(f"  {part}", norms, steps, first) for part, norms in flow.parts.items()]
     rows += [_flow_row(f"orthogonal × {scale:g}, {activation}", norms, steps) for scale, activation, norms in found]
@@ -125,28 +129,30 @@ def _three(cell: str) -> str:
         return cell
 
 
-def _flow_table(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> str:
+def _flow_table(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> Markup:
     titles, rows = flow_table(inspections, found)
-    html = [tuple(shown(cell).replace("  ", "&emsp;") for cell in row) for row in rows]
-    return table([shown(title) for title in titles], html, right=range(2, len(titles)))
+    indented = [[cell.replace("  ", "\u2003") for cell in row] for row in rows]
+    return table(titles, indented, numeric=range(2, len(titles)))
 
 
 def _averaged(inspections: Sequence[Inspection]) -> str:
-    """Over what the figures are averages, and what they leave out."""
+    """Over what the numbers are averages, and what they leave out."""
     flows = [flow for _, flow in _flows(inspections)]
     ends = sorted({flow.ends for flow in flows})
-    told = f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
-    told += "each with the whole distance before it; the parts of a state are shares of their own first norm."
+    words = (
+        f"A step is a token. Geometric means over {' to '.join(map(str, sorted({ends[0], ends[-1]})))} predictions, "
+    )
+    words += "each with the whole distance before it; the parts of a state are shares of their own first norm."
     if any(flow.depths for flow in flows):
-        told += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
+        words += " Of a transformer they are plain means: its pattern may keep a prediction from a token altogether."
     if any("memory" in flow.parts for flow in flows):
-        told += (
+        words += (
             " A memory counts what else than the newest state it holds; the curve is of that newest state, by "
             "recurrence and by attention."
         )
     if shortest := fewest(inspections):
-        told += f" Only the first {shortest:,} tokens were read."
-    return told
+        words += f" Only the first {shortest:,} tokens were read."
+    return words
 
 
 def fewest(inspections: Sequence[Inspection]) -> int:
@@ -154,21 +160,21 @@ def fewest(inspections: Sequence[Inspection]) -> int:
     return min((one.read for one in inspections if one.truncated), default=0)
 
 
-def inside_html(one: Inspection, name: str) -> str:
+def inside_section(one: Inspection, name: str) -> Markup:
     """The views of one run over the text: its gates, its attention, its logit lens."""
     parts = [paragraph(f"{title_of(one.run)}. {one.read:,} tokens were read; {BEGIN} opens the text.")]
     if one.rows:
         parts += _gates(one)
     if one.maps is not None:
-        parts += attention_html(one, one.maps)
+        parts += attention_parts(one, one.maps)
     if one.layers:
-        parts += logit_lens_html(one)
+        parts.append(logit_lens_part(one))
     if len(parts) == 1:
         parts.append(paragraph("This model shows no gates, no attention and no layers."))
     return section(f"Inside {name}", *parts)
 
 
-def _gates(one: Inspection) -> list[str]:
+def _gates(one: Inspection) -> list[Markup]:
     """Gates and states over the tokens, layer by layer."""
     layers = max(row.layer for row in one.rows)
     parts = [paragraph(
@@ -177,13 +183,13 @@ def _gates(one: Inspection) -> list[str]:
     )]  # fmt: skip
     for layer in range(1, layers + 1):
         rows = [_strip(row, one.tokens) for row in one.rows if row.layer == layer]
-        parts.append(strips(one.tokens[:DRAWN], rows, f"Layer {layer} of {layers}."))
+        parts.append(strips(one.tokens[:GATE_TOKENS], rows, f"Layer {layer} of {layers}."))
     parts.append(_units([row for row in one.rows if row.signed and row.layer == layers], one.tokens))
-    if len(one.tokens) > DRAWN:
-        parts.append(paragraph(f"Drawn are the first {DRAWN} of {len(one.tokens):,} tokens.", "quiet"))
+    if len(one.tokens) > GATE_TOKENS:
+        parts.append(paragraph(f"Drawn are the first {GATE_TOKENS} of {len(one.tokens):,} tokens.", quiet=True))
     titles, table_rows = gate_table(one)
-    parts.append(table(titles, [tuple(map(shown, row)) for row in table_rows], right=(0, 2, 3, 4)))
-    return [*parts, paragraph(SATURATED, "quiet")]
+    parts.append(table(titles, table_rows, numeric=(0, 2, 3, 4)))
+    return [*parts, paragraph(SATURATED, quiet=True)]
 
 
 SATURATED = (
@@ -195,27 +201,27 @@ SATURATED = (
 def _strip(row: TokenRow, tokens: Sequence[str]) -> Strip:
     label = f"|{row.name}|" if row.signed else row.name
     every = zip(tokens, row.mean.tolist(), row.low.tolist(), row.high.tolist(), strict=True)
-    titles = [
+    meanings = [
         f"{token} {row.name}: mean {mean:.2f}, {low:.0%} low, {high:.0%} high" for token, mean, low, high in every
     ]
-    return Strip(label, row.strength.tolist()[:DRAWN], titles[:DRAWN])
+    return Strip(label, row.strength.tolist()[:GATE_TOKENS], meanings[:GATE_TOKENS])
 
 
-def _units(states: Sequence[TokenRow], tokens: Sequence[str]) -> str:
-    """The busiest units of what the highest layer holds, one by one: of an LSTM the cell, else its last value."""
+def _units(states: Sequence[TokenRow], tokens: Sequence[str]) -> Markup:
+    """The units of the top layer's state that vary most, one by one: of an LSTM its cell, else its last value."""
     if not states:
-        return ""
+        return Markup()
     state = next((row for row in states if row.squashed), states[-1])
     rows = []
-    for unit in state.busiest(BUSIEST):
-        values = state.bounded()[:DRAWN, unit].tolist()
-        titles = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(tokens, values, strict=False)]
-        rows.append(Strip(f"unit {unit}", values, titles))
+    for unit in state.busiest(SHOWN_UNITS):
+        values = state.bounded()[:GATE_TOKENS, unit].tolist()
+        meanings = [f"{token} unit {unit}: {value:.2f}" for token, value in zip(tokens, values, strict=False)]
+        rows.append(Strip(f"unit {unit}", values, meanings))
     caption = (
         f"The units of layer {state.layer} that vary most, {state.name}{' after tanh' if state.squashed else ''}: "
         "bars above the line are positive, below it negative."
     )
-    return bar_strips(tokens[:DRAWN], rows, caption)
+    return bar_strips(tokens[:GATE_TOKENS], rows, caption)
 
 
 def gate_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -225,4 +231,4 @@ def gate_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]
          f"{float(row.high.mean()):.0%}", row.meaning)
         for row in one.rows
     ]  # fmt: skip
-    return ("layer", "gate", "mean", "low", "high", "what it says"), rows
+    return ("layer", "gate", "mean", "low", "high", "meaning"), rows

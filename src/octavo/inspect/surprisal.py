@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.models import NGram
 from octavo.text.token_display import BEGIN, display_token
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
 PIECE = 256  # tokens that are read at once: their distributions take room

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.views import call_source, find_view
 from octavo.io.cooperative import Turn
 from octavo.models.views import TokenRow, View
+from octavo.ops.tracing import trace
 
 STEPS = 32  # tokens read in one turn
 

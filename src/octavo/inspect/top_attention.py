@@ -12,13 +12,14 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, eval_mode, trace
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import pieces
 from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.views import find_view, require_view
 from octavo.models import GPT
 from octavo.models.views import TokenMaps
 from octavo.ops.linear.reference import ratio
+from octavo.ops.tracing import trace
 
 MOST = 5
 Layers = Literal["last", "all"]
@@ -62,7 +63,7 @@ def _rows(model: LanguageModel[Any], x_T: Sequence[int], layers: Layers) -> Iter
         return _recurrent_rows(model, x_T)
     if view.source == "layer-attention":
         gpt = cast(GPT, model)
-        return (_linear_rows if gpt.config.attention == "linear" else _softmax_rows)(gpt, x_T, layers)
+        return (_linear_rows if gpt.config.kind.family == "linear" else _softmax_rows)(gpt, x_T, layers)
     return _own_rows(attention_over(model, x_T[1:], view=view), layers)
 
 

@@ -1,4 +1,4 @@
-"""Files as streams of bytes: plain or compressed by gzip, bzip2, xz or zstandard, told by their names."""
+"""Files as streams of bytes: plain or compressed by gzip, bzip2, xz or zstandard, as the ending of their names says."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import IO
 
 from octavo.errors import UserError
-from octavo.text.blocks import BLOCK
 
-ZSTD_INPUT = 1 << 16  # compressed bytes at a time; small, because a few of them can hold much
+CHUNK_BYTES = 2 << 20  # read at a time: large enough for numpy's loops, small enough for a dozen copies in the cache
+ZSTD_INPUT_BYTES = 1 << 16  # compressed bytes at a time; small, because a few of them can hold much
 
 
 def stream(path: Path) -> Iterator[bytes]:
-    """The file's bytes, decompressed, in blocks."""
+    """The file's bytes, decompressed, in chunks."""
     try:
         yield from _open(path)
     except (EOFError, lzma.LZMAError, zlib.error) as error:
@@ -43,29 +43,29 @@ def _open(path: Path) -> Iterator[bytes]:
     return opener(path)
 
 
-def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    while block := file.read(BLOCK):
-        yield block
+def _chunks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
 
 
 def _plain(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
-        yield from _blocks(file)
+        yield from _chunks(file)
 
 
 def _gzip(path: Path) -> Iterator[bytes]:
     with gzip.open(path, "rb") as file:
-        yield from _blocks(file)
+        yield from _chunks(file)
 
 
 def _bzip2(path: Path) -> Iterator[bytes]:
     with bz2.open(path, "rb") as file:
-        yield from _blocks(file)
+        yield from _chunks(file)
 
 
 def _xz(path: Path) -> Iterator[bytes]:
     with lzma.open(path, "rb") as file:
-        yield from _blocks(file)
+        yield from _chunks(file)
 
 
 def _zstandard(path: Path) -> Iterator[bytes]:
@@ -77,17 +77,17 @@ def _zstandard(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
         frame = zstandard.ZstdDecompressor().decompressobj()
         begun = False
-        data = file.read(ZSTD_INPUT)
+        data = file.read(ZSTD_INPUT_BYTES)
         while data:
             try:
-                if block := frame.decompress(data):
-                    yield block
+                if chunk := frame.decompress(data):
+                    yield chunk
             except zstandard.ZstdError as error:
                 raise UserError(f"{path} is a damaged or foreign archive: {error}; get a whole copy of it") from error
             data, begun = frame.unused_data, True
             if frame.eof:
                 frame, begun = zstandard.ZstdDecompressor().decompressobj(), False
-            data = data or file.read(ZSTD_INPUT)
+            data = data or file.read(ZSTD_INPUT_BYTES)
     if begun:
         raise EOFError("it ends inside a frame")
 

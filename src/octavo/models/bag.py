@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, check_distribution
+from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models.cost.counts import bag_cost
+from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Bars, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 LIKELIEST = 20  # tokens that a page shows
 

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import tap
 from octavo.errors import UserError
 from octavo.models.cost.bert import bert_cost
 from octavo.models.parts.attention import AttentionProjections, Place
@@ -25,6 +24,7 @@ from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops.attention import FULL, Pattern, attend
 from octavo.ops.feed_forward import ACTIVATIONS
+from octavo.ops.tracing import tap
 
 Task = Literal["words", "next", "order", "replaced"]
 PAIRED = ("next", "order")  # tasks about two sentences, judged by the pooler

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from octavo.core import LanguageModel, tap, tracing
+from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.ops.tracing import is_tracing, tap
 
 SPREAD = 0.4  # standard deviation of vectors that are drawn: the hidden layer starts where the sigmoid is steep
 NUMBERS = 1 << 23  # logits held at once where only their sums are wanted: 32 MB
@@ -161,7 +162,7 @@ class Bigram(LanguageModel[None]):
         return F.pad(logits_CY, (0, 1), value=-torch.inf).view(*x_BT.shape, self.vocab), None
 
     def token_log_probs(self, state: None, x_BT: Tensor) -> tuple[Tensor, None]:
-        if tracing():  # somebody wants to see the hidden layer at every token
+        if is_tracing():  # somebody wants to see the hidden layer at every token
             return super().token_log_probs(state, x_BT)
         context_C, row_BT = torch.unique(x_BT[:, :-1], return_inverse=True)
         next_P = x_BT[:, 1:].reshape(-1).long()

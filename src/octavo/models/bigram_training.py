@@ -25,7 +25,7 @@ from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, Weights, l
 from octavo.models.cost.counts import bigram_cost
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.validation_chunks import Held, hold_out
 from octavo.text.word_vectors import match_vectors
 
@@ -262,7 +262,7 @@ def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitCo
 
 SPEC = ModelSpec(
     "bigram", "neural bigram", "a small network that sees the last token", "counts", Bigram, BigramConfig,
-    fitting="counts", fit=_fit, cost=bigram_cost,
+    fitting="counts", fit=_fit, uses_seed=True, cost=bigram_cost,
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
                 (Tap("hidden", "what the layer hands on", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",

@@ -16,20 +16,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, Session, tap
+from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import ATTENTION_LAYERS, Place
-from octavo.models.parts.config import SYNTHESIZERS, WINDOWED_ATTENTION, GPTConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
 from octavo.models.recurrent import draw, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
-WINDOW = 512  # tokens absorbed at once when scoring, at most, where the context is shorter
+SCORED_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # by one call, at least a context: more only take memory
 
 
 class TransformerBlock(nn.Module):
@@ -38,7 +39,7 @@ class TransformerBlock(nn.Module):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.dropout = config.dropout
-        self.norm1, self.attention = Norm(config), ATTENTION_LAYERS[config.attention](config)
+        self.norm1, self.attention = Norm(config), ATTENTION_LAYERS[config.kind.family](config)
         self.norm2, self.feed_forward = Norm(config), FEED_FORWARDS[config.feed_forward](config)
 
     def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
@@ -163,7 +164,7 @@ class GPT(LanguageModel[State]):
 
     def _angles(self, position_B: Tensor, T: int, dtype: torch.dtype) -> Tensor | None:
         config = self.config
-        if config.positions != "rotary" or config.attention in SYNTHESIZERS:
+        if config.positions != "rotary" or config.kind.family == "synthesizer":
             return None
         return rotary_angles(self._places(position_B, T), config.head_size, config.rotary_base, dtype)
 
@@ -178,15 +179,19 @@ class GPT(LanguageModel[State]):
 
     @property
     def max_scored_tokens(self) -> int:
-        """Where the context is short, several at once."""
-        return min(max(self.config.context, WINDOW), super().max_scored_tokens)
+        usual = SCORED_TOKENS["cuda" if self.embedding_VD.is_cuda else "cpu"]
+        return min(max(self.config.context, usual), super().max_scored_tokens)
 
     @property
     def receptive_field(self) -> int | None:
-        """Every layer sees so many tokens further; a full context that is left is read again."""
-        if self.config.absolute or self.config.attention == "linear":
-            return None
-        return self.config.layers * (self.config.cached - 1)
+        """A window, where positions are absolute; else every layer reaches `cached - 1` tokens further back."""
+        if self.config.absolute:
+            return self.config.context
+        return None if self.config.kind.family == "linear" else self.config.layers * (self.config.cached - 1) + 1
+
+    @property
+    def window_stride(self) -> int:
+        return self.config.moves if self.config.absolute else 0
 
     @property
     def carries_state(self) -> bool:
@@ -205,14 +210,10 @@ class GPT(LanguageModel[State]):
         config = self.config
         if config.absolute:
             return f"sliding window of {config.context} tokens, moved by {config.moves} when it is full"
-        if config.attention == "linear":
+        if config.kind.family == "linear":
             return super().context_policy
-        if config.attention == "strided":
-            near = (
-                f"the last {min(config.attention_window, config.context)} tokens and every {config.attention_window}th"
-            )
-            return f"state carried, a layer sees {near} of the last {config.context}"
-        return f"state carried, a layer sees the last {config.cached} tokens"
+        some = "" if config.kind.first_key else f", {config.attention} with a window of {config.attention_window}"
+        return f"state carried, a layer attends to the last {config.cached} tokens{some}"
 
     def flops_per_token(self) -> int:
         """Those of the products with weights, and of scores and sums over a full context."""
@@ -228,7 +229,7 @@ class GPT(LanguageModel[State]):
 
 
 def _kind(config: GPTConfig) -> str:
-    if config.attention in SYNTHESIZERS:
+    if config.kind.family == "synthesizer":
         return f"{config.attention} synthesizer"
     return "transformer" if config.attention == "full" else f"transformer with {config.attention} attention,"
 
@@ -237,7 +238,7 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     """Which part stands in each place of the transformer."""
     config = model.config
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
-    window = f", window {config.attention_window}" if config.attention in WINDOWED_ATTENTION else ""
+    window = f", window {config.attention_window}" if "attention_window" in config.kind.settings else ""
     features = f", {config.features} features" if config.attention == "linear" else ""
     return Table("", (), (
         ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
@@ -268,5 +269,5 @@ SPEC = ModelSpec(
     summarise=lambda model, tokens:
         f"{_kind(model.config)} of {tokens}, {layers_of(model.config.layers)} of {model.config.width}",
     details=_details, exports=("hf",),
-    unused_settings=lambda config: () if config.attention in WINDOWED_ATTENTION else ("attention_window",),
+    unused_settings=lambda config: () if "attention_window" in config.kind.settings else ("attention_window",),
 )  # fmt: skip

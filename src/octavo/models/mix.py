@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, check_distribution
+from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table, View
 
@@ -90,7 +91,7 @@ class Mix(LanguageModel[State]):
 
     @property
     def receptive_field(self) -> int | None:
-        fields = [part.receptive_field for part in self.parts]
+        fields = [None if part.window_stride else part.receptive_field for part in self.parts]
         return None if None in fields else max(field for field in fields if field is not None)
 
     def start(self, batch: int) -> State:

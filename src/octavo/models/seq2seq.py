@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import tap
 from octavo.errors import UserError
 from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
@@ -27,6 +26,7 @@ from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.tracing import tap
 
 State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
 

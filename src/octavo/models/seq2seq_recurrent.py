@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import map_state, tap
+from octavo.core import map_state
 from octavo.errors import UserError
 from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
@@ -23,6 +23,7 @@ from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
 from octavo.ops.recurrent import layer
+from octavo.ops.tracing import tap
 
 State = tuple[Any, ...]  # for each layer of the decoder h_BD, or (h_BD, c_BD) of an LSTM
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from octavo.core import LanguageModel
 from octavo.models.cost.parts import Cost
 from octavo.models.views import Bars, Table, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 Fitting = Literal["counts", "gradient", "mixture"]
 SHORT_BUDGET_SECONDS = 60.0  # of training: in less, a model gets further with settings of its own
@@ -80,6 +80,8 @@ class ModelSpec:
     fitting: Fitting = "gradient"
     """gradient: trained step by step; counts: `fit` makes it from the tokens; mixture: made of trained models."""
     fit: FitFunction | None = None
+    uses_seed: bool = False
+    """counts: whether `fit` begins with random weights, so that another seed gives another model."""
     presets: Mapping[str, Preset] = field(default_factory=dict)
     cost: Callable[[Any, Any, Any], Cost] | None = None
     """cost(config, vocab, shape) of a language model; of other tasks, sizes instead of vocab. None: counted from the

@@ -26,8 +26,9 @@ from octavo.models.recurrent import draw
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops import channel_attention as channel
-from octavo.ops.attention import FULL, Axial, Neighbourhood, Pattern
+from octavo.ops.attention import Pattern
 from octavo.ops.attention import image_patterns as grid
+from octavo.ops.attention.kinds import Grid, attention_kind
 from octavo.ops.patches import check_quarters, embed, rotary_2d, sinusoids_2d
 
 LARGEST = 1 << 14  # pixels along a side, and classes
@@ -48,9 +49,9 @@ class VitConfig:
     """How many places a patch can look at once: each head has its share of the width."""
     patch: int = 0
     """The side of a patch in pixels; 0: about a seventh of the image's."""
-    attention: Literal["full", "local", "global", "axial"] = "full"
-    """Which patches a patch sees: full: all; local: neighbours; global: these and a token that sees all; axial: its
-    row and its column."""
+    attention: str = "full"
+    """Attention kind: full (all patches), local (neighbours), global (neighbours and a token that sees all), axial
+    (the row and the column)."""
     radius: int = 1
     """local, global: how many rows and columns away a neighbour may be; 1: 3 x 3 patches."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
@@ -71,6 +72,7 @@ class VitConfig:
     def __post_init__(self) -> None:
         check_positive("layers", self.layers, 4)
         check_choices(self)
+        attention_kind(self.attention, "image")
         for name in ("patch", "radius"):
             if getattr(self, name) < 0:
                 raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
@@ -102,7 +104,7 @@ class VitConfig:
 class DaVitConfig(VitConfig):
     """How a dual attention vision transformer is made: layers are patch and channel attention in turn."""
 
-    attention: Literal["full", "local", "global", "axial"] = "local"
+    attention: str = "local"
     """Which patches a patch sees in the layers that look at patches; the others see all of the image."""
 
 
@@ -167,10 +169,9 @@ class Vit(nn.Module):
     @property
     def pattern(self) -> Pattern:
         """Which token may look at which."""
-        config, size = self.config, (self.rows, self.columns)
-        if config.attention == "axial":
-            return Axial(*size, config.tokens)
-        return FULL if config.attention == "full" else Neighbourhood(*size, config.radius, config.tokens)
+        pattern = attention_kind(self.config.attention, "image").image
+        assert pattern is not None
+        return pattern(Grid(self.rows, self.columns, self.config.radius, self.config.tokens))
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""

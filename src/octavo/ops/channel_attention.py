@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from octavo.core import tap
 from octavo.errors import UserError
+from octavo.ops.tracing import tap
 
 
 def attend_channels(q_BGNC: Tensor, k_BGNC: Tensor, v_BGNC: Tensor) -> Tensor:

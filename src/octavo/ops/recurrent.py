@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import tap, tracing
 from octavo.ops.backprop_through_time import BY_HAND
+from octavo.ops.tracing import is_tracing, tap
 
 Cell = Literal["rnn", "gru", "lstm"]
 Path = Literal["auto", "plain", "by_hand", "fused"]
@@ -85,7 +85,7 @@ def layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights, path: Path = "aut
 
 def choose(cell: Cell, x_TBI: Tensor) -> Path:
     """The path that shows its gates when somebody looks, and otherwise the fastest."""
-    if tracing():
+    if is_tracing():
         return "plain"
     if x_TBI.device.type != "cpu":
         return "fused"

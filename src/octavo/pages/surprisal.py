@@ -1,15 +1,18 @@
-"""A text coloured by what each token of it costs."""
+"""A text coloured by its surprisal: what each token of it costs, in bits per byte."""
 
 from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from octavo.pages.frame import shown
+from markupsafe import Markup
 
-STEPS = (0.5, 1, 2, 3, 4, 6, 8)  # bits per byte at which the colour changes
+from octavo.pages.markup import element
+
+BOUNDS = (0.5, 1, 2, 3, 4, 6, 8)  # bits per byte at which the colour changes
 
 
 @dataclass(frozen=True)
@@ -25,31 +28,30 @@ class Piece:
         return self.bits / max(1, self.bytes)
 
 
-def coloured(parts: list[Piece], before: str = "") -> str:
+def annotated_text(pieces: Sequence[Piece], context: str = "") -> Markup:
     """The text with each piece on the colour of its bits per byte; its bits are in the title.
 
-    The text `before` it is shown in grey, for the context.
+    The text of the `context` before it is shown in grey.
     """
-    grey = f'<span class="quiet">{shown(before)}</span>' if before else ""
-    return f'<pre class="surprise">\n{grey}' + "".join(_marked(part) for part in parts) + "</pre>"
+    grey = element("span", context, class_="quiet") if context else ""
+    return element("pre", "\n", grey, *map(_mark, pieces), class_="surprise")
 
 
-def legend() -> str:
+def surprisal_legend() -> Markup:
     """What the colours mean."""
-    bounds = ("0", *(f"{step:g}" for step in STEPS))
+    bounds = ("0", *(f"{bound:g}" for bound in BOUNDS))
     names = [f"{low}–{high}" for low, high in pairwise(bounds)] + [f"{bounds[-1]} and more"]
-    marks = [f'<li><mark class="s{i}">{name}</mark></li>' for i, name in enumerate(names)]
-    never = '<li><mark class="never">impossible</mark></li>'
-    return f'<ul class="legend" aria-label="bits per byte">{"".join(marks)}{never}</ul>'
+    marks = [element("mark", name, class_=f"s{i}") for i, name in enumerate(names)]
+    marks.append(element("mark", "impossible", class_="never"))
+    return element("ul", *(element("li", mark) for mark in marks), class_="legend", aria_label="bits per byte")
 
 
 def level(bits_per_byte: float) -> str:
     """The class of a colour."""
-    return f"s{bisect.bisect_right(STEPS, bits_per_byte)}" if math.isfinite(bits_per_byte) else "never"
+    return f"s{bisect.bisect_right(BOUNDS, bits_per_byte)}" if math.isfinite(bits_per_byte) else "never"
 
 
-def _marked(part: Piece) -> str:
-    kinds = level(part.bits_per_byte) + (" n" if part.text.startswith("\n") else "")
-    bits = f"{part.bits:.2f} bits" if math.isfinite(part.bits) else "impossible"
-    title = bits if part.bytes == 1 else f"{bits}, {part.bytes} bytes"
-    return f'<mark class="{kinds}" title="{title}">{shown(part.text)}</mark>'
+def _mark(piece: Piece) -> Markup:
+    kinds = level(piece.bits_per_byte) + (" n" if piece.text.startswith("\n") else "")
+    bits = f"{piece.bits:.2f} bits" if math.isfinite(piece.bits) else "impossible"
+    return element("mark", piece.text, class_=kinds, title=bits if piece.bytes == 1 else f"{bits}, {piece.bytes} bytes")

@@ -1,39 +1,37 @@
-"""Bits per byte: every token is charged, the first one included, and divided by the length of the raw text.
+"""Bits per byte: the bits of every token, the first one included, over the length of the raw text.
 
-N tokens of one document, W tokens of one window.
+W tokens that were scored together.
 """
 
 from __future__ import annotations
 
 import heapq
-import html
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from octavo.core import STATE_CARRIED, LanguageModel, device_of, eval_mode
+from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.io.progress import progress
-from octavo.text import Split, Tokenizer, Tokens, Word, encode_blocks
-from octavo.text.blocks import recut
-from octavo.text.tokenizers.closed_vocabulary import Closed
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph, table
+from octavo.scoring.token_costs import token_costs
+from octavo.text import Split, Tokenizer, Tokens
+from octavo.text.chunks import rechunk
 
 PASSAGE = 32  # tokens in a passage shown as surprising
 PASSAGES = 5
 NOT_COMPARABLE = "not comparable"
 
-Read = Callable[[LanguageModel[Any], Iterable[Tokens]], Iterator[tuple[Tokens, NDArray[Any]]]]
-
 
 @dataclass
 class Score:
-    """What a model pays for a text."""
+    """The cost of a text under a model."""
 
     name: str
     bits: float
@@ -75,14 +73,12 @@ class Score:
         return told | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in ("text", "bits/byte", "perplexity", "tokens", "bytes"))
-        body = "".join(
-            f"<tr><td>{html.escape(s.name)}</td><td>{s.bits_per_byte:.4f}</td><td>{s.perplexity:.4g}</td>"
-            f"<td>{s.tokens:,}</td><td>{s.bytes:,}</td></tr>"
+        rows = [
+            (s.name, f"{s.bits_per_byte:.4f}", f"{s.perplexity:.4g}", f"{s.tokens:,}", f"{s.bytes:,}")
             for s in (*self.rows, self)
-        )
-        note = f"<caption>{html.escape(self.label)}</caption>" if self.label else ""
-        return f"<table>{note}<tr>{head}</tr>{body}</table>"
+        ]
+        columns = ("text", "bits/byte", "perplexity", "tokens", "bytes")
+        return notebook_view(table(columns, rows, numeric=range(1, 5)), paragraph(self.label) if self.label else "")
 
 
 NUMBERS = (
@@ -105,49 +101,16 @@ class Passage:
     name: str = ""  # of the text
 
 
-@torch.no_grad()
-def charges(model: LanguageModel[Any], tokens: Iterable[Tokens]) -> Iterator[tuple[Tokens, NDArray[Any]]]:
-    """Tokens and the bits each costs, window by window, with the state carried; begin tokens start over, free."""
-    device = device_of(model)
-    with eval_mode(model):
-        state, last = model.start(1), None
-        for block in tokens:
-            for window in _windows(block, model):
-                if last is None or (window[0] == model.begin and not model.begin_resets):
-                    state, last, window = (
-                        model.start(1),
-                        np.array([model.begin]),
-                        window[int(window[0] == model.begin) :],
-                    )
-                x_1W = torch.from_numpy(np.concatenate([last, window], dtype=np.int64)).to(device)[None]
-                logp_1W, state = model.token_log_probs(state, x_1W)
-                bits_W = (-logp_1W[0].double() / math.log(2)).cpu().numpy()
-                bits_W[window == model.begin] = 0
-                yield window, bits_W
-                last = window[-1:] if len(window) else last
-
-
-def _windows(block: Tokens, model: LanguageModel[Any]) -> Iterator[Tokens]:
-    """At most model.max_scored_tokens each; where begin does not reset the state by itself, it opens a window."""
-    begins = [] if model.begin_resets else np.flatnonzero(block == model.begin).tolist()
-    for low, high in pairwise(sorted({0, *begins, len(block)})):
-        for start in range(low, high, model.max_scored_tokens):
-            yield block[start : min(high, start + model.max_scored_tokens)]
-
-
 def score_text(
     model: LanguageModel[Any], tokenizer: Tokenizer, text: Split, name: str, label: str = "",
-    watch: Callable[[Tokens, NDArray[Any]], None] | None = None, read: Read | None = None,
+    watch: Callable[[Tokens, NDArray[Any]], None] | None = None,
 ) -> Score:  # fmt: skip
-    """What the model pays for the documents of a text; `watch` is shown the tokens and their bits as they come.
-
-    `read` says what each token costs: `charges`, where nothing else is given.
-    """
+    """The score of a text's documents under a model; `watch` is given the tokens and their bits as they come."""
     bits, tokens, impossible, offset = 0.0, 0, 0, 0
     worst: list[Passage] = []
     began = time.perf_counter()
     with progress(f"scoring {name}", text.size, "bytes") as advance:
-        for tokens_W, bits_W in (read or charges)(model, encode_blocks(tokenizer, text.blocks())):
+        for tokens_W, bits_W in token_costs(model, tokenizer.encode_chunks(text.chunks())):
             bits += float(bits_W.sum())
             tokens += len(tokens_W) - int((tokens_W == model.begin).sum())
             impossible += int(np.isinf(bits_W).sum())
@@ -166,11 +129,9 @@ def score_text(
 
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
     """How many words the vocabulary lacks, and how many words there are."""
-    if not isinstance(tokenizer, Word | Closed):
-        return 0, 0
     counts = [
-        tokenizer.unknown_pieces(block.data[start:end])
-        for block in recut(text.blocks(), tokenizer.cut)
+        tokenizer.count_unknown(block.data[start:end])
+        for block in rechunk(text.chunks(), tokenizer.split_point)
         for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
     ]
     return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)

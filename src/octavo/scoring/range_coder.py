@@ -30,7 +30,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance
-from octavo.text.tokenizers.protocol import Tokens
+from octavo.text.tokenizers.token_bytes import Tokens
 
 MAGIC, VERSION = b"OCTV", 1
 FIXED = struct.Struct("<4sBI8s8s")  # magic, version, crc32 of what follows it, model, sha256 of the original

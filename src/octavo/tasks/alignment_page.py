@@ -1,52 +1,51 @@
-"""A page that shows translations with what each of their tokens looked at."""
+"""Translations with what each of their tokens attended to in the source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
 from torch import Tensor
 
-from octavo.pages.figures.heat_table import Cell, heat_table
-from octavo.pages.frame import document, paragraph, section, shown, verbatim
+from octavo.pages.markup import NOTHING, join
+from octavo.pages.sections import Shaded, details, heat_table, render_page, section, verbatim
 from octavo.tasks.translation_alignment import Alignment
 
-SHOWN = 0.10  # weights from here on are written out
+MIN_WRITTEN = 0.10  # weights from here on are written out
 
 
 def alignment_page(title: str, summary: str, aligned: Sequence[Alignment]) -> str:
-    """The whole page; the looks of each layer can be opened below those of all."""
+    """The whole page; the attention of each layer unfolds below the mean of all."""
     titles = [
         f"{n}. into {one.language}" if len(aligned) > 1 else f"Into {one.language}" for n, one in enumerate(aligned, 1)
     ]
-    sections = [section(told, *alignment_parts(one)) for told, one in zip(titles, aligned, strict=True)]
-    return document(title, paragraph(summary), sections)
+    sections = [section(heading, alignment_parts(one)) for heading, one in zip(titles, aligned, strict=True)]
+    return render_page(title, summary, sections)
 
 
-def alignment_parts(one: Alignment) -> list[str]:
-    """The texts and the looks, as HTML."""
+def alignment_parts(one: Alignment) -> Markup:
+    """The texts and the attention weights between them."""
     layers = len(one.a_LHTS)
     mean = ", the mean of all heads and layers" if one.a_LHTS.shape[1] * layers > 1 else ""
     caption = (
-        "Rows are the translation from the top down; in each, what of the source was looked at to write the token, in "
-        f"percent{mean}. Rows sum to 100; what is below 10 is only shaded."
+        "Rows are the translation from the top down; in each, the attention weights over the source when the token was "
+        f"generated, in per cent{mean}. Rows sum to 100; what is below 10 is only shaded."
     )
-    parts = [verbatim(f"{one.text}\n{one.translation}"), looks_table(one, one.mean, caption)]
-    if layers > 1:
-        each = [
-            looks_table(one, a_HTS.mean(0), f"Layer {n} of {layers}, the mean of its heads.")
-            for n, a_HTS in enumerate(one.a_LHTS, 1)
-        ]
-        parts.append("<details><summary>Layer by layer</summary>\n" + "\n".join(each) + "\n</details>")
-    return parts
+    each = [
+        weights_table(one, a_HTS.mean(0), f"Layer {n} of {layers}, the mean of its heads.")
+        for n, a_HTS in enumerate(one.a_LHTS, 1)
+    ]
+    by_layer = details("Layer by layer", *each) if layers > 1 else NOTHING
+    return join(verbatim(f"{one.text}\n{one.translation}"), weights_table(one, one.mean, caption), by_layer)
 
 
-def looks_table(one: Alignment, a_TS: Tensor, caption: str) -> str:
-    """The source across, the target down, cells shaded by the weight."""
-    rows = []
-    for token, looks in zip(one.target, a_TS.tolist(), strict=True):
-        cells = [
-            Cell(shown(f"{100 * a:.0f}") if a >= SHOWN else "", a, f"{token} looks at {seen}: {a:.1%}")
-            for seen, a in zip(one.source, looks, strict=True)
-        ]
-        rows.append((token, cells))
+def weights_table(one: Alignment, a_TS: Tensor, caption: str) -> Markup:
+    """The source across, the target down, cells shaded by the attention weight."""
+    rows = [
+        (token, [
+            Shaded(f"{100 * a:.0f}" if a >= MIN_WRITTEN else "", a, f"{token} attends to {seen}: {a:.1%}")
+            for seen, a in zip(one.source, weights, strict=True)
+        ])
+        for token, weights in zip(one.target, a_TS.tolist(), strict=True)
+    ]  # fmt: skip
     return heat_table(("", *one.source), rows, caption)

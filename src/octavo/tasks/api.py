@@ -149,7 +149,7 @@ def _check_run(run: Any) -> None:
 
 def open_for(run: Run, source: str | Path, field: str = "text", errors: str = "strict") -> Split:
     """A text as the run's tokenizer wants it: with the preprocessing the run was trained with."""
-    errors = "raw" if run.tokenizer.name == "byte" and errors == "strict" else errors
+    errors = "raw" if run.tokenizer.reads_raw_bytes and errors == "strict" else errors
     return open_text(source, field=field, errors=errors, preprocess=run.record.get("preprocess", ()))  # type: ignore[arg-type]
 
 

@@ -23,8 +23,8 @@ from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors
 from octavo.models import MODELS
 from octavo.models.loading import filled
 from octavo.tasks.text_vectors import Base, VectorReader, describe_base, find_base
-from octavo.text.bag_of_ngrams import HashedReader, KnownReader, blocks_of
-from octavo.text.blocks import in_order
+from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
+from octavo.text.chunks import thread_map
 
 TASK = "classify text"
 CLASSIFIERS = {"linear": MODELS["linear-classifier"], "dan": MODELS["dan"], "head": MODELS["head"]}
@@ -52,8 +52,8 @@ class Classifier:
             return torch.zeros(0, len(self.classes))
         if isinstance(self.reader, VectorReader):
             return self._logits(texts)
-        with single_thread():  # each: blocks of texts have threads of their own
-            return torch.cat(list(in_order(self._logits, blocks_of(texts))))
+        with single_thread():  # each: batches of texts have threads of their own
+            return torch.cat(list(thread_map(self._logits, batches_of(texts))))
 
     @torch.inference_mode()
     def _logits(self, texts: Sequence[str]) -> Tensor:

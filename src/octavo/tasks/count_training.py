@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.tasks.run import METRICS, REPORT, SAMPLES, TOKENIZER, Run, check_out, read_record, save
 from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, learn_and_tokenize, open_corpus
 from octavo.text.reading import STDIN
+from octavo.text.tokenizers.registry import reads_raw_bytes
 
 IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
 PER_TOKEN = 48  # bytes of memory that a token takes while it is counted
@@ -43,12 +44,12 @@ class TextConfig:
 
     tokenizer: str = "byte"
     """byte, char, word, bpe, or the path of a tokenizer.json, or of a run: then the tokenizer of that run."""
-    size: int | None = None
-    """How many words, or BPE tokens, to know at most."""
-    min_count: int = 2
-    """word: spell out words that occur less often."""
-    split: Literal["words", "space"] = "words"
-    """word: cut at spaces and punctuation, or at spaces alone."""
+    vocab_size: int | None = None
+    """bpe, word, wordpiece: the number of tokens, or of words at most."""
+    min_count: int | None = None
+    """word, char, closed: words or characters that occur less often are written as bytes, or are <unk>."""
+    split: Literal["words", "space"] | None = None
+    """word: split at spaces and punctuation, or at spaces alone."""
     valid: tuple[str, ...] = ()
     """Text to measure on; without it the last tenth of the corpus."""
     field: str = "text"
@@ -57,6 +58,7 @@ class TextConfig:
     """What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them)."""
     preprocess: tuple[str, ...] = ()
     """Steps that lose information (lower, digits, ptb, sentences): the result is then not comparable."""
+    RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
 
     def __post_init__(self) -> None:
         if self.tokenizer not in TOKENIZERS and Path(self.tokenizer).is_dir():
@@ -65,16 +67,15 @@ class TextConfig:
 
     def open(self, source: str | Path | Sequence[str | Path]) -> Corpus:
         """The corpus, split."""
-        errors = "raw" if self.tokenizer == "byte" and self.errors == "strict" else self.errors
+        errors = "raw" if reads_raw_bytes(self.tokenizer) and self.errors == "strict" else self.errors
         return open_corpus(
             source, field=self.field, errors=errors, preprocess=self.preprocess, valid=list(self.valid) or None
         )
 
     def tokenizer_options(self) -> dict[str, Any]:
-        """What the tokenizer of that name takes."""
-        if self.tokenizer == "word":
-            return {"size": self.size, "min_count": self.min_count, "split": self.split}
-        return {"size": self.size} if self.size is not None else {}
+        """The settings of the tokenizer that are given."""
+        options = {"vocab_size": self.vocab_size, "min_count": self.min_count, "split": self.split}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def train_counts(

@@ -93,7 +93,7 @@ class Encoder:
         """
         device = _device(device)
         known, longest = self.tokenizer, self.model.config.context
-        rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode(texts)]
+        rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode_texts(texts)]
         vectors_ND = torch.zeros(len(rows), self.width)
         self.model.to(device)
         with torch.no_grad(), eval_mode(self.model):
@@ -145,7 +145,7 @@ class Encoder:
 
     def _framed(self, text: str) -> Any:
         """The text's tokens with those that stand around a text; one that does not fit is refused."""
-        (found,) = self.tokenizer.encode([text], typed=True)
+        (found,) = self.tokenizer.encode_texts([text], typed=True)
         x_T = np.array([self.tokenizer.first, *found.tolist(), self.tokenizer.end], np.int64)
         if len(x_T) > self.model.config.context:
             raise UserError(
@@ -197,7 +197,7 @@ def _read(path: Path, told: Mapping[str, Any]) -> Encoder:
     config = from_json(BertConfig, told.get("config", {}))
     sizes = told.get("sizes")
     vocab = sizes.get("vocab") if isinstance(sizes, Mapping) else None
-    tokenizer = WordPiece(read_json(path / TOKENIZER))
+    tokenizer = WordPiece.from_json(read_json(path / TOKENIZER))
     if type(vocab) is not int or tokenizer.vocab > vocab:
         raise UserError(f"every token must have an embedding: vocab={vocab!r}, the tokenizer has {tokenizer.vocab:,}")
     model = filled(lambda: Bert(config, vocab), read_tensors(path), config.layers)

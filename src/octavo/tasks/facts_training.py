@@ -23,9 +23,9 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
 from octavo.tasks.span_corruption import MARK, MARKS, SPAN, corrupted_rows, draw_cuts
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
-from octavo.text.tokenizers.protocol import Tokenizer
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
@@ -100,7 +100,7 @@ def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Ch
     """A model that knows nothing yet, and the characters of the texts and questions as its tokens."""
     config.check_use()
     told = "\n".join([MARK, *known.text, *(part for pair in known.train for part in pair)])
-    tokenizer = Char.learn([Block(told.encode())])
+    tokenizer = Char.learn([Chunk(told.encode())])
     model = GPT(config, tokenizer.vocab)
     model.initialise(seeded_generator(seed))
     return model, tokenizer

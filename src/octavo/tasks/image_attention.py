@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.models.vit import Channels
 from octavo.ops.patches import rows_and_columns
+from octavo.ops.tracing import trace
 from octavo.tasks.image_run import ImageRun
 
 

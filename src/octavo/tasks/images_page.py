@@ -1,4 +1,7 @@
-"""The pages of a model that classifies images: how often it is right, what it takes for what, where it looks."""
+"""The pages of an image classifier: accuracy, the confusion matrix, its mistakes, and attention maps over images.
+
+C channels, H and W pixels, h and w patches.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,42 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch.nn.functional as F
+from markupsafe import Markup
 from torch import Tensor
 
 from octavo.datasets.images import Images
-from octavo.pages.figures.heat_table import Cell, heat_table
-from octavo.pages.figures.images import STYLE, symbol, thumb, thumbs
+from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
+from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
+from octavo.pages.markup import NOTHING, element, join
+from octavo.pages.sections import (
+    confusion_matrix,
+    facts,
+    paragraph,
+    render_page,
+    reproduce,
+    score,
+    section,
+    table,
+    versions,
+)
 from octavo.scoring.classification import Classified
 from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import ImageRun, Measured
 from octavo.tasks.image_training import ImageRecipe, Page
 from octavo.tasks.reproduce import flags_of
 
-MISTAKES = 24  # drawn
-LOOKED_AT = 3  # images
-MOST_CLASSES = 24  # that a table of confusions has room for
+SHOWN_MISTAKES = 24
+SHOWN_IMAGES = 3  # with their attention maps
+CHANNEL_SHADES = 16  # that a channel is drawn with
+MAX_PIXELS = 56  # along a side that are drawn; of a larger image several share a square
 
-SEEN = {
-    "full": "all patches", "local": "its neighbours", "global": "its neighbours and a token that sees all",
-    "axial": "its row and its column",
-}  # fmt: skip
-MAPS = (
-    "Orange is where a head looks: the patch that {who} takes most of in full colour, the one it takes least of in "
-    "none; below it, the entropy of its looks and how far away they are. Rollout follows all "
-    "layers: each keeps half of what it had and adds what its heads see on average. "
-    "Attention shows what is looked at, not why the answer is what it is."
+EXPLAINED = (
+    "Orange are the attention weights of {who}: the patch with the largest in full colour, the one with the smallest "
+    "in none; below a map, the entropy and the mean distance of the attention. Attention rollout multiplies the "
+    "attention of all layers, averaged over the heads, with half of each layer passed on by the residual connection. "
+    "Attention shows which patches are read, not why the answer is what it is."
 )
 
 
@@ -52,64 +65,68 @@ def run_page(
 ) -> str:
     """The whole page."""
     scores, about = measured.scores, run.record.get("images", {})
-    lead = paragraph(f"A {run.name} that tells the {len(run.labels)} classes of {about.get('name', 'images')} apart.")
-    looked = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
-    return document(
-        f"{run.name} on {about.get('name', 'images')}", lead,
-        [
-            _result(scores, about), confusion(scores), _mistakes(run, images, measured),
-            section("Where it looks", *[part for name, x, y in looked for part in sight_parts(run, name, x, int(y))],
-                    paragraph(_explained(run), "quiet")),
-            _learning(rows, run.record), _inside(run),
-            section("Make it again", verbatim("\n".join(commands)),
-                    definitions([(k, str(v)) for k, v in run.record.get("made_with", {}).items()])),
-        ],
-        STYLE,
-    )  # fmt: skip
+    name = about.get("name", "images")
+    shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
+    maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
+    lead = f"A {run.name} that classifies {name} into {len(run.labels)} classes."
+    return render_page(f"{run.name} on {name}", lead, [
+        _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
+        _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
+        _training(rows, run.record), _model(run), reproduce(commands, versions(run.record.get("made_with", {}))),
+    ])  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
-    """One image, and where every head looks."""
-    lead = paragraph(f"{run.summary()}.")
-    return document(f"Where {run.name} looks", lead, [
-        section(name, *sight_parts(run, "", x_CHW, truth, every=True), paragraph(_explained(run), "quiet")),
-    ], STYLE)  # fmt: skip
+    """One image, and the attention maps of every head."""
+    maps = attention_part(run, "", x_CHW, truth, every_layer=True)
+    return render_page(f"Attention of {run.name}", f"{run.summary()}.", [section(name, maps, _explained(run))])
 
 
-def sight_parts(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, every: bool = False) -> list[str]:
-    """An image and its maps below its name, if any: of all layers with `every`, else of the first and the last."""
+def attention_part(
+    run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, every_layer: bool = False
+) -> Markup:  # fmt: skip
+    """An image and its attention maps: with `every_layer` of all of them, else of the first and the last."""
     sight = look(run, x_CHW)
     identity = "i" + hashlib.sha256(name.encode() + x_CHW.contiguous().numpy().tobytes()).hexdigest()[:12]
-    said = f"{run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
-    title = "the image" if truth is None else f"a {run.labels[truth]}"
-    drawn = [
-        thumb(identity, x_CHW, title, f"said: {said}"),
-        thumb(identity, x_CHW, "rollout", "all layers", sight.rollout_hw),
-    ]
+    answer = f"predicted {run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
+    image = Thumbnail(identity, x_CHW.shape[1], x_CHW.shape[2], "image" if truth is None else run.labels[truth], answer)
+    rollout = image._replace(title="rollout", words="all layers", weights=sight.rollout_hw.tolist())
+    parts = [_symbol(identity, x_CHW), element("h3", name) if name else "", thumbnails([image, rollout])]
     layers = sorted({head.layer for head in sight.heads})
-    shown_layers = layers if every else sorted({layers[0], layers[-1]})
-    parts = [symbol(identity, x_CHW), f"<h3>{shown(name)}</h3>" if name else "", thumbs(drawn)]
-    for layer in shown_layers:
-        heads = [head for head in sight.heads if head.layer == layer]
-        parts.append(paragraph(f"Layer {layer} of {len(run.model.blocks)}", "quiet"))
-        parts.append(thumbs([
-            thumb(identity, x_CHW, f"head {head.head}", f"{head.entropy:.1f} bits, {head.distance:.1f} patches away",
-                  head.seen_hw) for head in heads
-        ]))  # fmt: skip
-    return [*parts, *(_channels(sight) if every else [])]
+    for layer in layers if every_layer else sorted({layers[0], layers[-1]}):
+        parts += [paragraph(f"Layer {layer} of {len(run.model.blocks)}", quiet=True), thumbnails([
+            image._replace(title=f"head {head.head}", weights=head.seen_hw.tolist(),
+                           words=f"{head.entropy:.1f} bits, {head.distance:.1f} patches away")
+            for head in sight.heads if head.layer == layer
+        ])]  # fmt: skip
+    return join(*parts, _channels(sight) if every_layer else "")
 
 
-def _channels(sight: Sight) -> list[str]:
-    """The layers that look at channels have no place in the image; how much they mix is a number."""
+def _symbol(name: str, x_CHW: Tensor) -> Markup:
+    """The image in few colours, and of a large one several pixels in a square."""
+    by = -(-max(x_CHW.shape[1:]) // MAX_PIXELS)
+    small_CHW = F.avg_pool2d(x_CHW.float()[None], by, ceil_mode=True)[0] if by > 1 else x_CHW.float()
+    steps = CHANNEL_SHADES - 1
+    shades_HWC = ((small_CHW * steps / 255).round() * 255 / steps).round().long().movedim(0, -1)
+    pixels = [
+        ["#" + "".join(f"{shade:02x}" for shade in (colour * 3 if len(colour) == 1 else colour)) for colour in row]
+        for row in shades_HWC.tolist()
+    ]
+    return image_symbol(name, pixels)
+
+
+def _channels(sight: Sight) -> Markup:
+    """Channel attention has no place in the image; how much the channels mix is a number."""
     if not sight.groups:
-        return []
+        return NOTHING
     rows = [(str(one.layer), str(one.group), f"{one.itself:.1%}") for one in sight.groups]
-    told = "Layers in between look at channels, over all of the image; a channel takes so much of itself:"
-    return [paragraph(told), table(("layer", "group", "of itself"), rows, right=range(3))]
+    explained = "Layers in between attend to channels, over all of the image; the weight of a channel on itself:"
+    return join(paragraph(explained), table(("layer", "group", "on itself"), rows, numeric=range(3)))
 
 
-def _explained(run: ImageRun) -> str:
-    return MAPS.format(who="the class's token" if run.model.config.pool == "token" else "an average patch")
+def _explained(run: ImageRun) -> Markup:
+    who = "the class token" if run.model.config.pool == "token" else "an average patch"
+    return paragraph(EXPLAINED.format(who=who), quiet=True)
 
 
 def _one_of_each(y_N: Tensor) -> list[int]:
@@ -117,73 +134,53 @@ def _one_of_each(y_N: Tensor) -> list[int]:
     found: dict[int, int] = {}
     for n, y in enumerate(y_N.tolist()):
         found.setdefault(y, n)
-    return [found[y] for y in sorted(found)][:LOOKED_AT]
+    return [found[y] for y in sorted(found)][:SHOWN_IMAGES]
 
 
-def _result(scores: Classified, about: Mapping[str, Any]) -> str:
-    right = round(scores.accuracy * scores.examples)
-    told = [
-        ("right", f"{right:,} of {scores.examples:,}"), ("standard error", f"{scores.spread:.2%}"),
-        ("held out", str(about.get("split", ""))), ("learnt from", f"{about.get('train', 0):,} images"),
-        ("log loss", f"{scores.log_loss:.4f} nats"), ("confidence", f"off by {scores.ece:.1%} on average"),
+def _result(scores: Classified, about: Mapping[str, Any]) -> Markup:
+    pairs = [
+        ("correct", f"{round(scores.accuracy * scores.examples):,} of {scores.examples:,}"),
+        ("standard error", f"{scores.spread:.2%}"), ("held out", str(about.get("split", ""))),
+        ("training images", f"{about.get('train', 0):,}"), ("log loss", f"{scores.log_loss:.4f} nats"),
+        ("calibration error", f"{scores.ece:.1%}"),
     ]  # fmt: skip
-    number = f'<p class="number">{scores.accuracy:.2%} <small>of the held-out images in the right class</small></p>'
-    quiet = paragraph("The held-out images have chosen nothing: the weights are those of the last step.", "quiet")
-    return section("Accuracy", number, definitions(told), quiet)
+    note = "The held-out images were used for nothing but this measurement: the weights are those of the last step."
+    accuracy = score(f"{scores.accuracy:.2%}", "accuracy on the held-out images")
+    return section("Accuracy", accuracy, facts(pairs), paragraph(note, quiet=True))
 
 
-def confusion(scores: Classified) -> str:
-    """Rows are the true classes, columns the answers; where there are many classes, the most common mistakes."""
-    names, C = scores.classes, range(len(scores.classes))
-    mixed = sorted(((scores.confusion_CC[i][j], i, j) for i in C for j in C if i != j), reverse=True)
-    if len(names) <= MOST_CLASSES:
-        most = max([n for n, _, _ in mixed], default=0) or 1
-        rows = [
-            (name, [Cell(str(n or ""), 0.0 if i == j else n / most, f"{name} taken for {names[j]}: {n}")
-                    for j, n in enumerate(scores.confusion_CC[i])]) for i, name in enumerate(names)
-        ]  # fmt: skip
-        return section(
-            "What it takes for what", heat_table(("", *names), rows, "Rows: the truth. Columns: the answer.")
-        )
-    cells = [(shown(names[i]), shown(names[j]), str(n)) for n, i, j in mixed[:MISTAKES]]
-    return section("What it takes for what", table(("truth", "answer", "images"), cells, right=(2,)))
-
-
-def _mistakes(run: ImageRun, images: Images, measured: Measured) -> str:
+def _mistakes(run: ImageRun, images: Images, measured: Measured) -> Markup:
     if not measured.wrong:
-        return section("Its mistakes", paragraph("None on the held-out images."))
-    parts = []
-    for n, said, p in measured.wrong[:MISTAKES]:
-        truth, x_CHW = run.labels[int(images.test_N[n])], images.test_NCHW[n]
-        words = f"said: {run.labels[said]}, {p:.0%}"
-        parts += [symbol(f"w{n}", x_CHW), thumb(f"w{n}", x_CHW, truth, words)]
-    symbols, drawn = parts[::2], parts[1::2]
-    count = f"{len(measured.wrong):,}" + (f", {MISTAKES} drawn" if len(measured.wrong) > MISTAKES else "")
-    return section("Its mistakes", paragraph(f"The surest first ({count})."), *symbols, thumbs(drawn))
+        return section("Mistakes", paragraph("None on the held-out images."))
+    symbols, drawn = [], []
+    for n, answer, p in measured.wrong[:SHOWN_MISTAKES]:
+        x_CHW, truth = images.test_NCHW[n], run.labels[int(images.test_N[n])]
+        symbols.append(_symbol(f"w{n}", x_CHW))
+        words = f"predicted {run.labels[answer]}, {p:.0%}"
+        drawn.append(Thumbnail(f"w{n}", x_CHW.shape[1], x_CHW.shape[2], truth, words))
+    count = f"{len(measured.wrong):,}" + (f", {len(drawn)} shown" if len(measured.wrong) > len(drawn) else "")
+    return section("Mistakes", paragraph(f"The most confident first ({count})."), *symbols, thumbnails(drawn))
 
 
-def _learning(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
+def _training(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> Markup:
     points = [(float(row["step"]), 100 * float(row["accuracy"])) for row in rows if "accuracy" in row]
     training = record.get("training", {})
-    figure = lines([Series("held-out images", points)], "Right, in per cent, over the steps.", ("step", "%"))
+    figure = lines([Series("held-out images", points)], "Accuracy over the steps.", ("step", "accuracy, %"))
     steps, epoch = training.get("steps", 0), max(1, training.get("steps_per_epoch", 1))
-    told = [
-        ("steps", f"{steps:,}, {steps / epoch:.1f} times through the images"),
-        ("seconds", f"{record.get('train_seconds', 0):.0f}"),
-        ("it ended", str(training.get("why", ""))),
-    ]
-    return section("How it learnt", figure, definitions(told))
+    return section("Training", figure, facts([
+        ("steps", f"{steps:,}, {steps / epoch:.1f} epochs"), ("seconds", f"{record.get('train_seconds', 0):.0f}"),
+        ("stopped because", str(training.get("why", ""))),
+    ]))  # fmt: skip
 
 
-def _inside(run: ImageRun) -> str:
+def _model(run: ImageRun) -> Markup:
     model, config = run.model, run.model.config
     P = model.patch_DCPP.shape[-1]
-    told = [
+    return section("Model", facts([
         ("parameters", f"{sum(p.numel() for p in model.parameters()):,}"),
         ("image", " x ".join(str(model.sizes[key]) for key in ("height", "width", "channels"))),
         ("patches", f"{model.rows} x {model.columns}, of {P} x {P} pixels"),
         ("blocks", f"{config.layers}, of width {config.width}, {config.heads} heads"),
-        ("a patch sees", SEEN[config.attention]),
-        ("positions", config.positions), ("class read from", config.pool),
-    ]  # fmt: skip
-    return section("Inside", definitions(told))
+        ("a patch attends to", ATTENTION_KINDS[config.attention].description), ("position embedding", config.positions),
+        ("class read from", config.pool),
+    ]))  # fmt: skip

@@ -1,4 +1,4 @@
-"""The page of one run: what it is, what it scores and how that was counted, what surprises it, what it writes."""
+"""The page of a language model: its score and how it was counted, its surprisal, samples, training and parts."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from octavo import __version__
 from octavo.models import spec_of
 from octavo.models.views import Bars, Table
 from octavo.pages.figures.bars import bars
-from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
-from octavo.pages.surprisal import coloured, legend
+from octavo.pages.markup import NOTHING, join
+from octavo.pages.sections import code, facts, paragraph, render_page, reproduce, score, section, table, verbatim
+from octavo.pages.surprisal import annotated_text, surprisal_legend
 from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of
-from octavo.tasks.surprisal import opening, pieces
+from octavo.tasks.surprisal import annotate, opening
 from octavo.tasks.training_section import training_section
 from octavo.text.token_display import display_token
 
-NEWLINE = "\n"
-LIKELIEST = 12  # tokens of a bag that are drawn
-
-WHAT_IS_CHARGED = (
-    "Every token is charged the bits that the model's probability says it costs, −log₂ p, the first token "
-    "included. The sum is divided by the length of the raw text, so models with different tokens can be compared. "
-    "The held-out text has chosen nothing: it was only read to be measured."
+HOW_COUNTED = (
+    "Every token costs the bits that the model's probability says, −log₂ p, the first token included. The sum is "
+    "divided by the length of the raw text, so models with different tokens can be compared. The held-out text was "
+    "used for nothing but this measurement."
 )
 
 
@@ -56,93 +56,90 @@ def run_page(
 ) -> str:  # fmt: skip
     """The whole page; `held_out` is the beginning of the text that the run was measured on."""
     corpus = run.record.get("corpus", {})
-    lead = paragraph(f"The run {name}, trained on {corpus.get('name', 'an unknown text')}.")
-    return document(title_of(run), lead, [
-        _result(run.record.get("result", {}), bits_per_byte(run)),
-        _surprise(run, held_out),
-        _passages(run.record.get("result", {}).get("passages", [])),
-        section("What it writes", paragraph(f"From nothing, with seed {run.record.get('seed', 0)}:"), verbatim(sample)),
+    result = run.record.get("result", {})
+    return render_page(title_of(run), f"The run {name}, trained on {corpus.get('name', 'an unknown text')}.", [
+        _result(result, bits_per_byte(run)),
+        _surprisal(run, held_out),
+        _passages(result.get("passages", [])),
+        section("Sample", paragraph(f"Generated without a prompt, with seed {run.record.get('seed', 0)}:"),
+                verbatim(sample)),
         training_section(rows, run.record),
-        _inside(run),
+        _model(run),
         _corpus(corpus),
-        _reproduce(run.record, commands),
+        reproduce(commands, facts(_made_with(run.record))),
     ])  # fmt: skip
 
 
-def _result(result: dict[str, Any], bits: float) -> str:
-    unit = "" if math.isnan(bits) else " <small>bits per byte of held-out text; 8 is the text as it is</small>"
-    parts = [f'<p class="number">{number(bits)}{unit}</p>']
+def _result(result: Mapping[str, Any], bits: float) -> Markup:
+    unit = "" if math.isnan(bits) else "bits per byte of held-out text; uncompressed text has 8"
+    parts = [score(number(bits), unit)]
     if result.get("label"):
-        parts.append(paragraph(f"This figure is {result['label']}: information was lost before scoring."))
+        parts.append(paragraph(f"This result is {result['label']}: information was lost before scoring."))
     if result.get("impossible"):
         parts.append(paragraph(
             f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero, and one is "
             "enough to make the sum infinite. That is what smoothing is for."
         ))  # fmt: skip
-    told = [("charged", f"{result['tokens']:,} tokens"), ("divided by", f"{result['bytes']:,} bytes")]
+    pairs = [("tokens", f"{result['tokens']:,}"), ("bytes", f"{result['bytes']:,} bytes")]
     if result.get("bits") is not None:
-        told.insert(0, ("paid", f"{result['bits']:,.0f} bits, the size of a file of {result['bits'] / 8:,.0f} bytes"))
-        told.append(("perplexity", f"{result['perplexity']:.4g} a token ({result['bits_per_token']:.4f} bits)"))
+        total = f"{result['bits']:,.0f} bits, the size of a file of {result['bits'] / 8:,.0f} bytes"
+        perplexity = f"{result['perplexity']:.4g} per token ({result['bits_per_token']:.4f} bits)"
+        pairs = [("total cost", total), *pairs, ("perplexity", perplexity)]
     if result.get("unknown_rate") is not None:
-        told.append(("unknown words", f"{result['unknown_rate']:.2%}, spelt out in bytes and paid for"))
-    told.append(("context", result["policy"]))
-    return section("Bits per byte", *parts, definitions(told), paragraph(WHAT_IS_CHARGED, "quiet"))
+        pairs.append(("unknown words", f"{result['unknown_rate']:.2%}, spelt out in bytes, which are counted"))
+    pairs.append(("context", result["policy"]))
+    return section("Bits per byte", *parts, facts(pairs), paragraph(HOW_COUNTED, quiet=True))
 
 
-def _surprise(run: Run, held_out: bytes) -> str:
+def _surprisal(run: Run, held_out: bytes) -> Markup:
     explained = (
-        f"The first {len(held_out):,} bytes of the held-out text. The colour is what the model paid for each token, in "
-        "bits per byte; point at a token to read the figure."
+        f"The first {len(held_out):,} bytes of the held-out text. The colour is the cost of each token, in bits per "
+        "byte; point at a token to read it."
     )
-    return section(
-        "What surprises it", paragraph(explained), legend(), coloured(pieces(run.model, run.tokenizer, held_out))
-    )
+    pieces = annotate(run.model, run.tokenizer, held_out)
+    return section("Surprisal", paragraph(explained), surprisal_legend(), annotated_text(pieces))
 
 
-def _passages(passages: Sequence[dict[str, Any]]) -> str:
+def _passages(passages: Sequence[Mapping[str, Any]]) -> Markup:
     if not passages:
-        return ""
+        return NOTHING
     rows = [
         (number(math.inf if p["bits_per_byte"] is None else p["bits_per_byte"]), f"{p['offset']:,}",
-         f"<code>{shown(p['text'].replace(NEWLINE, '↵'))}</code>")
+         code(p["text"].replace("\n", "↵")))
         for p in passages
     ]  # fmt: skip
-    return section("The most surprising passages", table(("bits/byte", "at byte", "text"), rows, right=(0, 1)))
+    return section("The most surprising passages", table(("bits/byte", "at byte", "text"), rows, numeric=(0, 1)))
 
 
-def _inside(run: Run) -> str:
+def _model(run: Run) -> Markup:
     details = spec_of(run.model).details
     found = details(run.model, lambda token: display_token(run.tokenizer, token)) if details is not None else None
     match found:
         case Bars(caption, rows, digits):
             figure = bars(rows, caption, digits=digits)
         case Table("", (), rows):
-            figure = definitions([(name, value) for name, value in rows])
+            figure = facts((name, value) for name, value in rows)
         case Table(caption, titles, rows):
-            columns = table(
-                tuple(map(shown, titles)), [tuple(map(shown, row)) for row in rows], right=range(len(titles))
-            )
-            figure = paragraph(caption) + columns
+            figure = join(paragraph(caption), table(titles, rows, numeric=range(len(titles))))
         case _:
-            figure = ""
-    return section("Inside", paragraph(f"It is made of {stored(run.model)}."), figure)
+            figure = NOTHING
+    return section("Model", paragraph(f"It stores {stored(run.model)}."), figure)
 
 
-def _corpus(corpus: dict[str, Any]) -> str:
-    told = [("name", corpus.get("name", "unknown"))]
-    for part, name in (("train", "learnt from"), ("valid", "measured on")):
+def _corpus(corpus: Mapping[str, Any]) -> Markup:
+    pairs = [("name", corpus.get("name", "unknown"))]
+    for part, name in (("train", "training text"), ("valid", "held-out text")):
         if part in corpus:
             size, documents = corpus[part]["bytes"], corpus[part]["documents"]
-            told.append((name, f"{size:,} bytes in {documents:,} {'document' if documents == 1 else 'documents'}"))
-            told.append(("its sha256", corpus[part]["sha256"]))
+            pairs.append((name, f"{size:,} bytes in {documents:,} {'document' if documents == 1 else 'documents'}"))
+            pairs.append(("its sha256", corpus[part]["sha256"]))
     if corpus.get("preprocess"):
-        told.append(("changed first", ", ".join(corpus["preprocess"])))
-    return section("The text", definitions(told))
+        pairs.append(("preprocessing", ", ".join(corpus["preprocess"])))
+    return section("Text", facts(pairs))
 
 
-def _reproduce(record: dict[str, Any], commands: Sequence[str]) -> str:
-    made = {"octavo": __version__, **record.get("made_with", {})}
-    told = [*made.items(), ("seed", str(record.get("seed", 0)))]
+def _made_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    made = {"octavo": __version__, **record.get("made_with", {}), "seed": record.get("seed", 0)}
     if "train_seconds" in record:
-        told.append(("training", f"{record['train_seconds']:.2f} s, {record['train_tokens']:,} tokens"))
-    return section("Make it again", verbatim("\n".join(commands)), definitions([(k, str(v)) for k, v in told]))
+        made["training"] = f"{record['train_seconds']:.2f} s, {record['train_tokens']:,} tokens"
+    return [(name, str(value)) for name, value in made.items()]

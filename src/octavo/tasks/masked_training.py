@@ -28,7 +28,7 @@ from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masking import NOTHING, Ahead, Batch, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences, documents
 from octavo.text.corpus import Corpus, open_corpus
-from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import compiled
@@ -207,7 +207,7 @@ def _stopped(out: str | Path | None, settings: Mapping[str, Any], going_on: bool
 
 
 def _fresh(corpus: Corpus, config: BertConfig, how: PretrainConfig, seed: int) -> Encoder:
-    tokenizer = WordPiece.learn((text for _, text in documents(corpus.train)), how.size)
+    tokenizer = WordPiece.learn(corpus.train.chunks(), WordPieceSettings(how.size))
     model = Bert(config, tokenizer.vocab)
     model.initialise(seeded_generator(seed))
     return Encoder(model, tokenizer)

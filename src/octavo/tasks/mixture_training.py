@@ -17,7 +17,6 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
-from octavo.experiments.domains.scoring import KNOWN, seen_share
 from octavo.models import Mix, spec_of
 from octavo.tasks.count_training import (
     Page,
@@ -31,6 +30,7 @@ from octavo.tasks.count_training import (
 )
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, fingerprint, open_corpus, tokenize
+from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.validation_chunks import Held, hold_out
 
 PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
@@ -105,12 +105,12 @@ def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[A
 def _check_unseen(run: Run, corpus: Corpus) -> None:
     """Two files may hold the same text: then the mixture would be measured on what a part has learnt by heart."""
     try:
-        seen = seen_share(learnt_text(run).blocks(), corpus.valid.read()[:PROBED])
+        known = overlap(learnt_text(run).chunks(), corpus.valid.read()[:PROBED])
     except UserError:  # what it learnt from cannot be had any more
         return
-    if seen >= KNOWN:
+    if known >= MAX_OVERLAP:
         raise UserError(
-            f"{seen:.0%} of the held-out part of {', '.join(corpus.source)} stands in what {run.name} was trained on; "
+            f"{known:.0%} of the held-out part of {', '.join(corpus.source)} stands in what {run.name} was trained on; "
             "mix it on another text"
         )
 

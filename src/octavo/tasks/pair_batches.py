@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 IGNORE = -100  # a target that is not asked for
 NEAR = 2  # sources whose lengths differ by less may stand beside each other

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,8 +48,11 @@ from octavo.io.run_folder import (
     write_tensors,
 )
 from octavo.models import build, describe
+from octavo.pages.markup import element
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraph
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 __all__ = [
     "BOARD", "CONFIG", "METRICS", "OURS", "REPORT", "SAMPLES", "STATE", "TENSORS", "TOKENIZER", "Run", "check_out",
@@ -131,7 +133,7 @@ class Run:
         return f", {result['bits_per_byte']:.4f} bits per byte{label}"
 
     def _repr_html_(self) -> str:
-        return f"<p><b>octavo run {html.escape(self.name)}</b><br>{html.escape(self.summary())}</p>"
+        return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
 
 def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Run:

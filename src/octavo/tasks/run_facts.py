@@ -10,12 +10,10 @@ from octavo.core import LanguageModel
 from octavo.models import spec_of, stored_entries
 from octavo.tasks.run import TENSORS, TOKENIZER, Run
 
-PLURALS = {"byte": "bytes", "char": "characters", "word": "words", "bpe": "BPE tokens"}
-
 
 def title_of(run: Run) -> str:
     """What the model is, in a few words: 7-gram of bytes, Kneser-Ney."""
-    tokens = PLURALS.get(run.tokenizer.name, f"{run.tokenizer.name} tokens")
+    tokens = run.tokenizer.unit
     spec = spec_of(run.model)
     return f"{spec.title} over {tokens}" if spec.summarise is None else spec.summarise(run.model, tokens)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.text.blocks import recut
+from octavo.text.chunks import rechunk
 from octavo.text.loading import Split
 from octavo.text.tokenizers.wordpiece import WordPiece
 
@@ -54,7 +54,7 @@ def _cut(sentence: str) -> Iterator[str]:
 def documents(split: Split) -> Iterator[tuple[int, str]]:
     """The documents of a split, each with its number; a long one comes in pieces, cut at the end of a line."""
     number = 0
-    for block in recut(split.blocks(), lambda data: data.rfind(b"\n") + 1):
+    for block in rechunk(split.chunks(), lambda data: data.rfind(b"\n") + 1):
         bounds = [0, *block.starts.tolist(), len(block.data)]
         for i, (a, b) in enumerate(pairwise(bounds)):
             number += i > 0
@@ -77,7 +77,7 @@ class Sentences:
         for number, text in texts:
             found = list(split_sentences(text))
             for i in range(0, len(found), AT_ONCE):
-                some = [one for one in tokenizer.encode(found[i : i + AT_ONCE]) if len(one)]
+                some = [one for one in tokenizer.encode_texts(found[i : i + AT_ONCE]) if len(one)]
                 tokens += some
                 lengths += [len(one) for one in some]
                 owners += [number] * len(some)

@@ -7,24 +7,24 @@ from typing import Any
 
 from octavo.core import LanguageModel
 from octavo.pages.surprisal import Piece
-from octavo.scoring.bits_per_byte import charges
+from octavo.scoring.token_costs import token_costs
 from octavo.text import Split
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
-OPENING = 600  # bytes
+OPENING_BYTES = 600
 
 
-def opening(split: Split, limit: int = OPENING) -> bytes:
+def opening(split: Split, limit: int = OPENING_BYTES) -> bytes:
     """The first bytes of the first document, up to the end of a line, a word or at least a character."""
-    first = next(split.blocks(), None)
+    first = next(split.chunks(), None)
     if first is None:
         return b""
     later = first.starts[first.starts > 0]
     data = first.data[: int(later[0]) if len(later) else None]
     if len(data) <= limit:
         return data
-    for mark in (b"\n", b" "):
-        end = data.rfind(mark, limit // 2, limit) + 1
+    for separator in (b"\n", b" "):
+        end = data.rfind(separator, limit // 2, limit) + 1
         if end:
             return data[:end]
     end = limit
@@ -33,16 +33,16 @@ def opening(split: Split, limit: int = OPENING) -> bytes:
     return data[:end]
 
 
-def pieces(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Piece]:
-    """The text and its price, in parts that are whole characters; charged from the begin token on."""
+def annotate(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Piece]:
+    """The text in pieces that are whole characters, each with its cost in bits; the first follows the begin token."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    found, size, bits = [], 0, 0.0
-    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
+    pieces, size, bits = [], 0, 0.0
+    for tokens_W, bits_W in token_costs(model, [tokenizer.encode(data)]):
         for token, cost in zip(tokens_W.tolist(), bits_W.tolist(), strict=True):
-            spelt = tokenizer.spelling(token)
+            spelt = tokenizer.token_bytes(token)
             size, bits = size + len(spelt), bits + cost
             if text := decoder.decode(spelt):
-                found.append(Piece(text, size, bits))
+                pieces.append(Piece(text, size, bits))
                 size, bits = 0, 0.0
     rest = decoder.decode(b"", final=True)
-    return [*found, Piece(rest, size, bits)] if size else found
+    return [*pieces, Piece(rest, size, bits)] if size else pieces

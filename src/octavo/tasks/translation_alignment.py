@@ -12,14 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from octavo.core import eval_mode, trace
+from octavo.core import eval_mode
 from octavo.decode import generate
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models.encoder_decoder import Given
+from octavo.ops.tracing import trace
 from octavo.tasks.translator import BEAM, SPARE, Method, Translator
 from octavo.text.token_display import display_token
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 END = "<end>"
 LONGEST = 100  # tokens of a side

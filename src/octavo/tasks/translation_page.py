@@ -1,4 +1,4 @@
-"""The report of a run that translates: its figures, some translations beside their references, and how it learnt."""
+"""The page of a translation model: its scores, translations beside their references, alignment and training."""
 
 from __future__ import annotations
 
@@ -7,32 +7,39 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from markupsafe import Markup
+
 from octavo.datasets.pairs import Lines
 from octavo.errors import UserError
-from octavo.pages.figures.lines import Series, colours_style, lines
-from octavo.pages.frame import definitions, document, paragraph, section, shown, table, verbatim
+from octavo.pages.figures.lines import Series, lines
+from octavo.pages.markup import join
+from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, versions
 from octavo.tasks.alignment_page import alignment_parts
 from octavo.tasks.reproduce import flags_of
 from octavo.tasks.translation_alignment import align
 from octavo.tasks.translation_training import OPTIM, TranslationRecipe
 from octavo.tasks.translator import Translator
 
-TRANSLATED = 12  # texts of the test that are shown with their translations
+SHOWN_TRANSLATIONS = 12  # texts of the test set
 
 
 def translation_page(run: Translator, test: Lines, history: Sequence[Mapping[str, Any]]) -> str:
     """The whole page."""
-    figures = run.record["result"]["languages"]
-    sections = [section("How good", *_figures(figures)), section("Translations", *_translations(run, test))]
-    try:
-        sections.append(section("What was looked at", *alignment_parts(align(run, test.sources[0]))))
-    except UserError as error:  # it has no attention, or the text is too long to draw
-        sections.append(section("What was looked at", paragraph(str(error))))
-    sections.append(section("How it learnt", *_learning(run, history)))
-    versions = definitions([(name, str(version)) for name, version in run.record.get("made_with", {}).items()])
-    sections.append(section("Make it again", verbatim("\n".join(_commands(run))), versions))
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
-    return document(title, paragraph(run.summary()), sections, colours_style())
+    return render_page(title, run.summary(), [
+        section("Scores", _scores(run.record["result"]["languages"])),
+        section("Translations", _translations(run, test)),
+        section("Alignment", _alignment(run, test.sources[0])),
+        section("Training", _training(run, history)),
+        reproduce(_commands(run), versions(run.record.get("made_with", {}))),
+    ])  # fmt: skip
+
+
+def _alignment(run: Translator, source: str) -> Markup:
+    try:
+        return alignment_parts(align(run, source))
+    except UserError as error:  # it has no attention, or the text is too long to draw
+        return paragraph(str(error))
 
 
 def _commands(run: Translator) -> list[str]:
@@ -44,36 +51,36 @@ def _commands(run: Translator) -> list[str]:
     return [shlex.join(one) for one in (words, ["octavo", "eval", str(run.path)])]
 
 
-def _figures(figures: Mapping[str, Any]) -> list[str]:
+def _scores(languages: Mapping[str, Any]) -> Markup:
     rows = [
-        (shown(one), f"{told['bleu']:.1f}", f"{told['chrf']:.1f}", f"{told['exact']:.1%}", f"{told['sentences']:,}")
-        for one, told in figures.items()
+        (name, f"{one['bleu']:.1f}", f"{one['chrf']:.1f}", f"{one['exact']:.1%}", f"{one['sentences']:,}")
+        for name, one in languages.items()
     ]
-    first = next(iter(figures.values()))
-    counted = f"Counted by sacrebleu on raw text. BLEU: {first['signature']}. chrF: {first['chrf_signature']}."
-    return [table(("into", "BLEU", "chrF", "exact", "texts"), rows, right=range(1, 5)), paragraph(counted, "quiet")]
+    first = next(iter(languages.values()))
+    counted = f"Computed by sacrebleu on raw text. BLEU: {first['signature']}. chrF: {first['chrf_signature']}."
+    columns = ("into", "BLEU", "chrF", "exact match", "texts")
+    return join(table(columns, rows, numeric=range(1, 5)), paragraph(counted, quiet=True))
 
 
-def _translations(run: Translator, test: Lines) -> list[str]:
-    parts, sources = [], list(test.references(0))[:TRANSLATED]
+def _translations(run: Translator, test: Lines) -> Markup:
+    sources, parts = list(test.references(0))[:SHOWN_TRANSLATIONS], []
     for language, outputs in run.into(sources).items():
         known = test.references(run.number_of(language))
         rows = [
-            (shown(source), shown(output), shown(" / ".join(known[source])))
-            for source, output in zip(sources, outputs, strict=True)
-        ]
-        parts.append(table((shown(run.languages[0]), f"into {shown(language)}", "reference"), rows))
-    return [*parts, paragraph("The first texts of the test, by a beam of 5.", "quiet")]
+            (source, output, " / ".join(known[source])) for source, output in zip(sources, outputs, strict=True)
+        ]  # fmt: skip
+        parts.append(table((run.languages[0], f"into {language}", "reference"), rows))
+    return join(*parts, paragraph("The first texts of the test set, by beam search with a beam of 5.", quiet=True))
 
 
-def _learning(run: Translator, history: Sequence[Mapping[str, Any]]) -> list[str]:
-    checked = [(float(row["step"]), 100 * float(row["right"])) for row in history if "right" in row]
+def _training(run: Translator, history: Sequence[Mapping[str, Any]]) -> Markup:
+    accuracy = [(float(row["step"]), 100 * float(row["right"])) for row in history if "right" in row]
     pairs, training = run.record["pairs"], run.record["training"]
-    facts = definitions([
-        ("pairs", f"{pairs['name']}: {pairs['train']:,} to learn from, {pairs['valid']:,} to choose by, "
-                  f"{pairs['test']:,} to measure on ({pairs['split']})"),
+    settings = facts([
+        ("pairs", f"{pairs['name']}: {pairs['train']:,} for training, {pairs['valid']:,} for validation, "
+                  f"{pairs['test']:,} for testing ({pairs['split']})"),
         ("trained", f"{run.record['train_seconds']:.0f} s, {training['steps']:,} steps: {training['why']}"),
-        ("numbers learnt", f"{sum(one.numel() for one in run.model.parameters()):,}"),
+        ("parameters", f"{sum(one.numel() for one in run.model.parameters()):,}"),
     ])  # fmt: skip
-    caption = "Tokens of the validation targets that were foreseen, those before them given."
-    return [facts, lines([Series("foreseen", checked)], caption, ("step", "%"))]
+    caption = "Token accuracy on the validation targets, the tokens before each given."
+    return join(settings, lines([Series("validation", accuracy)], caption, ("step", "%")))

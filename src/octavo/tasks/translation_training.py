@@ -29,11 +29,9 @@ from octavo.scoring.translation import load_sacrebleu
 from octavo.tasks.count_training import pick_device
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, Rows, encode_lines
 from octavo.tasks.translator import KINDS, Translator, load_translator
-from octavo.text.blocks import Block
-from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.protocol import Tokenizer
-from octavo.text.tokenizers.registry import tokenizer_class
-from octavo.text.tokenizers.word import Word
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.registry import tokenizer_class, tokenizer_settings
 from octavo.training.batch_loop import Fit, fit
 from octavo.training.checkpoint import FILE
 from octavo.training.optimizer import OptimizerConfig
@@ -259,12 +257,11 @@ def _record(recipe: TranslationRecipe, source: Sequence[str], pairs: Pairs) -> d
     }  # fmt: skip
 
 
-def _learnt(kind: str, lines: Sequence[str], size: int) -> Tokenizer:
-    blocks = [Block("\n".join(lines).encode("utf-8", "surrogateescape"))]
-    chosen = tokenizer_class(kind)
-    if chosen is Bpe:
-        return Bpe.learn(blocks, size)
-    return Word.learn(blocks, size=size) if chosen is Word else chosen.learn(blocks)
+def _learnt(name: str, lines: Sequence[str], size: int) -> Tokenizer:
+    chunks = [Chunk("\n".join(lines).encode("utf-8", "surrogateescape"))]
+    kind = tokenizer_class(name)
+    sized = {"vocab_size": size} if hasattr(kind.Settings, "vocab_size") else {}
+    return kind.learn(chunks, tokenizer_settings(name, sized))
 
 
 def _rows(rows: Rows, at: np.ndarray[Any, Any]) -> Rows:

@@ -29,7 +29,7 @@ from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqCo
 from octavo.scoring.translation import Translated, score_translations
 from octavo.tasks.pair_batches import Rows, encode_lines
 from octavo.text import load_tokenizer
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 TASK = "translate"
 KINDS: dict[str, tuple[type[EncoderDecoder], type]] = {

@@ -1,6 +1,7 @@
 """Text to tokens: files in, lossless tokenizers, memory-mapped tokens out."""
 
-from octavo.text.blocks import Block, encode_blocks
+from octavo.io.plugins import load_plugins
+from octavo.text.chunks import Chunk
 from octavo.text.corpus import (
     Corpus,
     learn_and_tokenize,
@@ -13,27 +14,33 @@ from octavo.text.corpus import (
 from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
 from octavo.text.token_store import Store, fingerprint, open_store, write_store
-from octavo.text.tokenizers.bpe import Bpe
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.bpe import Bpe, BpeSettings
 from octavo.text.tokenizers.byte import Byte
-from octavo.text.tokenizers.char import Char
-from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.char import Char, CharSettings
 from octavo.text.tokenizers.registry import TOKENIZERS, load_tokenizer, save_tokenizer
-from octavo.text.tokenizers.word import Word
+from octavo.text.tokenizers.token_bytes import Tokens
+from octavo.text.tokenizers.word import Word, WordSettings
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 __all__ = [
     "PREPROCESS",
     "TOKENIZERS",
-    "Block",
     "Bpe",
+    "BpeSettings",
     "Byte",
     "Char",
+    "CharSettings",
+    "Chunk",
     "Corpus",
     "Split",
     "Store",
     "Tokenizer",
     "Tokens",
     "Word",
-    "encode_blocks",
+    "WordPiece",
+    "WordPieceSettings",
+    "WordSettings",
     "fingerprint",
     "learn_and_tokenize",
     "learn_tokenizer",
@@ -46,3 +53,12 @@ __all__ = [
     "tokenize",
     "write_store",
 ]
+
+
+def _tokenizer_class(plugin: object) -> type[Tokenizer]:
+    if isinstance(plugin, type) and issubclass(plugin, Tokenizer):
+        return plugin
+    raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+
+
+TOKENIZERS.update(load_plugins("octavo.tokenizers", _tokenizer_class, TOKENIZERS))

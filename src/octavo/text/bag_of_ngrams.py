@@ -5,6 +5,7 @@ N words of all texts together, B texts, F slots that n-grams are hashed into.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,13 +17,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.text.blocks import in_order, no_starts
-from octavo.text.tokenizers.lexicon import Lexicon
-from octavo.text.tokenizers.spelling import Offsets
-from octavo.text.tokenizers.word_splitting import MIX, Keys, keys_of, listed, spans_of
-from octavo.text.tokenizers.word_splitting import Pieces as WordPieces
+from octavo.text.chunks import no_starts, thread_map
+from octavo.text.tokenizers.token_bytes import Offsets
+from octavo.text.tokenizers.word_splitting import MIX, Keys, spans_of, word_keys, word_offsets
+from octavo.text.tokenizers.word_splitting import WordSpans as WordPieces
+from octavo.text.tokenizers.word_table import WordTable
 
-AT_ONCE = 4096  # texts: their arrays stay in the processor's cache
+THREAD_TEXTS = 4096  # texts handed to a thread at a time: their arrays stay in the processor's cache
 SPACE, NEWLINE = 32, 10
 FIRST_BLANK = 0xC2  # the lowest byte that begins a white-space character beyond ASCII
 ODD = np.uint64(0xD6E8FEB86659FD93)  # another odd number with its bits well spread: "a b" is not "b a"
@@ -80,25 +81,25 @@ def words_of(texts: Sequence[str]) -> Words:
     joined = "\n".join([text.lower() for text in texts])  # one by one: ASCII, as most texts are, has a fast way
     if joined.count("\n") >= len(texts):  # some text has lines of its own
         joined = "\n".join([text.lower().replace("\n", " ") for text in texts])
-    text, starts_N, lengths_N = spans_of(joined.encode("utf-8", "replace"), "words", no_starts())
+    text, starts_N, lengths_N = word_offsets(joined.encode("utf-8", "replace"), "words", no_starts())
     first_N = text[starts_N]
     ends, spaced_N = np.flatnonzero(first_N == NEWLINE), first_N == SPACE
     starts_N, lengths_N = starts_N + spaced_N, lengths_N - spaced_N
     first_N = text[starts_N]
     visible_N = (lengths_N > 0) & (first_N >= SPACE)
     far = np.flatnonzero(first_N >= FIRST_BLANK)
-    visible_N[far] &= ~np.isin(keys_of(text, starts_N[far], lengths_N[far]), _blanks())
+    visible_N[far] &= ~np.isin(word_keys(text, starts_N[far], lengths_N[far]), _blanks())
     kept = np.flatnonzero(visible_N)
     starts_N, lengths_N = starts_N[kept], lengths_N[kept]
     offsets = np.concatenate([[0], np.searchsorted(kept, ends), [len(kept)]]) if texts else np.zeros(1, np.int64)
-    return Words(WordPieces(text, starts_N, lengths_N, keys_of(text, starts_N, lengths_N)), offsets)
+    return Words(WordPieces(text, starts_N, lengths_N, word_keys(text, starts_N, lengths_N)), offsets)
 
 
 @cache
 def _blanks() -> Keys:
     """The keys of white space beyond ASCII, such as the no-break space."""
     spaces = [chr(point) for point in range(0x80, 0x10000) if chr(point).isspace()]
-    return listed([space.encode() for space in spaces]).keys
+    return spans_of([space.encode() for space in spaces]).keys
 
 
 def ngram_keys(keys_N: Keys, offsets_B1: Offsets, longest: int) -> tuple[Keys, Offsets]:
@@ -127,7 +128,24 @@ def _stirred(mixed_N: Keys) -> Keys:
     return mixed_N
 
 
-class HashedReader:
+class BagReader(ABC):
+    """Texts to bags of the rows of a table."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """How many rows the table must have."""
+
+    @abstractmethod
+    def _read(self, texts: Sequence[str]) -> Bags: ...
+
+    def read(self, texts: Sequence[str]) -> Bags:
+        if len(texts) <= THREAD_TEXTS:
+            return self._read(texts)
+        return Bags.joined(list(thread_map(self._read, batches_of(texts))))
+
+
+class HashedReader(BagReader):
     """Texts to bags by hashing alone: rows_F says which row of the table each slot has, 0 being none."""
 
     def __init__(self, ngrams: int, rows_F: NDArray[np.int32]) -> None:
@@ -143,11 +161,7 @@ class HashedReader:
 
     @property
     def rows(self) -> int:
-        """How many rows the table must have."""
         return int(self.rows_F.max()) + 1
-
-    def read(self, texts: Sequence[str]) -> Bags:
-        return Bags.joined(list(in_order(self._read, blocks_of(texts)))) if len(texts) > AT_ONCE else self._read(texts)
 
     def _read(self, texts: Sequence[str]) -> Bags:
         words = words_of(texts)
@@ -156,7 +170,7 @@ class HashedReader:
         return Bags(torch.from_numpy(self.rows_F[slots_N].astype(np.int64)), torch.from_numpy(offsets_B1))
 
 
-class KnownReader:
+class KnownReader(BagReader):
     """Texts to bags of known words, and of n-grams hashed into `buckets` rows behind them; unknown words are left out.
 
     The first row stands for nothing, so that no text is empty to a model.
@@ -164,8 +178,8 @@ class KnownReader:
 
     def __init__(self, words: Sequence[str], ngrams: int = 1, buckets: int = 0) -> None:
         self.words, self.ngrams, self.buckets = list(words), ngrams, buckets if ngrams > 1 else 0
-        self._lexicon = Lexicon()
-        numbers = self._lexicon.add(listed([word.encode("utf-8", "replace") for word in self.words]))
+        self._lexicon = WordTable()
+        numbers = self._lexicon.add(spans_of([word.encode("utf-8", "replace") for word in self.words]))
         self._rows = np.zeros(len(self._lexicon) + 1, np.int64)  # the last is for -1, unknown
         self._rows[numbers] = 1 + self.buckets + np.arange(len(self.words))
 
@@ -174,13 +188,12 @@ class KnownReader:
         cls, texts: Sequence[str], min_count: int, ngrams: int, buckets: int, welcome: Sequence[str] = ()
     ) -> KnownReader:
         """Know the words that occur `min_count` times, and those of the `welcome` ones that occur at all."""
-        lexicon, counts = Lexicon(), np.zeros(0, np.int64)
-        for block in blocks_of(texts):
-            numbers = lexicon.add(words_of(block).pieces)
+        lexicon, counts = WordTable(), np.zeros(0, np.int64)
+        for chunk in batches_of(texts):
+            numbers = lexicon.add(words_of(chunk).pieces)
             counts = np.append(counts, np.zeros(len(lexicon) - len(counts), np.int64))
             counts += np.bincount(numbers, minlength=len(lexicon))
-        pool, ends = lexicon.pool.tobytes(), (lexicon.offsets + lexicon.lengths).tolist()
-        spelt = [pool[a:b].decode("utf-8", "replace") for a, b in zip(lexicon.offsets.tolist(), ends, strict=True)]
+        spelt = [word.decode("utf-8", "replace") for word in lexicon.words(np.arange(len(lexicon)))]
         known = set(welcome)
         kept = {word for word, count in zip(spelt, counts.tolist(), strict=True) if count >= min_count or word in known}
         return cls(sorted(kept), ngrams, buckets)
@@ -188,9 +201,6 @@ class KnownReader:
     @property
     def rows(self) -> int:
         return 1 + self.buckets + len(self.words)
-
-    def read(self, texts: Sequence[str]) -> Bags:
-        return Bags.joined(list(in_order(self._read, blocks_of(texts)))) if len(texts) > AT_ONCE else self._read(texts)
 
     def _read(self, texts: Sequence[str]) -> Bags:
         words = words_of(texts)
@@ -210,9 +220,9 @@ class KnownReader:
         return Bags(torch.from_numpy(slots_N), torch.from_numpy(grams_B1))
 
 
-def blocks_of(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The texts in pieces that are worth a thread."""
-    return (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
+def batches_of(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in batches that are worth a thread."""
+    return (texts[start : start + THREAD_TEXTS] for start in range(0, len(texts), THREAD_TEXTS))
 
 
 def _with_zero(ends_B: Tensor) -> Tensor:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from octavo.config import no_such_setting
 from octavo.errors import UserError
-from octavo.io.progress import Advance, progress
-from octavo.text.blocks import Block, encode_blocks
+from octavo.io.progress import progress
+from octavo.text.chunks import Chunk
 from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
 from octavo.text.reading import Errors
 from octavo.text.token_store import Store, in_memory, write_store
-from octavo.text.tokenizers.protocol import Tokenizer, Tokens
-from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class
-from octavo.text.tokenizers.word import learn_and_encode
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class, tokenizer_settings
+from octavo.text.tokenizers.token_bytes import Tokens
 
 
 @dataclass(frozen=True)
@@ -96,32 +97,34 @@ def text_in_memory(data: str | bytes, preprocess: Iterable[str] = ()) -> Split:
 
 def tokenize(split: Split, tokenizer: Tokenizer, out: str | Path | None = None) -> Store:
     """The split's tokens, each document opened by `begin`: in the file `out`, or in memory."""
-    with progress("tokenising", split.size, "bytes") as advance:
-        return _stored(encode_blocks(tokenizer, _counted(split.blocks(), advance)), tokenizer, out)
+    return _stored(tokenizer.encode_chunks(_with_progress(split, "tokenizing")), tokenizer, out)
 
 
 def learn_tokenizer(name: str, corpus: Corpus, **options: Any) -> Tokenizer:
     """Learn a tokenizer on the training part; a `name` that ends in .json is a file to load instead."""
     if name.endswith(".json"):
-        _check_options(name, options, ())
-        return load_tokenizer(name)
-    kind = tokenizer_class(name)
-    _check_options(name, options, list(inspect.signature(kind.learn).parameters)[1:])
-    with progress("learning tokens", corpus.train.size, "bytes") as advance:
-        return kind.learn(_counted(corpus.train.blocks(), advance), **options)
+        return _load(name, options)
+    settings = tokenizer_settings(name, options)
+    return tokenizer_class(name).learn(_with_progress(corpus.train, "learning tokens"), settings)
 
 
 def learn_and_tokenize(
     name: str, corpus: Corpus, out: str | Path | None = None, **options: Any
 ) -> tuple[Tokenizer, Store]:
-    """A tokenizer and the training part's tokens; words take one pass over the text for both."""
-    if name != "word":
-        tokenizer = learn_tokenizer(name, corpus, **options)
+    """A tokenizer, learnt or loaded, and the training part's tokens."""
+    if name.endswith(".json"):
+        tokenizer = _load(name, options)
         return tokenizer, tokenize(corpus.train, tokenizer, out)
-    _check_options(name, options, list(inspect.signature(learn_and_encode).parameters)[1:])
-    with progress("learning words", corpus.train.size, "bytes") as advance:
-        word, tokens = learn_and_encode(_counted(corpus.train.blocks(), advance), **options)
-        return word, _stored(tokens, word, out)
+    settings = tokenizer_settings(name, options)
+    chunks = partial(_with_progress, corpus.train, "tokenizing")
+    tokenizer, tokens = tokenizer_class(name).learn_and_encode(chunks, settings)
+    return tokenizer, _stored(tokens, tokenizer, out)
+
+
+def _load(path: str, options: Mapping[str, Any]) -> Tokenizer:
+    if options:
+        raise no_such_setting(f"the tokenizer {path}", next(iter(options)), ())
+    return load_tokenizer(path)
 
 
 def _cut_place(text: Text) -> int:
@@ -141,18 +144,13 @@ def _cut_place(text: Text) -> int:
     return cut
 
 
-def _stored(blocks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> Store:
-    return in_memory(blocks, tokenizer) if out is None else write_store(out, blocks, tokenizer)
+def _stored(chunks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> Store:
+    return in_memory(chunks, tokenizer) if out is None else write_store(out, chunks, tokenizer)
 
 
-def _counted(blocks: Iterator[Block], advance: Advance) -> Iterator[Block]:
-    for block in blocks:
-        yield block
-        advance(len(block.data))
-
-
-def _check_options(name: str, options: dict[str, Any], allowed: Sequence[str]) -> None:
-    for option in options:
-        if option not in allowed:
-            choice = f"it has {', '.join(allowed)}" if allowed else "it has none"
-            raise UserError(f"the tokenizer {name} has no option {option!r}; {choice}")
+def _with_progress(split: Split, label: str) -> Iterator[Chunk]:
+    """The split's chunks, with a bar that shows how far they have been read."""
+    with progress(label, split.size, "bytes") as advance:
+        for chunk in split.chunks():
+            yield chunk
+            advance(len(chunk.data))

@@ -1,4 +1,4 @@
-"""The user's files as one text: read in place, or unpacked once into a temporary file; and parts of it in blocks."""
+"""The user's files as one text: read in place, or unpacked once into a temporary file; and parts of it in chunks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import IO, Any, get_args
 import numpy as np
 
 from octavo.errors import UserError
-from octavo.io.compressed import stream
-from octavo.text.blocks import BLOCK, Block, Starts, recut
+from octavo.io.compressed import CHUNK_BYTES, stream
+from octavo.text.chunks import Chunk, Starts, rechunk
 from octavo.text.preprocess import apply
 from octavo.text.reading import STDIN, Errors, checked, is_plain, list_files, read_documents
 
@@ -63,23 +63,23 @@ class Split:
     def sha256(self) -> str:
         """The hash of the split's bytes."""
         digest = hashlib.sha256()
-        for block in self.blocks():
-            digest.update(block.data)
+        for chunk in self.chunks():
+            digest.update(chunk.data)
         return digest.hexdigest()
 
-    def blocks(self) -> Iterator[Block]:
-        """The documents, in blocks."""
-        for offset in range(0, self.size, BLOCK):
-            size = min(BLOCK, self.size - offset)
+    def chunks(self) -> Iterator[Chunk]:
+        """The documents, in chunks."""
+        for offset in range(0, self.size, CHUNK_BYTES):
+            size = min(CHUNK_BYTES, self.size - offset)
             data = os.pread(self.text.file.fileno(), size, self.start + offset)
             if len(data) != size:
                 raise UserError(f"{self.text.name} became shorter while it was read; leave it alone and run it again")
             first, last = np.searchsorted(self._starts, [offset, offset + size])
-            yield Block(data, self._starts[first:last] - offset)
+            yield Chunk(data, self._starts[first:last] - offset)
 
     def read(self) -> bytes:
         """All of its bytes at once."""
-        return b"".join(block.data for block in self.blocks())
+        return b"".join(chunk.data for chunk in self.chunks())
 
     def describe(self) -> dict[str, Any]:
         """What identifies the split in a run's record."""
@@ -137,7 +137,7 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
 
 def _in_place(path: Path, errors: Errors) -> Text:
     """The user's own file, checked once from end to end."""
-    size = sum(len(block) for block in checked(stream(path), str(path), errors))
+    size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
     with ExitStack() as stack:
         file = stack.enter_context(open(path, "rb"))
         return _kept(Text(file, str(path), size, np.zeros(1, np.int64)), stack)
@@ -149,10 +149,10 @@ def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, .
     with ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile())
         for path in files:
-            for block in _stepped(read_documents(path, field, errors), steps):
-                _write(file, block.data)
-                starts.append(block.starts + size)
-                size += len(block.data)
+            for chunk in _stepped(read_documents(path, field, errors), steps):
+                _write(file, chunk.data)
+                starts.append(chunk.starts + size)
+                size += len(chunk.data)
         file.flush()
         every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
         return _kept(Text(file, "the unpacked text", size, every[every < size]), stack)
@@ -175,12 +175,12 @@ def _write(file: IO[bytes], data: bytes) -> None:
         ) from error
 
 
-def _stepped(blocks: Iterator[Block], steps: tuple[str, ...]) -> Iterator[Block]:
-    """The blocks after the preprocessing steps, which want whole lines."""
+def _stepped(chunks: Iterator[Chunk], steps: tuple[str, ...]) -> Iterator[Chunk]:
+    """The chunks after the preprocessing steps, which want whole lines."""
     if not steps:
-        yield from blocks
+        yield from chunks
         return
-    for block in recut(blocks, lambda data: data.rfind(b"\n") + 1):
-        bounds = [0, *block.starts.tolist(), len(block.data)]
-        parts = [apply(steps, block.data[a:b]) for a, b in pairwise(bounds)]
-        yield Block(b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1])
+    for chunk in rechunk(chunks, lambda data: data.rfind(b"\n") + 1):
+        bounds = [0, *chunk.starts.tolist(), len(chunk.data)]
+        parts = [apply(steps, chunk.data[a:b]) for a, b in pairwise(bounds)]
+        yield Chunk(b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1])

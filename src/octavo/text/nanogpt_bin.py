@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.text.token_store import SMALL, Store, fingerprint
-from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer
+from octavo.text.tokenizers.token_bytes import Tokens
 
 SUFFIX = ".bin"
 TOKENIZER = "tokenizer.json"
@@ -46,14 +47,14 @@ def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
     return Store(tokens, np.concatenate(starts), tokenizer.vocab, fingerprint(tokenizer))
 
 
-def write_bin(path: str | Path, blocks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
-    """Write the blocks' ids in two bytes each; returns how many there were."""
+def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
+    """Write the chunks' ids in two bytes each; returns how many there were."""
     check_fits(tokenizer)
     count = 0
     with whole_file(path) as file:
-        for block in blocks:
-            file.write(np.ascontiguousarray(block, ID).data)
-            count += len(block)
+        for chunk in chunks:
+            file.write(np.ascontiguousarray(chunk, ID).data)
+            count += len(chunk)
     return count
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from octavo.errors import UserError
-from octavo.text.tokenizers.spelling import as_bytes, as_text
+from octavo.text.tokenizers.token_bytes import as_bytes, as_text
 
 DIGIT = re.compile(r"\d")
 # An end of sentence is closing punctuation, perhaps closing quotes or brackets, then spaces and what can open one.

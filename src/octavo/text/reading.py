@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 
 from octavo.errors import UserError
-from octavo.io.compressed import is_compressed, plain_name, stream
-from octavo.text.blocks import BLOCK, Block, no_starts
+from octavo.io.compressed import CHUNK_BYTES, is_compressed, plain_name, stream
+from octavo.text.chunks import Chunk, no_starts
 from octavo.text.nanogpt_bin import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
@@ -61,8 +61,8 @@ def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[
     return files, skipped
 
 
-def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -> Iterator[Block]:
-    """The documents of one file, in blocks."""
+def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -> Iterator[Chunk]:
+    """The documents of one file, in chunks."""
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
         yield from _one_document(_standard_input(), "standard input", errors)
@@ -71,19 +71,19 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
     elif kind in PARQUET:
         yield from _gathered(_parquet(path, field, errors))
     elif path.suffix.lower() == SUFFIX:
-        yield from _joined(block for one in tokens_as_text(path) for block in _one_document(one, str(path), errors))
+        yield from _joined(chunk for one in tokens_as_text(path) for chunk in _one_document(one, str(path), errors))
     else:
         yield from _one_document(stream(path), str(path), errors)
 
 
-def checked(blocks: Iterable[bytes], name: str, errors: Errors = "strict") -> Iterator[bytes]:
-    """The blocks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through."""
+def checked(chunks: Iterable[bytes], name: str, errors: Errors = "strict") -> Iterator[bytes]:
+    """The chunks as UTF-8: what is not is refused with its place, replaced by U+FFFD, or let through."""
     if errors == "raw":
-        yield from blocks
+        yield from chunks
         return
     carry, offset = b"", 0
-    for block in blocks:
-        data = carry + block
+    for chunk in chunks:
+        data = carry + chunk
         if data.isascii():
             yield data
             carry, used = b"", len(data)
@@ -108,15 +108,15 @@ def _decode(data: bytes, errors: Errors, final: bool, name: str, offset: int) ->
         ) from error
 
 
-def _one_document(blocks: Iterator[bytes], name: str, errors: Errors) -> Iterator[Block]:
+def _one_document(chunks: Iterator[bytes], name: str, errors: Errors) -> Iterator[Chunk]:
     starts = np.zeros(1, np.int64)
-    for data in checked(blocks, name, errors):
-        yield Block(data, starts)
+    for data in checked(chunks, name, errors):
+        yield Chunk(data, starts)
         starts = no_starts()
 
 
-def _gathered(documents: Iterator[bytes]) -> Iterator[Block]:
-    """Many small documents in few blocks; empty ones are left out."""
+def _gathered(documents: Iterator[bytes]) -> Iterator[Chunk]:
+    """Many small documents in few chunks; empty ones are left out."""
     held: list[bytes] = []
     starts: list[int] = []
     size = 0
@@ -126,34 +126,34 @@ def _gathered(documents: Iterator[bytes]) -> Iterator[Block]:
         held.append(document)
         starts.append(size)
         size += len(document)
-        if size >= BLOCK:
-            yield Block(b"".join(held), np.array(starts, np.int64))
+        if size >= CHUNK_BYTES:
+            yield Chunk(b"".join(held), np.array(starts, np.int64))
             held, starts, size = [], [], 0
     if held:
-        yield Block(b"".join(held), np.array(starts, np.int64))
+        yield Chunk(b"".join(held), np.array(starts, np.int64))
 
 
-def _joined(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Small blocks put together."""
-    held: list[Block] = []
+def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Small chunks put together."""
+    held: list[Chunk] = []
     size = 0
-    for block in blocks:
-        held.append(Block(block.data, block.starts + size))
-        size += len(block.data)
-        if size >= BLOCK:
+    for chunk in chunks:
+        held.append(Chunk(chunk.data, chunk.starts + size))
+        size += len(chunk.data)
+        if size >= CHUNK_BYTES:
             yield _one_block(held)
             held, size = [], 0
     if held:
         yield _one_block(held)
 
 
-def _one_block(held: list[Block]) -> Block:
-    return Block(b"".join(block.data for block in held), np.concatenate([block.starts for block in held]))
+def _one_block(held: list[Chunk]) -> Chunk:
+    return Chunk(b"".join(chunk.data for chunk in held), np.concatenate([chunk.starts for chunk in held]))
 
 
 def _standard_input() -> Iterator[bytes]:
-    while block := sys.stdin.buffer.read(BLOCK):
-        yield block
+    while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
+        yield chunk
 
 
 def _json_lines(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
@@ -170,10 +170,10 @@ def _json_lines(path: Path, field: str, errors: Errors) -> Iterator[bytes]:
         yield _text_of(record, field, place, errors)
 
 
-def _lines(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     rest: list[bytes] = []
-    for block in blocks:
-        first, *more = block.split(b"\n")
+    for chunk in chunks:
+        first, *more = chunk.split(b"\n")
         rest.append(first)
         if more:
             yield b"".join(rest)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 BEGIN = "▷"  # how the begin token, which stands for no text, is shown
 
 
 def display_token(tokenizer: Tokenizer, token: int) -> str:
     """A token as text on one line: what a terminal would act on, a carriage return for instance, is spelt out."""
-    return on_one_line(tokenizer.spelling(token).decode("utf-8", "backslashreplace"))
+    return on_one_line(tokenizer.token_bytes(token).decode("utf-8", "backslashreplace"))
 
 
 def on_one_line(text: str) -> str:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.text.tokenizers.protocol import Tokenizer, Tokens
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.token_bytes import Tokens
 
 FORMAT = "octavo-tokens-1"
 SMALL = 1 << 16  # ids up to here fit into two bytes
@@ -38,24 +39,24 @@ def fingerprint(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(json.dumps(tokenizer.to_json(), sort_keys=True).encode()).hexdigest()
 
 
-def in_memory(blocks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
-    """The blocks' tokens as one array."""
+def in_memory(chunks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
+    """The chunks' tokens as one array."""
     dtype = _dtype(tokenizer.vocab)
-    tokens = np.concatenate([np.zeros(0, dtype), *(block.astype(dtype) for block in blocks)])
+    tokens = np.concatenate([np.zeros(0, dtype), *(chunk.astype(dtype) for chunk in chunks)])
     return Store(tokens, np.flatnonzero(tokens == tokenizer.begin), tokenizer.vocab, fingerprint(tokenizer))
 
 
-def write_store(path: str | Path, blocks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
-    """Write the blocks' tokens as they come to `path`, then the JSON file; the store that lies there then."""
+def write_store(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
+    """Write the chunks' tokens as they come to `path`, then the JSON file; the store that lies there then."""
     path = Path(path)
     dtype, count, starts = _dtype(tokenizer.vocab), 0, []
     # Tokens without their JSON file are refused, so a stop in between leaves nothing that could be mistaken.
     _beside(path).unlink(missing_ok=True)
     with whole_file(path) as file:
-        for block in blocks:
-            starts.append(np.flatnonzero(block == tokenizer.begin) + count)
-            file.write(np.ascontiguousarray(block, dtype.newbyteorder("<")).data)
-            count += len(block)
+        for chunk in chunks:
+            starts.append(np.flatnonzero(chunk == tokenizer.begin) + count)
+            file.write(np.ascontiguousarray(chunk, dtype.newbyteorder("<")).data)
+            count += len(chunk)
     header = {
         "format": FORMAT,
         "dtype": dtype.name,

@@ -21,7 +21,7 @@ from octavo.datasets.sources import SOURCES, get_files
 from octavo.errors import UserError
 from octavo.io.compressed import stream
 from octavo.io.files import whole_file
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 Rows = NDArray[np.float32]
 
@@ -84,7 +84,7 @@ def word_of(spelling: bytes) -> str | None:
 
 def match_vectors(source: str | Path, tokenizer: Tokenizer, counts_V: NDArray[Any] | None = None) -> Match:
     """Vectors for the tokens: each gets that of its word as it stands, or else in lower case."""
-    words = [word_of(tokenizer.spelling(token)) for token in range(tokenizer.vocab)]
+    words = [word_of(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab)]
     found = read_vectors(source, {form for word in words if word for form in (word, word.lower())})
     place = {word: row for row, word in enumerate(found.words)}
     exact = np.array([place.get(word or "", -1) for word in words])
@@ -159,10 +159,10 @@ def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines that are not empty, without their ends; what cannot be a text of vectors is refused at once."""
     rest = b""
-    for block in stream(path):
-        if b"\0" in block or len(rest) > LONGEST_LINE:
+    for chunk in stream(path):
+        if b"\0" in chunk or len(rest) > LONGEST_LINE:
             raise UserError(f"{path} is not text, as word2vec's .bin files are not; convert it: {TEXT_FORMAT}")
-        *lines, rest = (rest + block).split(b"\n")
+        *lines, rest = (rest + chunk).split(b"\n")
         yield from filter(None, map(bytes.rstrip, lines))
     if rest.rstrip():
         yield rest.rstrip()

@@ -26,8 +26,8 @@ from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
 from octavo.models.bigram_training import Report
-from octavo.text.blocks import Block
-from octavo.text.tokenizers.word import learn_and_encode
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.word_vectors import Vectors, word_of
 
 CHUNK = 1 << 18  # words whose neighbours are counted at once
@@ -78,12 +78,12 @@ class Near(NamedTuple):
     x_P: NDArray[np.float64]
 
 
-def words_of(blocks: Iterable[Block], config: GloveConfig) -> tuple[list[str], NDArray[np.int32]]:
+def words_of(blocks: Iterable[Chunk], config: GloveConfig) -> tuple[list[str], NDArray[np.int32]]:
     """The words to know, most frequent first, and the text as their numbers, with BREAK between documents."""
-    tokenizer, blocks_of_tokens = learn_and_encode(blocks, min_count=1)
+    tokenizer, blocks_of_tokens = Word.learn_and_encode(lambda: blocks, WordSettings(min_count=1))
     token_N = np.concatenate([np.zeros(0, np.int32), *blocks_of_tokens])
     number: dict[str, int] = {}
-    spelt = [word_of(tokenizer.spelling(token)) for token in range(tokenizer.vocab)]
+    spelt = [word_of(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab)]
     forms = [word.lower() if word and config.lower else word for word in spelt]
     # White space goes the way of words that are left out: it takes no place in the window.
     number_V = np.array([-2 if form is None else number.setdefault(form, len(number)) for form in forms])
@@ -197,7 +197,7 @@ def learn_near(
 
 
 def train_glove(
-    blocks: Iterable[Block], config: GloveConfig, seed: int = 0, report: Report | None = None
+    blocks: Iterable[Chunk], config: GloveConfig, seed: int = 0, report: Report | None = None
 ) -> tuple[Vectors, dict[str, Any]]:
     """Word vectors of a text, and what they were learnt from: words, pairs, tokens, seconds."""
     began = time.perf_counter()

@@ -41,9 +41,9 @@ def share_error(share: float, samples: int, standard_errors: float) -> float:
     return standard_errors * math.sqrt(share * (1 - share) / samples)
 
 
-def bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+def bisect(holds: Callable[[float], bool], low: float, high: float, steps: int = 200) -> float:
     """The smallest number from which on a condition holds."""
-    for _ in range(200):
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+
+from markupsafe import Markup
 
 from octavo.exercises.framework.formula import BINDING, RELATIONS, Node, parse_for_show
-from octavo.pages.frame import shown
+from octavo.pages.markup import element, join
+from octavo.pages.markup import text as markup
 
 GREEK = dict(zip(
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega".split(),
@@ -18,7 +21,8 @@ SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "�
 QUOTED = re.compile(r"`([^`]*)`")
 LOOSE = ("dot", "sum", "d", "T", "inv")  # calls that are not written as such
 TIGHT = 6  # names, numbers, calls and brackets need none around them
-ON_A_LINE = 24  # letters; browsers do not break a formula, so a longer one comes in pieces
+LINE_CHARACTERS = 24  # browsers do not break a formula, so a longer one comes in pieces
+INVISIBLE_TIMES = "\u2062"
 
 
 def prose_as_text(text: str) -> str:
@@ -26,24 +30,21 @@ def prose_as_text(text: str) -> str:
     return QUOTED.sub(lambda found: as_text(found[1]), text)
 
 
-def prose_as_html(text: str) -> str:
+def prose_as_html(text: str) -> Markup:
     """Prose as HTML paragraphs; an empty line separates them."""
-    blocks = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        pieces = QUOTED.split(" ".join(block.split()))
-        blocks.append(f"<p>{''.join(_inline(pieces))}</p>")
-    return "\n".join(blocks)
+    return join(*(element("p", inline_as_html(block)) for block in re.split(r"\n\s*\n", text.strip())))
 
 
-def _inline(pieces: list[str]) -> Iterator[str]:
+def inline_as_html(text: str) -> Markup:
     """Words and formulas in turn; a sign that ends a sentence stays with the formula before it."""
-    yield shown(pieces[0])
-    for formula, words in zip(pieces[1::2], pieces[2::2], strict=True):
+    first, *rest = QUOTED.split(" ".join(text.split()))
+    parts: list[str] = [first]
+    for formula, words in zip(rest[::2], rest[1::2], strict=True):
         sign = words[:1] if words[:1] in tuple(".,;:?!)") else ""
-        *pieces_before, last = _pieces(parse_for_show(formula))
-        yield "".join(pieces_before)
-        yield f'<span style="white-space: nowrap">{last}{sign}</span>' if sign else last
-        yield shown(words[len(sign) :])
+        *before, last = _pieces(parse_for_show(formula))
+        parts += [*before, element("span", last, sign, style="white-space: nowrap") if sign else last]
+        parts.append(words[len(sign) :])
+    return Markup().join(map(markup, parts))
 
 
 def as_text(formula: str) -> str:
@@ -51,25 +52,25 @@ def as_text(formula: str) -> str:
     return _text(parse_for_show(formula))
 
 
-def as_mathml(formula: str) -> str:
+def as_mathml(formula: str) -> Markup:
     """A formula as MathML, which browsers draw by themselves."""
     return _drawn(_math(parse_for_show(formula)))
 
 
-def _drawn(inside: str) -> str:
-    return f'<math displaystyle="true"><mrow>{inside}</mrow></math>'
+def _drawn(*inside: Markup) -> Markup:
+    return element("math", element("mrow", *inside), displaystyle="true")
 
 
-def _pieces(node: Node) -> list[str]:
+def _pieces(node: Node) -> list[Markup]:
     """A formula as MathML, a long one in pieces between which a line may end: at = and the like, then at + and -."""
-    pieces: list[str] = []
+    pieces = []
     for sign, part in _parted(node, RELATIONS):
-        inner = _parted(part, ("+", "-")) if len(_text(part)) > ON_A_LINE else [("", part)]
+        inner = _parted(part, ("+", "-")) if len(_text(part)) > LINE_CHARACTERS else [("", part)]
         for n, (plus, one) in enumerate(inner):
             before = plus if n else sign
-            mark = f'<mo form="infix">{shown(SIGNS.get(before, before))}</mo>' if before else ""
-            pieces.append(_drawn(mark + _math(one)))
-    return [_drawn(_math(node))] if len(_text(node)) <= ON_A_LINE else pieces
+            operator = [element("mo", SIGNS.get(before, before), form="infix")] if before else []
+            pieces.append(_drawn(*operator, _math(one)))
+    return [_drawn(_math(node))] if len(_text(node)) <= LINE_CHARACTERS else pieces
 
 
 def _parted(node: Node, signs: Sequence[str]) -> list[tuple[str, Node]]:
@@ -136,55 +137,70 @@ TEXT_CALLS: dict[str, Callable[[Node], str]] = {
 }  # fmt: skip
 
 
-def _math(node: Node) -> str:
+def _math(node: Node) -> Markup:
     inside = node.inside
     match node.kind:
         case "number":
-            return f"<mn>{node.text}</mn>"
+            return element("mn", node.text)
         case "name":
             return _letter_math(node.text)
         case "()":
             return _bracketed(_math(inside[0]))
         case "sign":
-            return f"<mrow><mo>−</mo>{_math(inside[0])}</mrow>"
+            return element("mrow", _operator("−"), _math(inside[0]))
         case "call":
             return MATH_CALLS.get(node.text, _call_math)(node)
         case "^":
-            return f"<msup><mrow>{_math_tight(inside[0])}</mrow><mrow>{_math(_bare(inside[1]))}</mrow></msup>"
+            return _over("msup", _math_tight(inside[0]), _math(_bare(inside[1])))
         case "/":
-            return f"<mfrac><mrow>{_math(_bare(inside[0]))}</mrow><mrow>{_math(_bare(inside[1]))}</mrow></mfrac>"
+            return _over("mfrac", _math(_bare(inside[0])), _math(_bare(inside[1])))
         case "*":
-            dot = "·" if _ends_in_number(inside[0]) and _starts_with_number(inside[1]) else "&#x2062;"
-            return f"{_math(inside[0])}<mo>{dot}</mo>{_math(inside[1])}"
-    return f"{_math(inside[0])}<mo>{shown(SIGNS.get(node.kind, node.kind))}</mo>{_math(inside[1])}"
+            is_dot = _ends_in_number(inside[0]) and _starts_with_number(inside[1])
+            return _math(inside[0]) + _operator("·" if is_dot else INVISIBLE_TIMES) + _math(inside[1])
+    return _math(inside[0]) + _operator(SIGNS.get(node.kind, node.kind)) + _math(inside[1])
 
 
-def _call_math(node: Node) -> str:
+def _operator(sign: str) -> Markup:
+    return element("mo", sign)
+
+
+def _over(tag: str, *rows: Markup) -> Markup:
+    """A fraction, or something with another above or below it."""
+    return element(tag, *(element("mrow", row) for row in rows))
+
+
+def _call_math(node: Node) -> Markup:
     name = "log" if node.text == "ln" else node.text
-    return _letter_math(CALLED.get(name, name)) + _bracketed("<mo>,</mo>".join(map(_math, node.inside)))
+    return _letter_math(CALLED.get(name, name)) + _list(node)
 
 
-def _bracketed(inside: str, left: str = "(", right: str = ")") -> str:
-    return f'<mrow><mo stretchy="false">{left}</mo>{inside}<mo stretchy="false">{right}</mo></mrow>'
+def _list(node: Node) -> Markup:
+    return _bracketed(_operator(",").join(map(_math, node.inside)))
 
 
-def _math_tight(node: Node) -> str:
+def _bracketed(inside: Markup, left: str = "(", right: str = ")") -> Markup:
+    brackets = [element("mo", sign, stretchy="false") for sign in (left, right)]
+    return element("mrow", brackets[0], inside, brackets[1])
+
+
+def _math_tight(node: Node) -> Markup:
     return _math(node) if _strength(node) >= TIGHT else _bracketed(_math(node))
 
 
-MATH_CALLS: dict[str, Callable[[Node], str]] = {
-    "sqrt": lambda node: f"<msqrt>{_math(node.inside[0])}</msqrt>",
+MATH_CALLS: dict[str, Callable[[Node], Markup]] = {
+    "sqrt": lambda node: element("msqrt", _math(node.inside[0])),
     "abs": lambda node: _bracketed(_math(node.inside[0]), "|", "|"),
     "norm": lambda node: _bracketed(_math(node.inside[0]), "‖", "‖"),
-    "exp": lambda node: f"<msup><mi>e</mi><mrow>{_math(node.inside[0])}</mrow></msup>",
-    "T": lambda node: f"<msup><mrow>{_math_tight(node.inside[0])}</mrow><mi>T</mi></msup>",
-    "inv": lambda node: f"<msup><mrow>{_math_tight(node.inside[0])}</mrow><mrow><mo>−</mo><mn>1</mn></mrow></msup>",
-    "dot": lambda node: f"{_math_tight(node.inside[0])}<mo>·</mo>{_math_tight(node.inside[1])}",
-    "hat": lambda node: f"<mover><mrow>{_math(node.inside[0])}</mrow><mo>^</mo></mover>",
-    "sum": lambda node: f"<munder><mo>∑</mo><mrow>{_math(node.inside[0])}</mrow></munder>{_math(node.inside[1])}",
-    "d": lambda node: f"<mfrac><mrow><mo>∂</mo>{_math_tight(node.inside[0])}</mrow>"
-                      f"<mrow><mo>∂</mo>{_math_tight(node.inside[1])}</mrow></mfrac>",
-    "list": lambda node: _bracketed("<mo>,</mo>".join(map(_math, node.inside))),
+    "exp": lambda node: _over("msup", element("mi", "e"), _math(node.inside[0])),
+    "T": lambda node: _over("msup", _math_tight(node.inside[0]), element("mi", "T")),
+    "inv": lambda node: _over("msup", _math_tight(node.inside[0]), _operator("−") + element("mn", "1")),
+    "dot": lambda node: _math_tight(node.inside[0]) + _operator("·") + _math_tight(node.inside[1]),
+    "hat": lambda node: element("mover", element("mrow", _math(node.inside[0])), _operator("^")),
+    "sum": lambda node: (
+        element("munder", _operator("∑"), element("mrow", _math(node.inside[0]))) + _math(node.inside[1])
+    ),
+    "d": lambda node: _over("mfrac", *(_operator("∂") + _math_tight(one) for one in node.inside[:2])),
+    "list": _list,
 }  # fmt: skip
 
 
@@ -212,8 +228,6 @@ def _letter(name: str) -> str:
     return "_".join([GREEK.get(first, first), *(GREEK.get(one, one) for one in below)])
 
 
-def _letter_math(name: str) -> str:
-    first, *below = [GREEK.get(one, one) for one in name.split("_")]
-    if not below:
-        return f"<mi>{first}</mi>"
-    return f"<msub><mi>{first}</mi><mrow>{'<mo>,</mo>'.join(f'<mi>{one}</mi>' for one in below)}</mrow></msub>"
+def _letter_math(name: str) -> Markup:
+    first, *below = [element("mi", GREEK.get(one, one)) for one in name.split("_")]
+    return element("msub", first, element("mrow", _operator(",").join(below))) if below else first

@@ -58,8 +58,8 @@ def right_share(model: Dan, reader: KnownReader, labelled: dict[str, int]) -> fl
 
 
 def shuffling() -> Finding:
-    dice, words, moved = torch.Generator().manual_seed(1), TEXT.split(), {}
-    orders = [" ".join(words[i] for i in torch.randperm(len(words), generator=dice)) for _ in range(200)]
+    rng, words, moved = torch.Generator().manual_seed(1), TEXT.split(), {}
+    orders = [" ".join(words[i] for i in torch.randperm(len(words), generator=rng)) for _ in range(200)]
     for ngrams in (1, 2):
         model, reader = network([TEXT], ngrams)
         answers = said(model, reader, [TEXT, *orders])
@@ -164,10 +164,10 @@ AVERAGING = Exercise(
         Part("shuffle", "Shuffling a text's words leaves the answer unchanged.", Truth("nearly",
              "only single words have vectors, not pairs or longer groups of neighbours"), "numeric", shuffling,
              why="A sum does not depend on the order of its terms (but for rounding). A pair of neighbours with a "
-             "vector of its own is a different thing in another order.", wrong={"took single words for granted": True}),
+             "vector of its own is a different thing in another order.", wrong={"assumed single words": True}),
         Part("last-word", "“It erred because the friendly word came last”: this can be the explanation.",
-             Truth("false"), "numeric",
-             lambda: explains("bad start , good end", "good start , bad end", "what comes first and last, swapped"),
+             Truth("false"), "numeric", lambda: explains("bad start , good end", "good start , bad end",
+             "what comes first and last, swapped"),
              why="With the friendly word first, the answer would have been the same.",
              wrong={"explained the error as a person would have made it": True}),
         Part("neighbour", "“It took 'not' to belong to the wrong word”: this can be the explanation.", Truth("false"),
@@ -180,19 +180,19 @@ AVERAGING = Exercise(
              wrong={"thought that a telling word counts in full": False}),
         Part("repeated", "“A word was said twice and outweighed the others”: this can be the explanation.",
              Truth("true"), "numeric", counted_twice, why="Its share of the mean doubles, nearly.",
-             wrong={"took a mean to count each word once": False}),
+             wrong={"assumed a mean to count each word once": False}),
         Part("unknown", "“The telling word has no vector, so it was not there for the network”: this can be the "
              "explanation.", Truth("true"), "numeric", unknown_word,
              why="Words that training has not seen are left out of the mean.",
              wrong={"thought that every word has a vector": False}),
         Part("twice", "A text and the same text said twice get the same answer.", Truth("true"), "numeric", whole_twice,
              why="All shares stay: twice the sum over twice the number. A sum instead of a mean would tell them apart.",
-             wrong={"took the mean for a sum": False}),
+             wrong={"mistook the mean for a sum": False}),
         Part("negation", "The network cannot learn that “good” and “not bad” are positive, and “bad” and “not good” "
              "negative.", Truth("nearly", "there is no layer between the mean and the classes"), "trained", negation,
              why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also `g > "
              "b` for the words alone. A hidden layer can do what a sum cannot, and order plays no part in it.",
-             wrong={"took not seeing order for not seeing combinations": True}),
+             wrong={"mistook not seeing order for not seeing combinations": True}),
         Part("bitten", "“The dog bit the man” and “the man bit the dog” have opposite labels. Which share of such "
              "pairs' texts can any deep averaging network of single words get right?", Number("1/2"), "trained", bitten,
              why="Both texts get one answer, so one of the two is right, whatever was learnt.",

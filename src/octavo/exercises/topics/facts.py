@@ -25,7 +25,7 @@ from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
 from octavo.tasks.span_corruption import MARK
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
           for b in ("bin", "da", "lia", "mo", "nna", "ric", "sa", "ver")]  # fmt: skip
@@ -114,10 +114,10 @@ def people(setting: Setting) -> Knowledge:
     return replace(known, text=text, train=train, dev=dev, never=never)
 
 
-def vocabulary(known: Knowledge) -> Closed:
+def vocabulary(known: Knowledge) -> ClosedVocabulary:
     """Whole words as tokens; the strangers' names are made of the same words, in other pairs."""
     lines = [*known.text, *FIRSTS, *LASTS, *(part for pair in known.train for part in pair)]
-    return Closed([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
 
 
 @cache
@@ -220,23 +220,23 @@ PRETRAINING = Exercise(
     parts=[
         Part("constant", "How often is the best constant answer right, on average?", Number("280/761"), "monte carlo",
              constant_share, why="Its chance is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
-             wrong={"took the 8 places to be equally frequent": "1/8",
+             wrong={"assumed the 8 places to be equally frequent": "1/8",
                     "drew the answer by lot instead of always giving the best one": 0.2068,
-                    "took 1/k for its chance without making them add up to one": 1}),
+                    "mistook 1/k for its chance without making them add up to one": 1}),
         Part("by-lot", "And if the answer is drawn with the places' own chances?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
              why="Both draws must be place k: the sum of the squares of the chances. Drawing in proportion looks fair, "
              "but is worse than always saying the commonest.",
              wrong={"thought it is as good as the constant answer": "280/761",
-                    "took all to be equally frequent": "1/8"}),
+                    "assumed all to be equally frequent": "1/8"}),
         Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.", Truth("false"),
              "trained", memorised, full=lambda: memorised(REAL),
              why="It learns them by heart, which says nothing of what it knows of others.",
-             wrong={"took not knowing others for not learning these": True}),
+             wrong={"mistook not knowing others for not learning these": True}),
         Part("without", "Without pretraining, it does better than the constant answer on the others.", Truth("false"),
              "trained", without, full=lambda: without(REAL),
              why="Nothing that it was given depends on where the others were born.",
-             wrong={"took learning by heart for knowing": True}),
+             wrong={"mistook learning by heart for knowing": True}),
         Part("with", "With pretraining, it does better than the constant answer on the others.", Truth("true"),
              "trained", with_pretraining, full=lambda: with_pretraining(REAL),
              why="Their birthplaces stand in the text, and finetuning has taught the model to say what it has read.",
@@ -244,7 +244,7 @@ PRETRAINING = Exercise(
         Part("strangers", "With pretraining, it also does better than the constant answer on people of whom the text "
              "says nothing.", Truth("false"), "trained", strangers, full=lambda: strangers(REAL),
              why="Pretraining is no talent for guessing: it helps where the text holds the answer.",
-             wrong={"took knowing more for guessing better": True}),
+             wrong={"mistook knowing more for guessing better": True}),
     ],
 )  # fmt: skip
 

@@ -1,8 +1,7 @@
-"""Language models: greedy decoding against the most probable text, in tables that can be counted and integrated."""
+"""Greedy decoding against the most probable text, for tables of two tokens that can be solved exactly."""
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from octavo.decode import Exact, Greedy, exact_search, generate
 from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
+from octavo.exercises.framework.evidence import share_error
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.pages.figures.lines import Series, lines
 
@@ -24,11 +24,11 @@ def table_model(rows: dict[str, int]) -> NGram:
     return NGram.fit(torch.tensor(texts, dtype=torch.int32).flatten(), NGramConfig(order=2, estimator="mle"), 3)
 
 
-FOOLED, SERVED = {"00": 3, "01": 2, "11": 4}, {"00": 5, "01": 1, "10": 1, "11": 2}
+GREEDY_FAILS, GREEDY_SUCCEEDS = {"00": 3, "01": 2, "11": 4}, {"00": 5, "01": 1, "10": 1, "11": 2}
 
 
-def chosen(rows: dict[str, int]) -> tuple[str, str]:
-    """What greedy decoding and exact search choose."""
+def decode_both(rows: dict[str, int]) -> tuple[str, str]:
+    """The texts of greedy decoding and of exact search."""
     model = table_model(rows)
     greedy = generate(model, [torch.tensor([], dtype=torch.long)], 2, Greedy())[0].tolist()
     best = exact_search(model, [], 2, Exact()).tokens.tolist()
@@ -36,27 +36,27 @@ def chosen(rows: dict[str, int]) -> tuple[str, str]:
 
 
 def probability_of(which: int) -> Finding:
-    texts = chosen(FOOLED)
+    texts = decode_both(GREEDY_FAILS)
     return Finding(
-        float(Fraction(FOOLED[texts[which]], 9)),
-        f"octavo's decoders: greedy writes {texts[0]}, exact search {texts[1]}",
+        float(Fraction(GREEDY_FAILS[texts[which]], 9)),
+        f"octavo's decoders: greedy {texts[0]}, exact search {texts[1]}",
     )
 
 
 def finds_best() -> Finding:
-    greedy, best = chosen(SERVED)
-    return Finding(verdict(greedy == best), f"octavo's decoders: greedy writes {greedy}, exact search {best}")
+    greedy, best = decode_both(GREEDY_SUCCEEDS)
+    return Finding(verdict(greedy == best), f"octavo's decoders: greedy {greedy}, exact search {best}")
 
 
 def safe_first() -> Finding:
-    """The largest p at which some table still fools greedy decoding."""
+    """The largest probability of the first token at which greedy decoding fails for some table."""
     a = np.linspace(0.5, 1, 501)
-    fooled = [p for p in np.linspace(0.5, 1, 3001) if ((1 - p) * a[None] > p * a[:, None] + 1e-12).any()]
-    return Finding(max(fooled) + (0.5 / 3000), "3,001 values of p, 501 squared tables each; half a step is added")
+    failing = [p for p in np.linspace(0.5, 1, 3001) if ((1 - p) * a[None] > p * a[:, None] + 1e-12).any()]
+    return Finding(max(failing) + (0.5 / 3000), "3,001 values of p with 501 x 501 tables each; half a step is added")
 
 
 def failing_integral(joint: bool) -> float:
-    """How likely greedy fails, integrated: over the second tokens' larger probabilities x, y, then over p above 1/2."""
+    """The probability that greedy fails, integrated over the larger second probabilities x, y, then over p > 1/2."""
     half = sympy.Rational(1, 2)
     p, r, x, y = sympy.symbols("p r x y", positive=True)
     below = sympy.integrate(sympy.Integer(1), (x, half, r * y))  # x < r y, r = (1 - p)/p
@@ -66,65 +66,63 @@ def failing_integral(joint: bool) -> float:
 
 
 def random_tables(joint: bool) -> NDArray[np.float64]:
-    """p(x, y) of DRAWS tables."""
-    dice = np.random.default_rng(3)
+    """The joint probabilities p(x, y) of DRAWS random tables."""
+    rng = np.random.default_rng(3)
     if joint:
-        return dice.dirichlet(np.ones(4), DRAWS).reshape(-1, 2, 2)
-    p, a, b = dice.random((3, DRAWS))
+        return rng.dirichlet(np.ones(4), DRAWS).reshape(-1, 2, 2)
+    p, a, b = rng.random((3, DRAWS))
     return np.stack([np.stack([p * a, p * (1 - a)], 1), np.stack([(1 - p) * b, (1 - p) * (1 - b)], 1)], 1)
 
 
-def fooled_share(joint: bool) -> Finding:
+def failure_rate(joint: bool) -> Finding:
     exact, cells = failing_integral(joint), random_tables(joint)
     greedy = cells.max(2)[np.arange(DRAWS), cells.sum(2).argmax(1)]
     share = float((greedy < cells.max((1, 2))).mean())
-    error = 4 * math.sqrt(share * (1 - share) / DRAWS)
-    note = (
-        f"the integral is {exact:.7f}; {DRAWS:,} random tables give {share:.5f}, give or take {error:.5f} "
-        "(4 standard errors)"
-    )
+    error = share_error(share, DRAWS, 4)
+    note = f"the integral is {exact:.7f}; {DRAWS:,} random tables give {share:.5f} ± {error:.5f} (4 standard errors)"
     return Finding(exact if abs(exact - share) <= error else share, note)
 
 
 GREEDY = Exercise(
     id="greedy-or-best",
     title="Greedy decoding against the most probable text",
-    question="Texts of two tokens, each 0 or 1. Greedy decoding takes the more probable first token, then the more "
+    question="Texts of two tokens, each 0 or 1. Greedy decoding picks the more probable first token, then the more "
     "probable second. First table: of 9 texts, 00 three times, 01 twice, 11 four times.",
-    answer="In the first table greedy begins with 0 (5/9) and ends at 00 with 3/9, while 11 has 4/9: a likely "
-    "beginning may have its probability spread over many continuations. Where the first token has at least 2/3, it "
-    "cannot happen with two tokens. For random tables, the first probability and both conditionals independent and "
-    "uniform, greedy fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the four texts' probabilities are "
-    "uniform over all that sum to one, it is 1/12.",
-    figure=lambda: lines(
-     [Series("greedy fails", [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
-                              for p in range(150, 241)])],
-     "Tables of two tokens with uniform conditionals: how likely greedy fails, by the probability of its first "
-     "token.",
-     ("probability of the likelier first token", "probability")),
+    answer="In the first table greedy starts with 0 (5/9) and writes 00 with probability 3/9, while 11 has 4/9: a "
+    "probable first token may have its probability spread over many continuations. With two tokens this cannot happen "
+    "if the first token has probability 2/3 or more. If p(0) and both conditionals are independent and uniform, greedy "
+    "fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the probabilities of the four texts are uniform on "
+    "the simplex, it fails with probability 1/12.",
+    figure=lambda: lines([Series("greedy fails",
+        [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
+        for p in range(150, 241)])], "Tables of two tokens with uniform conditionals: the probability that greedy "
+        "fails, by the probability of its first token.",
+        ("probability of the likelier first token", "probability of failure")),
     parts=[
-        Part("greedy", "First table: which probability has greedy's text?", Number("1/3"), "exact",
-             lambda: probability_of(0), why="It takes 0 with 5/9, then 0 with 3/5: together 3/9.",
-             wrong={"took the best text's": "4/9", "stopped at the first token": "5/9"}),
-        Part("best", "First table: which probability has the most probable text?", Number("4/9"), "exact",
-             lambda: probability_of(1), why="11 is 4 of the 9 texts: 1 with 4/9, and then always 1.",
-             wrong={"took greedy's": "1/3", "took the likelier beginning": "5/9"}),
-        Part("served", "Second table: 00 five times, 01, 10 once each, 11 twice. Greedy finds the most probable text.",
-             Truth("true"), "exact", finds_best, why="6/9 times 5/6 is 5/9, more than all else.",
+        Part("greedy", "First table: what is the probability of the greedy text?", Number("1/3"), "exact",
+             lambda: probability_of(0), why="It picks 0 with 5/9, then 0 with 3/5: the product is 3/9.",
+             wrong={"gave that of the best text": "4/9", "stopped at the first token": "5/9"}),
+        Part("best", "First table: what is the probability of the most probable text?", Number("4/9"), "exact",
+             lambda: probability_of(1), why="11 is 4 of the 9 texts: 1 with 4/9, then always 1.",
+             wrong={"gave that of greedy": "1/3", "gave that of the likelier first token": "5/9"}),
+        Part("served", "Second table: 00 five times, 01 and 10 once each, 11 twice. Greedy finds the most probable "
+             "text.", Truth("true"), "exact", finds_best, why="6/9 times 5/6 is 5/9, more than any other text.",
              wrong={"thought that greedy always fails": False}),
-        Part("safe", "From which probability of its first token on is greedy always right with two tokens?",
-             Number("2/3", abs=4e-4), "numeric", safe_first, why="It reaches at least p/2, the others at most 1 - p.",
-             wrong={"thought a majority is enough": 0.5, "thought of three quarters": 0.75}),
-        Part("random", "p(0), p(0 | 0) and p(0 | 1) are independent and uniform. How likely does greedy fail?",
-             Number("ln(128/27) - 3/2"), "monte carlo", lambda: fooled_share(False),
+        Part("safe", "Above which probability of its first token is greedy always right with two tokens?",
+             Number("2/3", abs=4e-4), "numeric", safe_first,
+             why="Its text has probability at least p/2, other first tokens lead to at most 1 - p.",
+             wrong={"thought that a majority is enough": 0.5, "guessed three quarters": 0.75}),
+        Part("random", "p(0), p(0 | 0) and p(0 | 1) are independent and uniform. What is the probability that greedy "
+             "fails?", Number("ln(128/27) - 3/2"), "monte carlo", lambda: failure_rate(False),
              why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform on 1/2 to 1 it fails if `X < "
-             "r*Y`: for `r > 1/2` with probability `2*r + 1/(2*r) - 2`. Integrate over p from 1/2 to 2/3, twice.",
-             wrong={"drew the four texts' probabilities at once": "1/12", "took the worst p = 1/2 for all": 0.5,
+             "r*Y`: for `r > 1/2` with probability `2*r + 1/(2*r) - 2`. Integrate over p from 1/2 to 2/3 and double "
+             "the result.",
+             wrong={"drew the probabilities of the four texts jointly": "1/12", "used the worst case p = 1/2": 0.5,
                     "let p be uniform on 1/2 to 2/3 only": 0.16858019}),
-        Part("joint", "The four texts' probabilities are drawn uniformly among all that sum to one. How likely does "
-             "greedy fail?", Number("1/12"), "monte carlo", lambda: fooled_share(True),
-             why="Now p has the density `6*p*(1 - p)`, and the integral becomes one of a polynomial.",
-             wrong={"drew conditionals uniformly": 0.056193398, "compared rows only": 0.25}),
+        Part("joint", "The probabilities of the four texts are uniform on the simplex. What is the probability that "
+             "greedy fails?", Number("1/12"), "monte carlo", lambda: failure_rate(True),
+             why="Now p has density `6*p*(1 - p)`, and the integrand is a polynomial.",
+             wrong={"drew the conditionals uniformly": 0.056193398, "compared rows only": 0.25}),
     ],
 )  # fmt: skip
 

@@ -42,10 +42,10 @@ def _mistaken(without: str) -> Callable[..., list[Any]]:
 
 
 def drawn_network(seed: int, inputs: int, hidden: int, classes: int) -> tuple[list[Any], ...]:
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     shapes: list[tuple[int, ...]] = [(inputs,), (hidden, inputs), (hidden,), (classes, hidden), (classes,)]
     y = np.eye(classes)[seed % classes]
-    return tuple(one.tolist() for one in (*(dice.normal(size=shape).round(2) for shape in shapes), y))
+    return tuple(one.tolist() for one in (*(rng.normal(size=shape).round(2) for shape in shapes), y))
 
 
 NETWORKS = [drawn_network(0, 3, 3, 3), drawn_network(1, 3, 3, 3)]  # square, so that a matrix may be turned by mistake

@@ -97,10 +97,10 @@ BAG = Exercise(
     "relative frequencies: for any other p it is lower by N times the divergence of p from them. At the maximum a text "
     "of N words costs N times its own entropy. Order plays no part, and counting the orders of a bag adds a constant "
     "that does not move the maximum. A word that was not seen gets probability zero.",
-    figure=lambda: lines(
-     [Series("likelihood", [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
-     "A word that is 5 of 8: the likelihood of its probability p, times 1,000, is highest at 5/8.",
-     ("p", "likelihood times 1,000")),
+    figure=lambda: lines([Series("likelihood",
+        [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
+        "A word that is 5 of 8: the likelihood of its probability p, times 1,000, is highest at 5/8.",
+        ("p", "likelihood times 1,000")),
     parts=[
         Part("share", "A word occurs a times, all others b times. Which probability does it get?",
              Formula("a/(a + b)", COUNTS), "symbolic", best_share,
@@ -120,11 +120,11 @@ BAG = Exercise(
              wrong={"thought that smoothing fits the same text better": False}),
         Part("order", "The bag gives every order of the same words the same probability.", Truth("true"), "numeric",
              orders_differ, why="Products do not depend on the order of their factors.",
-             wrong={"thought of a model with contexts": False}),
+             wrong={"considered only a model with contexts": False}),
         Part("orders", "Counting the possible orders of the words in the likelihood changes the estimate.",
              Truth("false"), "numeric", orders_counted,
              why="Their number depends on the counts only, not on p: a constant factor.",
-             wrong={"took a constant factor to move the maximum": True}),
+             wrong={"assumed a constant factor to move the maximum": True}),
         Part("unseen", "The fitted model gives every text over the same vocabulary a probability above zero.",
              Truth("nearly", only_if="every word of the vocabulary was seen"), "exact", all_possible,
              why="A relative frequency of zero is a probability of zero, and one such word is enough.",
@@ -163,21 +163,20 @@ TABLES = Exercise(
     "free. For V = 10,000 and n = 3 that is a million million, yet a text of T tokens has at most `T - n + 1` "
     "different n-grams: almost all of the table is zero, which is why models store only what was seen and must say "
     "something about the rest.",
-    figure=lambda: lines(
-     [Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)],
-     "Entries of the table. No text fills more of it than it has tokens.", ("n", "entries"), log_y=True,
-     references=[("a billion tokens", 1e9)]),
+    figure=lambda: lines([Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)],
+        "Entries of the table. No text fills more of it than it has tokens.", ("n", "entries"), log_y=True,
+        references=[("a billion tokens", 1e9)]),
     parts=[
         Part("entries", "How many entries does the table have?", Formula("V^n", VN), "exact",
              lambda: table_entries(False), why="Every sequence of n tokens is one.",
-             wrong={"took a table for each place": "n*V", "exchanged the two": "n^V"}, only_if={"n = 2": "V^2"}),
+             wrong={"used a table for each place": "n*V", "exchanged the two": "n^V"}, only_if={"n = 2": "V^2"}),
         Part("free", "How many of them are free?", Formula("V^(n - 1)*(V - 1)", VN), "exact",
              lambda: table_entries(True), why="Each of the `V^(n - 1)` rows sums to one.",
              wrong={"forgot that rows sum to one": "V^n", "let only the whole table sum to one": "V^n - 1"}),
         Part("trigram", "How many entries for V = 10,000 and n = 3?", Number(10**12, rel=0), "exact",
              lambda: Finding(math.prod([10_000] * 3), "multiplied"),
              why="`10000^3`: every one of 10,000 tokens after every pair of them.",
-             wrong={"took the bigram table": 10**8, "left the context out": 30_000}),
+             wrong={"used the bigram table": 10**8, "left the context out": 30_000}),
         Part("seen", "How many different n-grams can a text of T tokens have at most, T >= n?",
              Formula("T - n + 1", {"T": "whole", "n": "whole"}), "exact", fillable,
              why="One begins at each place but the last n - 1.",
@@ -199,8 +198,8 @@ def sums(
 
 
 def random_texts() -> list[list[str]]:
-    dice = np.random.default_rng(2)
-    return [dice.choice(list("abc"), 40).tolist() for _ in range(50)]
+    rng = np.random.default_rng(2)
+    return [rng.choice(list("abc"), 40).tolist() for _ in range(50)]
 
 
 def sums_to_one() -> Finding:
@@ -255,28 +254,27 @@ CONDITIONALS = Exercise(
     "occurrence without one, so their row sums to `(n - 1)/n` where they occur n times, and to zero where they occur "
     "only there. Every other row sums to one. Counting contexts without the last place mends it; so does reading the "
     "text in a circle, at the price of L - 1 n-grams that nobody wrote.",
-    figure=lambda: lines(
-     [Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
-     "What the probabilities after the text's last context sum to, by how often it occurs.",
-     ("occurrences n", "sum")),
+    figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
+        "What the probabilities after the text's last context sum to, by how often it occurs.",
+        ("occurrences n", "sum")),
     parts=[
         Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
              lambda: Finding(float(sums("ababa", 2, False)[("a",)]), "exact fractions"),
              why="ab occurs twice, a three times: the last a has no successor, but is counted below the line.",
-             wrong={"took it for a distribution": 1, "counted the text's pairs": "4/5"}),
+             wrong={"mistook it for a distribution": 1, "counted the text's pairs": "4/5"}),
         Part("right", "What is p(b | a) for this text?", Number(1), "exact", library_conditional,
              why="Each a that is followed by anything is followed by b.",
-             wrong={"counted the last a too": "2/3", "took the share of b": "2/5"}),
+             wrong={"counted the last a too": "2/3", "used the share of b": "2/5"}),
         Part("sum", "L-gram counts divided by (L - 1)-gram counts are distributions.",
              Truth("nearly", only_if="the last L - 1 tokens are not counted as a context"), "exact", sums_to_one,
              why="Only then is a context's count the number of L-grams that begin with it.",
              wrong={"forgot that the text's last context has no successor": True}),
         Part("rows", "How many rows does the mistake spoil?", Number(1, rel=0), "exact", rows_hit,
              why="Only the context that ends the text.",
-             wrong={"thought all are spoilt": 27, "thought of L - 1 of them": 3}),
+             wrong={"thought all are spoilt": 27, "considered only L - 1 of them": 3}),
         Part("lacks", "The last context occurs n times in all. What does its row sum to?",
              Formula("(n - 1)/n", {"n": "whole"}), "exact", last_row, why="n - 1 of its occurrences have a successor.",
-             wrong={"took it for a distribution": "1", "took the text for endless": "n/(n + 1)"}),
+             wrong={"mistook it for a distribution": "1", "mistook the text for endless": "n/(n + 1)"}),
         Part("circle", "Reading the text in a circle makes every row sum to one.", Truth("true"), "exact", circle_mends,
              why="Then every place has a successor, the last one the first token.",
              wrong={"thought that n-grams across the end spoil the sums": False}),

@@ -19,8 +19,8 @@ STEPS = 100
 
 
 def orthogonal(size: int = 8) -> Tensor:
-    dice = torch.Generator().manual_seed(4)
-    turned: Tensor = torch.linalg.qr(torch.randn(size, size, generator=dice, dtype=torch.float64))[0]
+    rng = torch.Generator().manual_seed(4)
+    turned: Tensor = torch.linalg.qr(torch.randn(size, size, generator=rng, dtype=torch.float64))[0]
     return turned
 
 
@@ -121,24 +121,22 @@ EXPLODE = Exercise(
     "states are large. States never explode with tanh or sigmoid, whatever W is, as these are bounded; and their "
     "slopes, at most 1 and 1/4, never make a gradient grow. The weights do that: a sigmoid network needs a singular "
     "value above 4. Bounded states do not mean bounded gradients.",
-    figure=lambda: lines(
-     [Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]),
-      Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))),
-      Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])],
-     "The length of a gradient, by how many steps it has gone back. tanh tames what the weights would make explode, "
-     "here.",
-     ("steps back", "length"), log_y=True),
+    figure=lambda: lines([Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]),
+        Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))),
+        Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])],
+        "The length of a gradient, by how many steps it has gone back. tanh tames what the weights would make explode, "
+        "here.", ("steps back", "length"), log_y=True),
     parts=[
         Part("vanish", "Linear, all singular values 0.9: by what is a gradient multiplied in 100 steps?",
-             Number("0.9^100"), "numeric",
-             lambda: Finding(linear_flow(0.9), "100 products with a random orthogonal matrix times 0.9"),
+             Number("0.9^100"), "numeric", lambda: Finding(linear_flow(0.9),
+             "100 products with a random orthogonal matrix times 0.9"),
              why="W is 0.9 times a matrix that keeps lengths, so each step back takes a tenth off: `0.9^100`.",
-             wrong={"added": 90, "took a tenth a step": "0.1^100"}),
-        Part("explode", "And with 1.1?", Number("1.1^100"), "numeric",
-             lambda: Finding(linear_flow(1.1), "100 products with a random orthogonal matrix times 1.1"),
+             wrong={"added": 90, "used a tenth a step": "0.1^100"}),
+        Part("explode", "And with 1.1?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(1.1),
+             "100 products with a random orthogonal matrix times 1.1"),
              why="Each step back adds a tenth of what is there: `1.1^100`. It is not the inverse of `0.9^100`, which "
              "is 37649.",
-             wrong={"added": 110, "took the exponential for it": "exp(10)", "inverted 0.9^100": "0.9^(-100)"}),
+             wrong={"added": 110, "mistook the exponential for it": "exp(10)", "inverted 0.9^100": "0.9^(-100)"}),
         Part("small", "If the largest singular value is below 1, the gradient of a tanh network vanishes.",
              Truth("true"), "numeric", small_vanish,
              why="Each factor is W times slopes of at most 1, so its norm is at most the singular value.",
@@ -146,15 +144,15 @@ EXPLODE = Exercise(
         Part("large", "If the largest singular value is above 1, the gradient explodes.", Truth("nearly",
              only_if="the network is linear and all its singular values are above 1"), "numeric", large_explode,
              why="The norm of a product is at most the product of norms, and often far less.",
-             wrong={"took a bound for what happens": True}),
+             wrong={"mistook a bound for what happens": True}),
         Part("states", "With singular values of 1.1 the states explode.",
              Truth("nearly", only_if="nothing bounds them, as in a linear network"), "numeric", states_explode,
              why="tanh and the sigmoid are never above 1, whatever they are applied to.",
-             wrong={"thought of a linear network": True}),
+             wrong={"considered only a linear network": True}),
         Part("bounded", "As tanh keeps the states in bounds, it keeps the gradients in bounds.", Truth("false"),
              "numeric", bounded_gradients,
              why="Near h = 0 the slope is 1, and 100 steps multiply the gradient by W 100 times.",
-             wrong={"took a bounded function for one with a small slope": True}),
+             wrong={"mistook a bounded function for one with a small slope": True}),
         Part("slopes", "Even with W = I, the nonlinearities alone, tanh or sigmoid, can make a gradient explode.",
              Truth("false"), "autograd", slopes_explode,
              why="Their slopes `1 - tanh(z)^2` and `sigma(z)*(1 - sigma(z))` are at most 1 and 1/4, so a product of "
@@ -163,8 +161,8 @@ EXPLODE = Exercise(
         Part("sigmoid", "Above which singular value can the gradient of a sigmoid network explode at all?",
              Number(4, rel=1e-6), "numeric", least_for_sigmoid,
              why="The sigmoid's slope is at most 1/4; the product must be above 1.",
-             wrong={"took tanh's slope": 1, "gave the slope itself": 0.25,
-                    "took the sigmoid's value at 0 for its slope": 2}),
+             wrong={"used tanh's slope": 1, "gave the slope itself": 0.25,
+                    "mistook the sigmoid's value at 0 for its slope": 2}),
     ],
 )  # fmt: skip
 
@@ -254,10 +252,10 @@ CIRCULAR = Exercise(
     "`s_t` and looks only at the states before: `a_t` over `h_1` to the one before `h_t`, and `h_1 = s_1`. Then every "
     "state follows from earlier ones. But a sum of a bounded s and a mean of earlier sums can grow by one a step, so "
     "states must be scaled.",
-    figure=lambda: lines(
-     [Series("h/(1 + exp(h²))", [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
-     "Where the curve has the height s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"),
-     references=[("s = 0.1", 0.1), ("s = 0.35", 0.35)]),
+    figure=lambda: lines([Series("h/(1 + exp(h²))",
+        [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
+        "Where the curve has the height s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"),
+        references=[("s = 0.1", 0.1), ("s = 0.35", 0.35)]),
     parts=[
         Part("naive", "The first try can be computed step by step.", Truth("false"), "exact", naive_order,
              why="`h_t` is made from `a_t`, and `a_t` is made from `h_t`, its query: neither can be first.",
@@ -272,7 +270,7 @@ CIRCULAR = Exercise(
         Part("largest", "What is the largest s for which there is a solution?", Number(0.2778588845), "numeric",
              largest_s,
              why="The slope of `h/(1 + exp(h^2))` is zero where `1 + exp(u) = 2*u*exp(u)` with `u = h^2 = 0.7388`.",
-             wrong={"took h itself": 0.8595551, "took the value at h = 1": 0.2689414}),
+             wrong={"used h itself": 0.8595551, "used the value at h = 1": 0.2689414}),
         Part("repaired", "The repaired network's states follow one from another, and no later token changes them.",
              Truth("true"), "numeric", repaired_order,
              why="`s_t` needs the state before, `a_t` needs `s_t` and earlier states, `h_t` both.",

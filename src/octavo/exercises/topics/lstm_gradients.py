@@ -153,19 +153,18 @@ W_G = Exercise(
     "`h_old`, which feeds all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s is the partial derivative of "
     "the new c by the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, and so on step by step. Leaving the "
     "second path out gives a plausible number that is wrong.",
-    figure=lambda: bars(
-     [(name, abs(function(*map(list, EXAMPLES[1]))))
-      for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
-     "The derivative's size over five steps, as it is and with paths left out.", 4),
+    figure=lambda: bars([(name, abs(function(*map(list, EXAMPLES[1]))))
+        for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
+        "The derivative's size over five steps, as it is and with paths left out.", 4),
     parts=[
         Part("partial", "What is the partial derivative of `c_t` by w, the old h and c held fixed?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
              why="w enters through g only: `i*d(g, w)`, and `d(g, w) = (1 - g^2)*x`.",
-             wrong={"took the sigmoid's slope": "i*g*(1 - g)*x", "forgot the input gate": "(1 - g^2)*x"}),
+             wrong={"used the sigmoid's slope": "i*g*(1 - g)*x", "forgot the input gate": "(1 - g^2)*x"}),
         Part("total-cell", "The gates do not look at h (U = 0). What is the total derivative of `c_2` by w?",
              Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
              why="The new term, and the old one times `f_2`.",
-             wrong={"took the partial derivative for the total": "i_2*(1 - g_2^2)*x_2",
+             wrong={"mistook the partial derivative for the total": "i_2*(1 - g_2^2)*x_2",
                     "forgot what the gate lets through": "i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1"}),
         Part("total", "Now they do. `P_1`, `P_2` are the partial derivatives, s is the partial derivative of `c_2` by "
              "`h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` by w?",
@@ -173,7 +172,7 @@ W_G = Exercise(
              why="`c_1` reaches `c_2` directly, by `f_2`, and through `h_1 = o_1*tanh(c_1)`. `o_1` itself does not "
              "depend on w, as `h_0` is zero.",
              wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot tanh's slope": "P_2 + (f_2 + s*o_1)*P_1",
-                    "took the partial derivative for the total": "P_2"}),
+                    "mistook the partial derivative for the total": "P_2"}),
         Part("assembled", "Write a function that returns the derivative of the last h by w, for weights of the gates "
              "i, f, g, o.", Function("gradient", gradient, EXAMPLES,
              "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> number", rel=1e-9, abs=1e-12), "autograd",
@@ -232,9 +231,8 @@ ALIVE = Exercise(
     "It stays alive as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f = "
     "0.731, the gate of a fresh LSTM with a forget bias of 1. The LSTM does not abolish vanishing; it makes it a "
     "choice.",
-    figure=lambda: lines(
-     [Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
-     "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
+    figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
+        "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
         Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
              "input": "the input gate", "output": "the output gate", "tanh": "tanh's slope"}), "autograd", alive_term,
@@ -242,15 +240,15 @@ ALIVE = Exercise(
         Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
              lambda: Finding(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
              why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`: a third is left.",
-             wrong={"added the losses": 0, "took one step": 0.99, "thought nothing is lost": 1}),
+             wrong={"added the losses": 0, "used one step": 0.99, "thought nothing is lost": 1}),
         Part("fresh", "And with a forget bias of 1 and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
              lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
              why="The gate is `sigma(1) = 0.7311` at every step, whatever comes in: `0.7311^100`.",
-             wrong={"took the bias for the gate": 1, "forgot the bias": "2^(-100)"}),
+             wrong={"mistook the bias for the gate": 1, "forgot the bias": "2^(-100)"}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
              Truth("nearly", only_if="the forget gates stay close to one"), "autograd", cannot_vanish,
              why="The product of numbers below one vanishes too, only with a rate that is learnt.",
-             wrong={"took forget gates near one for granted": True}),
+             wrong={"assumed forget gates near one": True}),
     ],
 )  # fmt: skip
 

@@ -170,27 +170,27 @@ CROSS_ENTROPY = Exercise(
         Part("function", "Write a function that returns the gradient for any scores and any labels.",
              Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
              score_gradients, why="Weights times the sum of the labels, less the labels.",
-             wrong={"took the labels to add up to one": _labels_taken_to_add_up, "turned the sign round": _wrong_sign,
-                    "differentiated only the term with y_i": _own_term_alone}),
+             wrong={"assumed the labels to add up to one": _labels_taken_to_add_up,
+                    "turned the sign round": _wrong_sign, "differentiated only the term with y_i": _own_term_alone}),
         Part("sum", "The gradient's entries add up to zero, whatever the labels add up to.", Truth("true"), "autograd",
              adds_up_to_zero,
              why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all scores together "
-             "changes no weight, hence no loss.", wrong={"took labels that add up to one for needed here": False}),
+             "changes no weight, hence no loss.", wrong={"mistook labels that add up to one for needed here": False}),
         Part("ends", "Gradient descent on the scores ends at weights equal to the labels.",
              Truth("nearly", "the labels add up to one"), "autograd", ends_at_labels,
              why="It ends where `s*a_i = y_i`: at the labels' shares `y_i/s`. Weights that add up to one cannot meet "
-             "labels that do not.", wrong={"took labels that add up to one for granted": True}),
+             "labels that do not.", wrong={"assumed labels that add up to one": True}),
         Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes add up to 1.5. With a rate of 0.1, "
              "by how much does the mean of the 5 scores change at every step?", Number(0.01), "numeric", drift,
              why="The entries add up to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, for ever: it is the "
              "gradient of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no lowest point unless `s = 1`.",
-             wrong={"took the entries to add up to zero, as they do in the right gradient": 0,
-                    "went up the gradient instead of down": -0.01, "took the sum for the mean": 0.05}),
+             wrong={"assumed the entries to add up to zero, as they do in the right gradient": 0,
+                    "went up the gradient instead of down": -0.01, "mistook the sum for the mean": 0.05}),
         Part("vanishes", "Where the softmax is sure of a wrong class, the gradient vanishes.", Truth("false"),
              "autograd", vanishes,
              why="`a_i - y_i` is nearly -1 for the right class. The derivative of softmax is nearly 0 there, but that "
              "of the logarithm is as large as it is small. Squared error has no logarithm, and does vanish.",
-             wrong={"thought of the softmax alone": True}),
+             wrong={"considered only the softmax alone": True}),
     ],
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from octavo.models.ngram import NGram, NGramConfig
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.scoring.bits_per_byte import Score, score_text
-from octavo.text import Block, Char, Tokenizer, Word, text_in_memory
+from octavo.text import Char, Chunk, Tokenizer, Word, WordSettings, text_in_memory
 
 PLAIN = """The cat sat by the door and did not go in. It was a cold day, and the wind was up. I saw it as I came home.
 I let the cat in and gave it some fish. Then it sat by the fire with me for the rest of the day.
@@ -38,11 +38,11 @@ def bag_score(tokenizer: Tokenizer, train: str, text: str, k: float = 0.0) -> Sc
 
 
 def words_of(text: str) -> Word:
-    return Word.learn([Block(text.encode())], min_count=1)
+    return Word.learn([Chunk(text.encode())], WordSettings(min_count=1))
 
 
 def characters_of(text: str) -> Char:
-    return Char.learn([Block(text.encode())])
+    return Char.learn([Chunk(text.encode())])
 
 
 def base_free() -> Finding:
@@ -73,11 +73,10 @@ BASES = Exercise(
     answer="If the logarithm and the power have the same base, it cancels: P is the inverse of the geometric mean of "
     "the probabilities. If they do not, the result is no perplexity: 2 to the power of nats is `P^ln(2)`, too good, "
     "and e to the power of bits is `P^(1/ln(2))`, too bad; 100 becomes 24 or 768.",
-    figure=lambda: lines(
-     [Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
-      Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
-      Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
-     "What is reported when bases are mixed.", ("perplexity", "reported"), log_y=True),
+    figure=lambda: lines([Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
+        Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
+        Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
+        "What is reported when bases are mixed.", ("perplexity", "reported"), log_y=True),
     parts=[
         Part("free", "Perplexity does not depend on the base, if the same one is used for logarithm and power.",
              Truth("true"), "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
@@ -93,9 +92,8 @@ BASES = Exercise(
              wrong={"thought a factor comes out": "P/ln(2)", "thought nothing changes": "P",
                     "turned it round": "P^ln(2)"}),
         Part("hundred", "A model of perplexity 100 is reported with 2 to the power of nats. Which number is reported?",
-             Number("100^ln(2)"), "numeric",
-             lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()), "nine tokens of probability 0.01"),
-             why="`2^ln(100) = 100^ln(2) = 24.3`: four times too good.",
+             Number("100^ln(2)"), "numeric", lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()),
+             "nine tokens of probability 0.01"), why="`2^ln(100) = 100^ln(2) = 24.3`: four times too good.",
              wrong={"reported e to the power of bits": "100^(1/ln(2))", "divided by ln 2": "100/ln(2)"}),
     ],
 )  # fmt: skip
@@ -189,11 +187,11 @@ COMPARE = Exercise(
              "words.", wrong={"compared words with characters": True}),
         Part("factor", "One exponent turns word into character perplexity for all texts.", Truth("false"), "counted",
              one_factor, why="It is words by characters of the passage at hand.",
-             wrong={"took the length of a word to be the same everywhere": True}),
+             wrong={"assumed the length of a word to be the same everywhere": True}),
         Part("easier", "Of two passages, the one with the lower word perplexity under a model also has the lower "
              "perplexity a character under that model.", Truth("false"), "numeric", easier_passage,
              why="Long words spread their bits over more characters.",
-             wrong={"took easy by the word for easy by the character": True}),
+             wrong={"mistook easy by the word for easy by the character": True}),
     ],
 )  # fmt: skip
 

@@ -102,10 +102,10 @@ ROTATION = Exercise(
         Part("entry", "By which number is `cos(w*t)` multiplied to help make `sin(w*(t+k))`?",
              Formula("sin(w*k)", OF_SHIFT), "symbolic", sine_entry, why="It is the upper right entry of the rotation.",
              wrong={"that is what sin(w t) is multiplied by": "cos(w*k)",
-                    "took the other direction of turning": "-sin(w*k)", "took the angle for its sine": "w*k"}),
+                    "used the other direction of turning": "-sin(w*k)", "mistook the angle for its sine": "w*k"}),
         Part("product", "What is the dot product of the pairs of t and t + k?", Formula("cos(w*k)", OF_SHIFT),
              "symbolic", product_of_codes, why="Two vectors of length one with the angle `w*k` between them.",
-             wrong={"took the sine": "sin(w*k)", "forgot that they have length one": "2*cos(w*k)"}),
+             wrong={"used the sine": "sin(w*k)", "forgot that they have length one": "2*cos(w*k)"}),
         Part("one-matrix", "The same matrix serves all positions, but a different shift needs a different matrix.",
              Truth("true"), "numeric", one_matrix_for_all,
              why="The rotation's angles are `w*k`: t is not in them, k is.",
@@ -189,7 +189,7 @@ SINE = Exercise(
              "`sin(w*k) = 0` for every frequency w: `w*k` is a multiple of `pi`"), "numeric", sine_alone_enough,
              why="`sin(w*(t+k))` needs `cos(w*t)` unless its factor `sin(w*k)` is zero. A table of finitely many "
              "positions can be fitted if it has no more positions than frequencies, but that is no rule for all t.",
-             wrong={"took the addition theorem without its cosine": True,
+             wrong={"used the addition theorem without its cosine": True,
                     "forgot the case in which the cosine's factor is zero": False}),
         Part("proof", "The proof needs one position: at t = 0 the code is zero, and that of k is not.", Truth("true"),
              "exact", at_zero,
@@ -198,11 +198,11 @@ SINE = Exercise(
         Part("exception", "What is the smallest positive frequency w for which a shift by 4 multiplies the sine by a "
              "number?", Number("pi/4"), "numeric", smallest_frequency,
              why="`sin(4*w) = 0` first at `w = pi/4`, where the sine is multiplied by -1.",
-             wrong={"took a full turn, but a half is enough": "pi/2", "forgot the shift": "pi",
+             wrong={"used a full turn, but a half is enough": "pi/2", "forgot the shift": "pi",
                     "divided once too often": "pi/8"}),
         Part("ambiguous", "Two positions with the same sine can have different cosines.", Truth("true"), "numeric",
              ambiguous, why="`sin(x) = sin(pi - x)`, and `cos(pi - x) = -cos(x)`.",
-             wrong={"took the sine for invertible": False}),
+             wrong={"mistook the sine for invertible": False}),
     ],
 )  # fmt: skip
 

@@ -13,9 +13,9 @@ from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Par
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
 from octavo.pages.figures.bars import bars
-from octavo.text import Block, Word
+from octavo.text import Chunk, Word, WordSettings
 from octavo.text.preprocess import lower
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, Closed
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 NEW = "The cat sat by the fire. It did not run. I let the dog in and gave it some fish.\n"
 LINES = [line for line in (PLAIN + LEARNED).splitlines() if line]
@@ -26,13 +26,13 @@ def glued(lines: Iterable[str]) -> list[str]:
     return [line.replace(" ", "_") for line in lines]
 
 
-def closed(lines: Sequence[str], least: int) -> Closed:
+def closed(lines: Sequence[str], least: int) -> ClosedVocabulary:
     """The vocabulary of a loader that keeps tokens seen so often and calls the rest unknown."""
     counts = Counter(glued(lines))
-    return Closed([*sorted(token for token, count in counts.items() if count >= least), END, UNKNOWN, BEGIN])
+    return ClosedVocabulary([*sorted(token for token, count in counts.items() if count >= least), END, UNKNOWN, BEGIN])
 
 
-def line_tokens(tokenizer: Closed, lines: Sequence[str]) -> torch.Tensor:
+def line_tokens(tokenizer: ClosedVocabulary, lines: Sequence[str]) -> torch.Tensor:
     ids = torch.from_numpy(tokenizer.encode("\n".join(glued(lines)).encode())).long()
     return ids[ids != tokenizer.newline]
 
@@ -66,7 +66,9 @@ def all_unknown() -> Finding:
 def read_by(space: str) -> float:
     """Bits per byte of a new text when words are held together by that, with octavo's word tokenizer."""
     train, test = (text.replace(" ", space) for text in (PLAIN, NEW))
-    return bag_score(Word.learn([Block(train.encode())], "space", min_count=1), train, test, k=0.1).bits_per_byte
+    return bag_score(
+        Word.learn([Chunk(train.encode())], WordSettings("space", min_count=1)), train, test, k=0.1
+    ).bits_per_byte
 
 
 def honest_bits() -> Finding:
@@ -86,7 +88,7 @@ LOADER = Exercise(
     "a word model's hundreds. A lossless tokenizer that spells unknown tokens out, and bits per byte, show the mistake "
     "at once.",
     figure=lambda: bars([("read by words", read_by(" ")), ("read by lines", read_by("_"))],
-     "Bits per byte of a new text: the mistake is seen at once.", 2),
+        "Bits per byte of a new text: the mistake is seen at once.", 2),
     parts=[
         Part("train", "What is the perplexity on its own N lines?", Formula("N", {"N": "whole"}), "exact",
              on_its_own_text, why="N different tokens of probability 1/N.",
@@ -94,7 +96,7 @@ LOADER = Exercise(
         Part("unknown", "The vocabulary keeps tokens seen at least twice, the rest is one token 'unknown'. What is the "
              "perplexity on new lines?", Number(1, rel=1e-9), "exact", all_unknown,
              why="Everything is unknown, and was so in training: probability 1.",
-             wrong={"took the number of lines of training": 5, "took the number of all lines": 10}),
+             wrong={"used the number of lines of training": 5, "used the number of all lines": 10}),
         Part("honest", "A lossless tokenizer, which spells unknown tokens out in bytes, makes the mistake look good "
              "too, in bits per byte.", Truth("false"), "numeric", honest_bits,
              why="Each unknown line is paid for byte by byte.",
@@ -177,10 +179,9 @@ PREPROCESSING = Exercise(
     "bytes are to come back. By the chain rule the bits of the text are exactly those of the lower-cased text and of "
     "the capitals given the letters: the gain is zero. Preprocessing helps on the same bytes only where it brings "
     "knowledge: told where sentences begin, the model pays less for the capitals, and less in all.",
-    figure=lambda: bars(
-     [("as it is", lowered_bits(PLAIN + LEARNED)[0]), ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]),
-      ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
-     "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
+    figure=lambda: bars([("as it is", lowered_bits(PLAIN + LEARNED)[0]),
+        ("lower-cased", lowered_bits(PLAIN + LEARNED)[1]), ("and capitals", sum(lowered_bits(PLAIN + LEARNED)[1:]))],
+        "Bits of both passages under a bag of characters. Lower-casing only hides what the capitals cost."),
     parts=[
         Part("looks", "Lower-casing lowers the perplexity.", Truth("true"), "numeric", lower_looks,
              why="Merging symbols never raises the entropy, and the number of tokens stays.",
@@ -193,7 +194,7 @@ PREPROCESSING = Exercise(
         Part("rule", "With a rule for the beginnings of sentences, lower-casing saves bits on the same bytes, measured "
              "on a passage that was not counted.", Truth("true"), "numeric", rule_helps,
              why="The rule knows what the bag cannot: that capitals stand at beginnings.",
-             wrong={"took the zero of the chain rule to hold with new knowledge too": False}),
+             wrong={"assumed the zero of the chain rule to hold with new knowledge too": False}),
     ],
 )  # fmt: skip
 

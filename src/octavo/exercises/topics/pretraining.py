@@ -105,7 +105,7 @@ BERT_LARGE = Exercise(
         Part("share", "Which share of the parameters do the 24 layers hold?", Number("24*12596224/335141888", rel=1e-4),
              "counted", layers_share,
              why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24; most of the rest are embeddings.",
-             wrong={"took BERT-Base's": 0.7769, "counted the layers' feed-forward parts alone": 0.6011}),
+             wrong={"used BERT-Base's": 0.7769, "counted the layers' feed-forward parts alone": 0.6011}),
     ],
 )  # fmt: skip
 

@@ -18,8 +18,8 @@ SHUT = -1000.0  # a gate with this bias is 0 in float64, with the opposite one i
 
 def drawn(gates: int, size: int = 3, seed: int = 1, **biases: float) -> Weights:
     """Random weights of a cell with so many gates; a bias fixes the gate of that number (g0, g1, ...) by hand."""
-    dice = torch.Generator().manual_seed(seed)
-    w = Weights(*(torch.randn(*shape, generator=dice, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(seed)
+    w = Weights(*(torch.randn(*shape, generator=rng, dtype=torch.float64)
                   for shape in ((gates * size, size), (gates * size, size), (gates * size,),
                                 (gates * size,))))  # fmt: skip
     for name, bias in biases.items():
@@ -29,8 +29,8 @@ def drawn(gates: int, size: int = 3, seed: int = 1, **biases: float) -> Weights:
 
 
 def inputs(count: int, size: int = 3, seed: int = 2) -> list[Tensor]:
-    dice = torch.Generator().manual_seed(seed)
-    return [torch.rand(1, size, generator=dice, dtype=torch.float64) * 2 - 1 for _ in range(count)]
+    rng = torch.Generator().manual_seed(seed)
+    return [torch.rand(1, size, generator=rng, dtype=torch.float64) * 2 - 1 for _ in range(count)]
 
 
 def jacobian_size(step: Callable[[Tensor], Tensor], h_BD: Tensor) -> float:
@@ -115,9 +115,8 @@ GRU = Exercise(
     "carries it; only r = 0 and z = 0 together forget. r = 1 and z = 0 is a plain RNN. The state is a mean of old "
     "state and tanh, so it stays between -1 and 1 if it begins there. The derivative by the old state has three terms: "
     "the copy, the gate's own change, and the candidate's.",
-    figure=lambda: lines(
-     [Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
-     "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
+    figure=lambda: lines([Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
+        "What a copying gate keeps of a state that is not renewed.", ("steps", "share kept")),
     parts=[
         Part("copy", "If every entry of z is 1, the state is copied.", Truth("true"), "numeric", copies,
              why="`(1 - 1)*n + 1*h = h`: the candidate has no weight left.", wrong={"exchanged z and 1 - z": False}),
@@ -128,19 +127,19 @@ GRU = Exercise(
         Part("forget", "If every entry of r is 0, the new state does not depend on the old one.",
              Truth("nearly", only_if="z is 0 as well"), "autograd", reset_forgets,
              why="`z*h` is not touched by r, and z depends on h too.",
-             wrong={"took the candidate for the new state": True}),
+             wrong={"mistook the candidate for the new state": True}),
         Part("plain", "With r = 1 and z = 0 the GRU is a plain RNN.", Truth("true"), "numeric", is_plain,
              why="`h_new = n = tanh(W*x + U*h)`, which is the step of a plain RNN.",
              wrong={"exchanged z and 1 - z": False}),
         Part("bounds", "Every entry of the state stays between -1 and 1.", Truth("nearly", only_if="it begins there"),
              "numeric", stays_in_bounds,
              why="It is a weighted mean of tanh and the old state; a start outside is only forgotten step by step.",
-             wrong={"took a start between -1 and 1 for granted": True}),
+             wrong={"assumed a start between -1 and 1": True}),
         Part("derivative", "One unit, r held at 1, `z = sigma(w*x + v*h)`, `n = tanh(k*x + u*h)`. What is `d(h_new, "
              "h)`?", Formula("z + (1 - z)*(1 - n^2)*u + (h - n)*z*(1 - z)*v",
              {"z": "share", "n": "real", "h": "real", "u": "real", "v": "real"}), "autograd", scalar_gru,
              why="The product rule on both terms: z itself, n through u, and z through v.",
-             wrong={"took only the copy": "z", "held the gate fixed": "z + (1 - z)*(1 - n^2)*u",
+             wrong={"used only the copy": "z", "held the gate fixed": "z + (1 - z)*(1 - n^2)*u",
                     "turned the gate's sign": "z + (1 - z)*(1 - n^2)*u + (n - h)*z*(1 - z)*v"}),
     ],
 )  # fmt: skip
@@ -230,9 +229,8 @@ LSTM = Exercise(
     "which feeds the input gate, the candidate and the output gate. Gates are sigmoids: positive on paper, never "
     "negative, but zero when floats underflow. Each entry is a probability of its own at best; together they are no "
     "distribution, for nothing makes them sum to one.",
-    figure=lambda: bars(
-     [("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
-     "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
+    figure=lambda: bars([("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
+        "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
     parts=[
         Part("zero-input", "If the input x is zero, the state h does not change.", Truth("false"), "numeric",
              zero_input, why="The gates still see h and their biases.",
@@ -240,7 +238,7 @@ LSTM = Exercise(
         Part("zero-forget", "If the forget gate is zero, no error flows back to earlier steps.", Truth("false"),
              "autograd", stops_errors,
              why="`d(c_new, h)` is not zero: i and g are made from h, and so is o, for the new h.",
-             wrong={"thought of the path from cell to cell alone": True}),
+             wrong={"considered only the path from cell to cell alone": True}),
         Part("where", "Through what does it flow while f = 0?", Choice("state", {"state":
              "the old h, into the gates and the candidate", "cell": "the old c, into the new c",
              "nowhere": "not at all"}), "autograd", where_it_flows, why="f multiplies c only; h enters through U."),
@@ -250,19 +248,19 @@ LSTM = Exercise(
              why="The product rule on `i*g`: i changes by `i*(1 - i)*u` while g stays, and g by `(1 - g^2)*v` while i "
              "stays.",
              wrong={"held the input gate fixed": "i*(1 - g^2)*v",
-                    "took the sigmoid's slope for tanh's": "i*(1 - i)*u*g + i*g*(1 - g)*v",
+                    "mistook the sigmoid's slope for tanh's": "i*(1 - i)*u*g + i*g*(1 - g)*v",
                     "thought nothing flows": "0"}),
         Part("negative", "The entries of i, f and o are never negative.", Truth("true"), "numeric", not_negative,
              why="`1/(1 + exp(-a))` is a quotient of positive numbers.",
-             wrong={"took gates for tanh, as the candidate is": False}),
+             wrong={"mistook gates for tanh, as the candidate is": False}),
         Part("positive", "The entries of i, f and o are always above zero.",
              Truth("nearly", only_if="they are computed exactly"), "numeric", above_zero,
              why="In float64 the sigmoid of -1000 is 0: `exp(1000)` overflows. A gate can be shut for good.",
-             wrong={"took what holds on paper to hold in floats": True}),
+             wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
         Part("distribution", "i, f and o are probability distributions over the units.", Truth("false"), "numeric",
              sums_to_one,
              why="Each entry lies between 0 and 1 by itself; a softmax would make them sum to one, a sigmoid does not.",
-             wrong={"took numbers between 0 and 1 for a distribution": True}),
+             wrong={"mistook numbers between 0 and 1 for a distribution": True}),
     ],
 )  # fmt: skip
 

@@ -28,7 +28,8 @@ from octavo.exercises import (
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, Batch, MaskConfig, Masked
 from octavo.tasks.sentences import Sentences
-from octavo.text.tokenizers.wordpiece import WordPiece
+from octavo.text.chunks import Chunk
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 TOPICS = (  # each document keeps to its own words
     "boat sail lake wind shore wave", "bread oven flour salt dough crust", "horse field fence grass barn hay",
@@ -41,13 +42,13 @@ SURE = 4  # standard errors by which chance must be beaten
 @cache
 def told() -> tuple[WordPiece, Sentences]:
     """120 short documents, each about one of six topics."""
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     texts = []
     for n in range(120):
         words = TOPICS[n % len(TOPICS)].split()
-        drawn = [dice.choice(words, 4).tolist() for _ in range(6)]
+        drawn = [rng.choice(words, 4).tolist() for _ in range(6)]
         texts.append(" ".join(f"The {a} and the {b} of the {c} {d}." for a, b, c, d in drawn))
-    tokenizer = WordPiece.learn(texts, size=200)
+    tokenizer = WordPiece.learn([Chunk("\n".join(texts).encode())], WordPieceSettings(200))
     return tokenizer, Sentences.of(enumerate(texts), tokenizer)
 
 
@@ -255,7 +256,7 @@ SELF_LABELS = Exercise(
              why="Both labels come from the same two sentences, so neither is longer, rarer or of another topic.",
              wrong={"never swapped, so there is nothing to tell apart": lambda s: [[a, b, 0] for a, b in pairwise(s)],
                     "swapped, but kept the label": lambda s: [[a, b, 0] for a, b, _ in order_examples(s)],
-                    "took any two sentences, neighbours or not": _any_two_sentences}),
+                    "used any two sentences, neighbours or not": _any_two_sentences}),
         Part("make-replaced", "Write a generator for replaced tokens: places and the tokens drawn for them are given; "
              "return the spoilt tokens and their labels, 1 for replaced.", Function("replaced_labels", replaced_labels,
              REPLACED_CASES, "replaced_labels(tokens: list, places: list, drawn: list) -> [tokens, labels]"), "exact",
@@ -268,18 +269,18 @@ SELF_LABELS = Exercise(
              "with probability c. Which share is labelled replaced?",
              Formula("r*(1 - c)", {"r": "share", "c": "share"}), "monte carlo", replaced_share,
              why="Drawn, and not the same by chance.",
-             wrong={"forgot that the same token may come again": "r", "took the share that stays": "r*c",
+             wrong={"forgot that the same token may come again": "r", "used the share that stays": "r*c",
                     "left out the drawing": "1 - c"}),
         Part("masked-share", "15% of the tokens are to be predicted; of these 80% are hidden behind [MASK], 10% "
              "replaced by any token and 10% left. Which share of all tokens is [MASK]?", Number(0.12), "monte carlo",
              masked_share,
              why="`0.15*0.8`. The rest is asked too, so that the model must mind every token, not only those that say "
              "[MASK].",
-             wrong={"took all that are asked": 0.15, "took 80% of all": 0.8, "added the replaced ones": 0.135}),
+             wrong={"used all that are asked": 0.15, "used 80% of all": 0.8, "added the replaced ones": 0.135}),
         Part("restored", "The labels of masked words, put back where they belong, give the text as it was.",
              Truth("true"), "exact", restorable,
              why="They were taken from it: that is why no annotator is needed, and why no label is wrong.",
-             wrong={"took hiding a word for losing it": False}),
+             wrong={"mistook hiding a word for losing it": False}),
         Part("overlap", "A judge only counts the words that two sentences share. At which task is it better than "
              "chance, if documents keep to their topics?", Choice("next", {"next": "next sentence",
              "order": "sentence order", "both": "both", "neither": "neither"}), "counted", by_overlap,

@@ -1,4 +1,4 @@
-"""Softmax: a distribution with exact edges, and its derivatives where it is sure of itself.
+"""Softmax: its range in exact and in floating-point arithmetic, and its derivatives where it is saturated.
 
 z scores, a weights: `a_i = exp(z_i) / sum of exp(z_j)`.
 """
@@ -13,6 +13,7 @@ import sympy
 import torch
 
 from octavo.exercises import Exercise, Finding, Function, Number, Part, Truth, verdict
+from octavo.exercises.framework.evidence import normal
 from octavo.pages.figures.lines import Series, lines
 
 SCORES = (-3.0, 1.0, 100.0, 5.0, -1.0)
@@ -28,34 +29,31 @@ def symbolic_softmax(n: int) -> tuple[list[sympy.Symbol], list[sympy.Expr]]:
 
 def sums_to_one() -> Finding:
     sums = [sympy.simplify(sum(symbolic_softmax(n)[1])) for n in range(1, 7)]
-    return Finding(verdict(sums == [1] * 6), "SymPy adds the weights of 1 to 6 unknown scores: the sum is 1 each time")
+    return Finding(verdict(sums == [1] * 6), "SymPy sums the weights of 1 to 6 symbolic scores: the sum is 1 each time")
 
 
 def positive() -> Finding:
-    """Whether weights are above zero: exactly, and in the numbers that computers use."""
+    """Whether weights are above zero: in exact arithmetic, and in float64."""
     with mpmath.workdps(DIGITS):
         exact = all(mpmath.exp(-gap) / (1 + mpmath.exp(-gap)) > 0 for gap in (1, 1000, 10**6))
-    far = torch.tensor([0.0, -1000.0], dtype=torch.float64).softmax(-1)[1].item()
-    near = torch.tensor([0.0, -700.0], dtype=torch.float64).softmax(-1)[1].item()
+    far, near = torch.tensor([[0.0, -1000.0], [0.0, -700.0]], dtype=torch.float64).softmax(-1)[:, 1].tolist()
     note = (
-        f"in float64 a score 1000 below the largest gets {far:g}, one 700 below {near:.1e}; with more digits, all "
+        f"in float64 a score 1000 below the largest has weight {far:g}, one 700 below {near:.1e}; exactly, all "
         "are above 0"
     )
-    return Finding(verdict(exact and far > 0, exact and near > 0), note, "exactly 0 or not")
+    return Finding(verdict(exact and far > 0, exact and near > 0), note, "exactly 0")
 
 
 def first_zero_gap() -> Finding:
     gap = next(g for g in range(2000) if math.exp(-g) / (1.0 + math.exp(-g)) == 0.0)
-    return Finding(gap, f"counted up until exp(-g) / (1 + exp(-g)) was 0.0: exp(-{gap - 1}) is {math.exp(1 - gap):g}")
+    return Finding(gap, f"the first g with exp(-g) / (1 + exp(-g)) == 0.0; exp(-{gap - 1}) is {math.exp(1 - gap):g}")
 
 
 def at_most_one() -> Finding:
     """1 - a_i is a sum of positive terms over a positive sum."""
     _, a = symbolic_softmax(4)
     rest = sympy.simplify((1 - a[0]) - sum(a[1:]))
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(10_000, 6, generator=generator, dtype=torch.float64) * 100
-    largest = drawn.softmax(-1).max().item()
+    largest = (normal(10_000, 6) * 100).softmax(-1).max().item()
     note = f"1 - a_i is the sum of the others (SymPy); the largest of 60,000 computed weights is {largest:.17g}"
     return Finding(verdict(rest == 0 and all(one.is_positive for one in a) and largest <= 1), note)
 
@@ -63,18 +61,15 @@ def at_most_one() -> Finding:
 def never_one() -> Finding:
     with mpmath.workdps(DIGITS):
         exact = all(1 / (1 + mpmath.exp(-gap)) < 1 for gap in (1, 40, 150))
-    computed = torch.tensor([40.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
-    near = torch.tensor([30.0, 0.0], dtype=torch.float64).softmax(-1)[0].item()
+    computed, near = torch.tensor([[40.0, 0.0], [30.0, 0.0]], dtype=torch.float64).softmax(-1)[:, 0].tolist()
     note = f"with a margin of 40 float64 gives exactly {computed:g}, with 30 it gives 1 - {1 - near:.1e}"
-    return Finding(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1 or not")
+    return Finding(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1")
 
 
 def first_one_gap() -> Finding:
     gap = next(g for g in range(2000) if 1.0 / (1.0 + math.exp(-g)) == 1.0)
-    return Finding(
-        gap,
-        f"counted up until 1 / (1 + exp(-g)) was 1.0: exp(-{gap}) is {math.exp(-gap):.1e}, half of 2^-52 is 1.1e-16",
-    )
+    note = f"the first g with 1 / (1 + exp(-g)) == 1.0; exp(-{gap}) is {math.exp(-gap):.1e}, and 2^-53 is 1.1e-16"
+    return Finding(gap, note)
 
 
 def range_figure() -> str:
@@ -84,55 +79,55 @@ def range_figure() -> str:
     computed = [(g, math.log10(a)) for g, a in zip(gaps, single.tolist(), strict=True) if a > 0]
     return lines(
         [Series("exact", exact), Series("float32", computed)],
-        "The smaller of two weights. In float32 it falls to zero, which has no logarithm, at a gap of 104.",
-        ("how far the score lies below the other", "log10 of the weight"),
+        "The smaller of two weights. In float32 it underflows to zero at a gap of 104.",
+        ("gap between the two scores", "log10 of the smaller weight"),
     )
 
 
 RANGE = Exercise(
     id="softmax-range",
     title="Is a softmax a distribution?",
-    question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these hold exactly, "
-    "and which still hold for the numbers that a computer gets?",
-    answer="As mathematics, weights lie strictly between 0 and 1 (for more than one score) and add up to 1. As "
-    "floating-point numbers they may be 0 or 1 exactly: rounding closes the open interval. That matters as soon as a "
-    "logarithm or a division follows, so losses use log-softmax, not log of softmax.",
+    question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these statements hold "
+    "exactly, and which still hold in floating-point arithmetic?",
+    answer="In exact arithmetic, weights lie strictly between 0 and 1 (for more than one score) and sum to 1. In "
+    "floating point they may be exactly 0 or 1. That matters as soon as a logarithm or a division follows, so losses "
+    "use log-softmax, not the log of softmax.",
     figure=range_figure,
     parts=[
-        Part("sums-to-one", "The weights add up to one.", Truth("true"), "symbolic", sums_to_one,
-             why="Each weight has the same denominator, and the numerators add up to it.",
-             wrong={"thought of rounding, but that is in the last digit only": False}),
+        Part("sums-to-one", "The weights sum to one.", Truth("true"), "symbolic", sums_to_one,
+             why="All weights have the same denominator, and the numerators sum to it.",
+             wrong={"considered rounding, which affects only the last digit": False}),
         Part("positive", "Every weight is strictly positive.", Truth("nearly",
-             "nothing is rounded to zero: in float64 the score must not lie more than about 745 below the largest"),
+             "the weight does not underflow: in float64 the score must not be more than about 745 below the largest"),
              "numeric", positive,
-             why="`exp(z)` is positive for every real z, so the quotient is. But the smallest positive number of "
-             "float64 is about `4.9*10^(-324)`, and what is less than half of it becomes 0. Then log a is minus "
-             "infinity.", wrong={"exp is never zero, so neither is its rounding": True}),
-        Part("first-zero", "Two scores, 0 and -g. What is the smallest whole g for which float64 computes the second "
+             why="`exp(z)` is positive for every real z, and so is the quotient. But the smallest positive float64 is "
+             "about `4.9*10^(-324)`, and anything below half of it rounds to 0. Then log a is minus infinity.",
+             wrong={"forgot that exp underflows to zero": True}),
+        Part("first-zero", "Two scores, 0 and -g. What is the smallest integer g for which float64 computes the second "
              "weight, `exp(-g)/(1 + exp(-g))`, as exactly 0?", Number(746, rel=0), "numeric", first_zero_gap,
-             why="The smallest positive number is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Below that, "
-             "it is 0.",
-             wrong={"took the smallest normal number, but there are smaller, subnormal ones": 709,
-                    "that is float32's gap": 104, "took the smallest difference from 1 instead of from 0": 37}),
+             why="The smallest positive float64 is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Anything "
+             "below rounds to 0.",
+             wrong={"used the smallest normal number and forgot the subnormal ones": 709, "gave float32's gap": 104,
+                    "used the smallest difference from 1 instead of from 0": 37}),
         Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
-             why="What is missing to one, `1 - a_i`, is the sum of the other weights, none of which is negative.",
-             wrong={"took exponentials for weights before they are divided": False}),
-        Part("never-one", "With two scores or more, no weight is exactly one.", Truth("nearly",
+             why="`1 - a_i` is the sum of the other weights, none of which is negative.",
+             wrong={"mistook the exponentials for the weights": False}),
+        Part("never-one", "With two or more scores, no weight is exactly one.", Truth("nearly",
              "nothing is rounded: in float64 the largest score must lead by less than 37"), "numeric", never_one,
-             why="Exactly, the others always keep something. But float64 has about 16 digits: a rest below "
+             why="In exact arithmetic, the other weights are positive. But float64 has about 16 digits: anything below "
              "`1.1*10^(-16)` is lost when it is added to 1.",
-             wrong={"the others are positive, so the sum must be seen": True}),
-        Part("first-one", "Two scores, g and 0. What is the smallest whole g for which float64 computes `1/(1 + "
+             wrong={"forgot that a small positive sum is lost next to 1": True}),
+        Part("first-one", "Two scores, g and 0. What is the smallest integer g for which float64 computes `1/(1 + "
              "exp(-g))` as exactly 1?", Number(37, rel=0), "numeric", first_one_gap,
              why="`1 + x` rounds to 1 once x is at most `2^(-53) = exp(-36.74)`.",
-             wrong={"took the gap at which the other weight becomes 0": 746, "that is float32's gap": 17,
-                    "took the spacing above 1, not half of it": 36}),
+             wrong={"used the gap at which the other weight becomes 0": 746, "gave float32's gap": 17,
+                    "used the spacing of floats above 1, not half of it": 36}),
     ],
 )  # fmt: skip
 
 
 def jacobian(z: Sequence[float]) -> list[list[float]]:
-    """The derivatives of each weight with respect to each score, without subtracting nearly equal numbers."""
+    """The Jacobian of softmax, without subtracting nearly equal numbers."""
     top = max(z)
     e = [math.exp(one - top) for one in z]
     total = math.fsum(e)
@@ -155,8 +150,8 @@ def _jacobian_of_sigmoids(z: Sequence[float]) -> list[list[float]]:
 CASES = ((list(SCORES),), ([0.0, 0.0],), ([2.0, -1.0, 0.5],), ([50.0, 0.0, -50.0],))
 
 
-def precise_jacobian(z: Sequence[float]) -> list[list[mpmath.mpf]]:
-    """Quotients of differences in high precision: the definition of a derivative, no formula for it."""
+def jacobian_by_differences(z: Sequence[float]) -> list[list[mpmath.mpf]]:
+    """The Jacobian from difference quotients with 500 digits: the definition of a derivative, without a formula."""
     with mpmath.workdps(500):
         step = mpmath.mpf(10) ** -150
 
@@ -172,21 +167,21 @@ def precise_jacobian(z: Sequence[float]) -> list[list[mpmath.mpf]]:
 
 
 def all_derivatives() -> Finding:
-    results = [[[float(one) for one in row] for row in precise_jacobian(z)] for (z,) in CASES]
+    results = [[[float(one) for one in row] for row in jacobian_by_differences(z)] for (z,) in CASES]
     smallest = min(abs(one) for row in results[0] for one in row)
     return Finding(
-        results, f"quotients of differences with 500 digits; of the 25, the smallest is {smallest:.3g} in size"
+        results, f"difference quotients with 500 digits; the smallest of the 25 is {smallest:.3g} in absolute value"
     )
 
 
 def largest_derivative() -> Finding:
-    largest = max(abs(one) for row in precise_jacobian(SCORES) for one in row)
+    largest = max(abs(one) for row in jacobian_by_differences(SCORES) for one in row)
     naive = max(abs(one) for row in _jacobian_with_subtraction(SCORES) for one in row)
     return Finding(float(largest), f"with 500 digits; 1 - a in float64 would have given {naive:.3g}")
 
 
 def smallest_derivative() -> Finding:
-    precise = precise_jacobian(SCORES)
+    precise = jacobian_by_differences(SCORES)
     smallest = min(abs(one) for row in precise for one in row)
     single = torch.tensor(float(smallest), dtype=torch.float32).item()
     return Finding(float(smallest), f"with 500 digits; in float32 this is {single:g}")
@@ -196,74 +191,77 @@ def rows_sum_to_zero() -> Finding:
     z, a = symbolic_softmax(5)
     rows = [sympy.simplify(sum(sympy.diff(one, other) for other in z)) for one in a]
     columns = [sympy.simplify(sum(sympy.diff(one, other) for one in a)) for other in z]
-    return Finding(verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates five unknown scores and adds")
+    return Finding(
+        verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates the softmax of five symbolic scores"
+    )
 
 
 def largest_moves_most() -> Finding:
-    """What a step of one in each score does to the weights."""
-    moved = []
+    """How much raising each score by 1 changes the weights."""
+    changes = []
     for j in range(len(SCORES)):
         z = torch.tensor([SCORES, SCORES], dtype=torch.float64)
         z[1, j] += 1
         before, after = z.softmax(-1)
-        moved.append((after - before).abs().max().item())
-    calm = torch.zeros(2, 5, dtype=torch.float64)
-    calm[1, 2] += 1
-    for_equal = (calm[1].softmax(-1) - calm[0].softmax(-1)).abs().max().item()
+        changes.append((after - before).abs().max().item())
+    equal = torch.zeros(2, 5, dtype=torch.float64)
+    equal[1, 2] += 1
+    undecided = (equal[1].softmax(-1) - equal[0].softmax(-1)).abs().max().item()
     note = (
-        f"a step of 1 in any score moves no weight by more than {max(moved):.1e}; from equal scores, by {for_equal:.2f}"
+        f"raising any score by 1 changes no weight by more than {max(changes):.1e}; with equal scores, by "
+        f"{undecided:.2f}"
     )
-    return Finding(verdict(moved[2] > 1e-3), note, "above 0.001")
+    return Finding(verdict(changes[2] > 1e-3), note, "above 0.001")
 
 
 def derivative_figure() -> str:
     margins = [one / 4 for one in range(0, 161)]
     size = [(m, max(abs(one) for row in jacobian([m, 0.0, 0.0, 0.0, 0.0]) for one in row)) for m in margins]
     return lines(
-        [Series("largest derivative",
-        size)], "Five scores, one of them ahead: the surer the softmax, the less it can learn.",
-        ("how far one score leads", "derivative"), log_y=True,
+        [Series("largest derivative", size)], "Five scores, one ahead: a saturated softmax has almost no gradient.",
+        ("margin of the largest score", "derivative"), log_y=True,
     )  # fmt: skip
 
 
 DERIVATIVES = Exercise(
     id="softmax-derivatives",
     title="Twenty-five derivatives of a softmax",
-    question="The scores are `z = list(-3, 1, 100, 5, -1)`. Work out all `d(a_i, z_j)`, so exactly that none of them "
-    "becomes zero, and say what they tell about how sensitive the weights are.",
-    answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight is one "
-    "up to `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would say 0. The sum of the other "
-    "weights says the same and loses nothing. All 25 are below `10^(-41)`: a softmax that is sure hardly moves, "
-    "whichever score changes.",
+    question="The scores are `z = list(-3, 1, 100, 5, -1)`. Compute all `d(a_i, z_j)` so precisely that none of them "
+    "underflows. How sensitive are the weights to the scores?",
+    answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight differs "
+    "from one by about `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would give 0. The sum of "
+    "the other weights is the same number without cancellation. All 25 are below `10^(-41)`: a saturated softmax "
+    "hardly changes, whichever score changes.",
     figure=derivative_figure,
     parts=[
-        Part("all", "Write a function that returns the derivatives as rows: entry [i][j] is `d(a_i, z_j)`. Every entry "
-             "must be right to 9 digits.", Function("softmax_jacobian", jacobian, CASES,
+        Part("all", "Write a function that returns the Jacobian as a list of rows: entry [i][j] is `d(a_i, z_j)`. "
+             "Every entry must be right to 9 digits.", Function("softmax_jacobian", jacobian, CASES,
              "softmax_jacobian(z: list) -> list of rows", rel=1e-9, abs=0.0), "numeric", all_derivatives,
-             why="Shift the scores by their largest first, and take `1 - a_i` as the sum of the other weights.",
-             wrong={"subtracted a from 1, where nothing is left of the difference": _jacobian_with_subtraction,
-                    "left out that the sum changes too, so other weights move": _jacobian_of_sigmoids}),
-        Part("largest", "How large is the largest of the 25 in size?",
+             why="Subtract the largest score first, and compute `1 - a_i` as the sum of the other weights.",
+             wrong={"subtracted a from 1 and lost all digits": _jacobian_with_subtraction,
+                    "forgot that the normalizing sum changes too": _jacobian_of_sigmoids}),
+        Part("largest", "What is the largest of the 25 in absolute value?",
              Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)", rel=1e-3), "numeric", largest_derivative,
-             why="It is `d(a_3, z_3) = a_3*(1 - a_3)`, the rest times nearly one: `exp(-95) + exp(-99) + exp(-101) + "
+             why="It is `d(a_3, z_3) = a_3*(1 - a_3)`, and `a_3` is nearly one: `exp(-95) + exp(-99) + exp(-101) + "
              "exp(-103)`.",
-             wrong={"1 - a_3 came out as 0, so another entry looked largest": "exp(-95)",
-                    "computed 1 - a as 1.0 - 1.0": 0, "a derivative is largest, 1/4, at a = 1/2, but a is not "
-                    "there": 0.25, "took the largest weight": 1}),
-        Part("smallest", "How large is the smallest of the 25 in size?", Number("exp(-204)", rel=1e-3), "numeric",
+             wrong={"rounded 1 - a_3 to 0, so another entry seemed largest": "exp(-95)",
+                    "computed 1 - a as 1.0 - 1.0": 0, "gave the largest possible derivative, 1/4 at a = 1/2": 0.25,
+                    "used the largest weight": 1}),
+        Part("smallest", "What is the smallest of the 25 in absolute value?", Number("exp(-204)", rel=1e-3), "numeric",
              smallest_derivative,
-             why="The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. It is far below what "
-             "float32 can hold, so there it is zero.",
-             wrong={"took the square of the smallest weight, but the diagonal is a(1 - a)": "exp(-206)",
-                    "it underflows in float32, but it is not zero": 0}),
-        Part("sums", "Each row and each column of the 25 adds up to zero.", Truth("true"), "symbolic", rows_sum_to_zero,
-             why="A row: raising all scores together changes nothing. A column: the weights always add up to one.",
-             wrong={"forgot that weights only change places, none is made": False}),
-        Part("sensitive", "The score of 100 is the one that counts, so the weights are sensitive to it: raising it by "
-             "1 changes some weight by more than a thousandth.", Truth("false"), "numeric", largest_moves_most,
-             why="Every derivative has a factor that is nearly zero: a weight close to one has no room, those close to "
-             "zero no size. Softmax is most sensitive where it is undecided.",
-             wrong={"took a large score for a large derivative": True}),
+             why="The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. In float32 this "
+             "underflows to zero.",
+             wrong={"used the square of the smallest weight, but diagonal entries are a(1 - a)": "exp(-206)",
+                    "let it underflow, as float32 does": 0}),
+        Part("sums", "Each row and each column of the Jacobian sums to zero.", Truth("true"), "symbolic",
+             rows_sum_to_zero,
+             why="A row: adding a constant to all scores changes nothing. A column: the weights always sum to one.",
+             wrong={"forgot that the weights always sum to one": False}),
+        Part("sensitive", "The weights are sensitive to the dominant score 100: raising it by 1 changes some weight by "
+             "more than 0.001.", Truth("false"), "numeric", largest_moves_most,
+             why="Every derivative has a factor that is nearly zero: `a_3` is close to one, the other weights are "
+             "close to zero. Softmax is most sensitive where it is undecided.",
+             wrong={"mistook a large score for a large derivative": True}),
     ],
 )  # fmt: skip
 

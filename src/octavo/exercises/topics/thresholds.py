@@ -87,9 +87,9 @@ def accuracy_rises() -> Finding:
         all(a.accuracy >= b.accuracy for a, b in pairwise(coverage_curve(list(map(float, confidence)), right)))
         for right in outcomes
     )
-    dice, expected = np.random.default_rng(0), True
+    rng, expected = np.random.default_rng(0), True
     for _ in range(200):
-        drawn = sorted((Fraction(int(one), 1000) for one in dice.integers(0, 1001, 20)), reverse=True)
+        drawn = sorted((Fraction(int(one), 1000) for one in rng.integers(0, 1001, 20)), reverse=True)
         means = [
             sum(drawn[:n], Fraction(0)) / n for n in range(1, 21)
         ]  # of answers that are right as often as they say
@@ -109,9 +109,9 @@ def uniform_accuracy() -> Finding:
 
 def boasting() -> Finding:
     """Halving every confidence, or taking its root, leaves the pairs of coverage and accuracy as they are."""
-    dice = np.random.default_rng(1)
-    confidence = dice.random(500)
-    right = (dice.random(500) < confidence).tolist()
+    rng = np.random.default_rng(1)
+    confidence = rng.random(500)
+    right = (rng.random(500) < confidence).tolist()
     curves = [[point[1:] for point in coverage_curve(one.tolist(), right)]
               for one in (confidence, confidence / 2, np.sqrt(confidence))]  # fmt: skip
     note = f"500 answers: {len(curves[0])} points of the curve, as they are, all halved, and all raised to their root"
@@ -135,11 +135,11 @@ def useless_confidence() -> Finding:
 
 
 def coverage_figure() -> str:
-    dice = np.random.default_rng(2)
-    confidence = dice.random(2000)
-    right = (dice.random(2000) < confidence).tolist()
+    rng = np.random.default_rng(2)
+    confidence = rng.random(2000)
+    right = (rng.random(2000) < confidence).tolist()
     series = []
-    for label, ranked in (("calibrated", confidence), ("drawn by lot", dice.random(2000))):
+    for label, ranked in (("calibrated", confidence), ("drawn by lot", rng.random(2000))):
         points = [(point.coverage, point.accuracy) for point in coverage_curve(ranked.tolist(), right)]
         series.append(Series(label, points[50::10]))
     exact = [(1 - t / 50, (1 + t / 50) / 2) for t in range(49)]
@@ -173,12 +173,12 @@ COVERAGE = Exercise(
         Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
              why="Three are given, and two of them are right.",
              wrong={"divided by all five": "2/5", "left out the one that equals the threshold": "1/2",
-                    "took the coverage": "3/5"}),
+                    "used the coverage": "3/5"}),
         Part("lowest", "What is the lowest confidence that can serve as threshold for an accuracy of at least 0.7?",
              Number(0.5, rel=0), "exact", lowest_threshold,
              why="0.5 gives 3 of 4. That 0.8 and 0.6 give less does not matter: accuracy need not rise step by step.",
-             wrong={"stopped at the first threshold that fails": 0.9, "took the accuracy for the threshold": 0.7,
-                    "took 0.667 for enough": 0.6}),
+             wrong={"stopped at the first threshold that fails": 0.9, "mistook the accuracy for the threshold": 0.7,
+                    "mistook 0.667 for enough": 0.6}),
         Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
              Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
              wrong={"thought that a threshold can pass an answer by": False}),
@@ -187,22 +187,22 @@ COVERAGE = Exercise(
              accuracy_rises,
              why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
              "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
-             wrong={"took what is expected for what happens": True}),
+             wrong={"mistook what is expected for what happens": True}),
         Part("uniform", "Confidences are even between 0 and 1, and calibrated. What is the expected accuracy at "
              "threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
              why="Of answers above t, the confidences are even from t to 1, and calibrated ones are right that often: "
              "the mean of both ends.",
-             wrong={"took the threshold for the accuracy, but it is that of the worst answer": "t",
+             wrong={"mistook the threshold for the accuracy, but it is that of the worst answer": "t",
                     "divided by all questions": "(1 - t^2)/2", "that is coverage": "1 - t"}),
         Part("boasting", "A model whose confidences are all doubled has another curve of accuracy over coverage.",
              Truth("false"), "numeric", boasting,
              why="The same answers are given in the same order; only the thresholds at which it happens change. "
              "Calibration is lost, and this curve does not show it.",
-             wrong={"took the size of confidences to count, not their order": True}),
+             wrong={"assumed the size of confidences to count, not their order": True}),
         Part("useless", "If confidence is drawn by lot, a higher threshold still has a higher expected accuracy.",
              Truth("false"), "exact", useless_confidence,
              why="Any answer is as likely to be among those given; the curve is flat at the accuracy of all.",
-             wrong={"took a higher threshold for better answers as such": True}),
+             wrong={"mistook a higher threshold for better answers as such": True}),
     ],
 )  # fmt: skip
 

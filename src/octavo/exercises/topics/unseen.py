@@ -31,7 +31,7 @@ from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.span_corruption import MARK
-from octavo.text.blocks import Block
+from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.char import Char
 
 
@@ -93,7 +93,7 @@ def namesakes(settings: Settings = SMALL) -> Finding:
 def strangers_alike() -> Finding:
     """How far a network's log-probability of the answer Rome moves from one stranger to another."""
     names, known = ("Zyx Qwert", "Vbn Fghjk"), people(*SMALL)
-    chars = Char.learn([Block("\n".join([MARK, *known.text]).encode())])
+    chars = Char.learn([Chunk("\n".join([MARK, *known.text]).encode())])
     moved = []
     for tokenizer in (vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
@@ -132,16 +132,16 @@ UNSEEN = Exercise(
         Part("sure", "Its confidence tells how often it is right about strangers.", Truth("false"), "trained",
              as_sure_as_right, full=lambda: as_sure_as_right(REAL),
              why="It was taught certainty on people whom it knew, and has no reason to be less certain here.",
-             wrong={"took confidence for accuracy": True}),
+             wrong={"mistook confidence for accuracy": True}),
         Part("namesakes", "It names the birthplace of somebody with the same first or last name more often than chance "
              "would.", Truth("true"), "trained", namesakes, full=lambda: namesakes(REAL),
              why="The vectors of the known parts of the name carry what was learnt with them.",
-             wrong={"took a name for one indivisible thing": False}),
+             wrong={"mistook a name for one indivisible thing": False}),
         Part("alike", "Two strangers whose names consist of words that never occurred get the same answer with the "
              "same confidence.", Truth("nearly", "all unknown words become one and the same token"), "numeric",
              strangers_alike,
              why="Then the model reads the same tokens. A model of characters or bytes reads different ones, and may "
-             "answer differently, with as little reason.", wrong={"took a closed list of words for granted": True}),
+             "answer differently, with as little reason.", wrong={"assumed a closed list of words": True}),
     ],
 )  # fmt: skip
 

@@ -8,28 +8,32 @@ import lzma
 import math
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from octavo.errors import UserError
-from octavo.experiments.compare.candidates import Rung
-from octavo.experiments.compare.rows import Row
+from octavo.experiments.cell import Cell, Json
+from octavo.experiments.compare.texts import open_texts
 from octavo.text import Split
 
-ZLIB_MEMORY = 1 << 15  # bytes that deflate can look back over
-BZ2_MEMORY = 900_000  # bytes that bzip2 sorts at once
-MOST = 1 << 23  # bytes of the training text that xz and zstd are given: more would only take minutes
+ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
+BZ2_BLOCK_BYTES = 900_000  # that bzip2 sorts at once
+MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: more would only take minutes
 
 
-def compressor_row(rung: Rung, train: Split, held_out: bytes) -> Row:
+def measure_compressor(cell: Cell, folder: Path) -> Json:
     """What the compressor makes of the held-out text once it knows the training text."""
-    reach = {"zlib": ZLIB_MEMORY, "bz2": max(0, BZ2_MEMORY - len(held_out))}.get(rung.model, MOST)
-    known = Split(train.text, max(train.start, train.end - reach), train.end).read()
-    size = COMPRESSORS[rung.model](known, held_out)
+    train, held_out = open_texts(cell)
+    data = held_out.read()
+    window = {"zlib": ZLIB_WINDOW_BYTES, "bz2": max(0, BZ2_BLOCK_BYTES - len(data))}.get(cell.model, MAX_KNOWN_BYTES)
+    known = Split(train.text, max(train.start, train.end - window), train.end).read()
+    size = COMPRESSORS[cell.model](known, data)
     given = "the training text" if len(known) == train.size else f"the last {_amount(len(known))} of the training text"
-    return Row(
-        rung.name, f"{rung.title}, given {given}", rung.family, 8 * size / len(held_out),
-        policy=f"compressed after {given}",
-    )  # fmt: skip
+    return {
+        "bits_per_byte": 8 * size / len(data),
+        "given": given,
+        "summary": f"{8 * size / len(data):.4f} bits per byte",
+    }
 
 
 def _amount(count: int) -> str:
@@ -57,7 +61,7 @@ def xz_size(known: bytes, held_out: bytes) -> int:
 
 
 def zstd_size(known: bytes, held_out: bytes) -> int:
-    """With the known text as the dictionary, and a window that reaches over all of it."""
+    """With the known text as the dictionary, and a window that holds all of it."""
     try:
         zstandard: Any = importlib.import_module("zstandard")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What a model costs besides bits: operations of its training, memory, and how fast it writes."""
+"""What a model costs besides bits: FLOPs of its training, memory, and how fast it generates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from octavo.core import seeded_generator
 from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
-from octavo.models import spec_of, stored_entries
+from octavo.models import spec_of
 from octavo.tasks.count_training import SAMPLE_TOKENS
 from octavo.tasks.run import Run
-from octavo.text import Split, encode_blocks
+from octavo.text import Split
 
-WRITING = 0.25  # seconds of writing that a rate is measured over, at least
-LONGEST = 5.0  # seconds after which even a slow model has written enough
-LOOKED_AT = 1 << 23  # bytes of text that the number of different tokens is counted in
+MIN_GENERATION_SECONDS = 0.25  # that a rate is measured over
+MAX_GENERATION_SECONDS = 5.0
+MAX_COUNTED_BYTES = 1 << 23  # of text that the number of different tokens is counted in
 HIGH, NOW = "VmHWM", "VmRSS"
 
 
@@ -47,13 +47,13 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
         peak.bytes = torch.cuda.max_memory_allocated(device) - before
         return
     give_back()
-    held = _status(NOW) if _forget_peak() else None
+    held = _status(NOW) if _reset_peak() else None
     yield peak
     high = _status(HIGH)
     peak.bytes = max(0, high - held) if high is not None and held is not None else None
 
 
-def _forget_peak() -> bool:
+def _reset_peak() -> bool:
     """Let the process's peak be what it holds now (Linux)."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -70,53 +70,43 @@ def _status(name: str) -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
 
 
-def write(run: Run, seed: int) -> tuple[str, float | None]:
-    """A sample of what the run writes from nothing, and how many tokens it writes a second."""
+def generate_sample(run: Run, seed: int) -> tuple[str, float | None]:
+    """A sample of what the run generates from nothing, and how many tokens it generates a second."""
     tokens: list[int] = []
     began = first = time.perf_counter()
     now = began
     for x_1 in stream(run.model, [[]], 1 << 30, Sample(), seeded_generator(seed)):
         tokens.append(int(x_1))
         now = time.perf_counter()
-        first = now if len(tokens) == 1 else first  # what is prepared before the first token is not writing
-        if now - began > LONGEST or (len(tokens) > SAMPLE_TOKENS and now - first >= WRITING):
+        first = now if len(tokens) == 1 else first  # what is prepared before the first token does not count
+        if now - began > MAX_GENERATION_SECONDS or (
+            len(tokens) > SAMPLE_TOKENS and now - first >= MIN_GENERATION_SECONDS
+        ):
             break
     text = run.tokenizer.decode(tokens[:SAMPLE_TOKENS]).decode("utf-8", "replace")
     return text, (len(tokens) - 1) / (now - first) if len(tokens) > 1 and now > first else None
 
 
-def parameters(run: Run) -> int:
-    """How many numbers it has learnt: of a network its weights, of an n-gram its n-grams."""
-    return sum(stored_entries(run.model).values())
-
-
 def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split) -> float:
-    """Operations of the products that training took: there and back, for every token; counting takes none."""
-    model, told = run.model, run.record.get("training", {})
-    if spec_of(model).fitting == "counts":
-        if not cost_of(model, Shape()).training_flops:
-            return 0.0
+    """FLOPs of the matrix products of training, forward and backward, for every token; counting takes none."""
+    model, spec = run.model, spec_of(run.model)
+    if spec.fitting == "mixture":  # one pass over the tokens that the weights are learnt on; parts are counted apart
+        return float(cost_of(model, Shape()).per_token("forward") * run.record["train_tokens"])
+    if spec.fitting == "counts":
         steps = sum(max(_steps(metrics, held), default=0) for held in (True, False))
-        contexts = min(model.config.batch, _different_tokens(run, train))
-        return float(steps * cost_of(model, Shape(batch=contexts)).training_flops)
-    past = getattr(model.config, "memory", 0)
-    shape = Shape(told["lanes"], told["window"], past)
+        contexts = min(model.config.batch, _different_tokens(run, train)) if steps else 1
+        return float(steps * cost_of(model, Shape(batch=contexts)).training_flops) if steps else 0.0
+    training = run.record["training"]
+    shape = Shape(training["lanes"], training["window"], getattr(model.config, "memory", 0))
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 
 
-def mixing_flops(mix: Run, parts: Sequence[float | None], held_tokens: int) -> float | None:
-    """Those of the parts, and one reading of the pieces that the weights were learnt on."""
-    known = [flops for flops in parts if flops is not None]
-    reading = cost_of(mix.model, Shape()).per_token("forward") * held_tokens
-    return sum(known) + reading if len(known) == len(parts) else None
-
-
 def _steps(metrics: Sequence[Mapping[str, Any]], held: bool) -> list[int]:
-    """The steps of a bigram's rows: while some pairs were held out, or of all of them."""
+    """The steps of a neural bigram's rows: while some pairs were held out, or of all of them."""
     return [int(row["step"]) for row in metrics if "step" in row and ("held_out" in row) == held]
 
 
 def _different_tokens(run: Run, train: Split) -> int:
-    part = Split(train.text, train.start, min(train.end, train.start + LOOKED_AT))
-    found = [np.unique(block) for block in encode_blocks(run.tokenizer, part.blocks())]
+    part = Split(train.text, train.start, min(train.end, train.start + MAX_COUNTED_BYTES))
+    found = [np.unique(block) for block in run.tokenizer.encode_chunks(part.chunks())]
     return len(np.unique(np.concatenate(found)))

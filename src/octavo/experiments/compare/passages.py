@@ -13,90 +13,78 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from octavo.experiments.compare.rows import Comparison, Row
-from octavo.pages.frame import paragraph, section, shown
-from octavo.pages.surprisal import Piece, coloured, legend
+from octavo.pages.markup import NOTHING, join
+from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
+from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend
 
-Charges = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
+ByteCosts = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
 
-LOOKED_AT = 1 << 22  # bytes of the held-out text that are searched
-PASSAGE = 480  # bytes that are shown under every model
-WINDOW = 60  # bytes of a place where two models disagree
-BEFORE = 60  # bytes shown before it, for its context
+SEARCHED_BYTES = 1 << 22  # of the held-out text
+PASSAGE_BYTES = 480  # shown under every model
+WINDOW_BYTES = 60  # of a place where two models disagree
+CONTEXT_BYTES = 60  # shown before it
 PLACES = 2  # shown for each side of a pair
 PAIRS = 2
-WORD = 12  # bytes that a place may grow at either end, to begin and end with a word
+WORD_BYTES = 12  # that a place may grow at either end, to begin and end with a word
 FAMILIES = ("counts", "recurrent", "attention", "pretrained")  # a mixture agrees with its parts
-IMPOSSIBLE = 64.0  # bits: what an impossible byte counts as in the search
+IMPOSSIBLE_BITS = 64.0  # of a byte with probability zero, in the search
 
 
 class Place(NamedTuple):
-    """A stretch of the text, and how many more bits one model paid for it than another."""
+    """A stretch of the text, and how many bits more it cost one model than another."""
 
     start: int
     end: int
     difference: float
 
 
-def same_passage(comparison: Comparison, held_out: bytes, charges: Charges) -> str:
-    """One passage coloured by each model's surprise, chosen by a row of buttons that need no script."""
-    rows = [row for row in comparison if row.model in charges]
+def same_passage(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> Markup:
+    """One passage coloured by each model's surprisal, chosen by a row of buttons that need no script."""
+    rows = [row for row in comparison if row.model in byte_costs]
     end = _passage_end(held_out)
     if not rows or not end:
-        return ""
-    buttons, views = [], []
-    for place, row in enumerate(rows):
-        checked = " checked" if place == 0 else ""
-        buttons.append(
-            f'<input type="radio" name="seen" id="seen{place}"{checked} /><label for="seen{place}">'
-            f"{shown(row.model)}</label>"
-        )
-        bits = charges[row.model][:end]
-        told = f"{row.title}: {_bits(bits)} for these {end:,} bytes"
-        view = paragraph(told, "quiet") + coloured(pieces_of(held_out[:end], bits))
-        views.append(f'<article class="seen{place}">{view}</article>')
+        return NOTHING
+    views = []
+    for row in rows:
+        bits = byte_costs[row.model][:end]
+        words = paragraph(f"{row.title}: {_bits(bits)} for these {end:,} bytes", quiet=True)
+        views.append((row.model, join(words, annotated_text(pieces_of(held_out[:end], bits)))))
     explained = (
-        "The beginning of the held-out text. The colour is what the chosen model paid, in bits per byte; point at a "
-        "letter to read the figure."
+        "The beginning of the held-out text. The colour is the cost under the chosen model, in bits per byte; point at "
+        "a character to read it."
     )
     return section(
-        "The same passage, as each model sees it", paragraph(explained), legend(),
-        '<div class="seen" role="radiogroup" aria-label="model">', *buttons, *views, "</div>",
+        "Surprisal of one passage, by model", paragraph(explained), surprisal_legend(), tabs("model", "model", views)
     )  # fmt: skip
 
 
-def chooser_style(count: int) -> str:
-    """Which view each of the buttons shows."""
-    rules = ", ".join(f"#seen{i}:checked ~ .seen{i}" for i in range(count))
-    return f"{rules} {{ display: block }}" if count else ""
-
-
-def disagreements(comparison: Comparison, held_out: bytes, charges: Charges) -> str:
+def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> Markup:
     """Where the best of one family beats the best of another by most bits, and where it is the other way round."""
-    text = held_out[:LOOKED_AT]
+    text = held_out[:SEARCHED_BYTES]
     parts = []
-    for one, other in pairs(comparison, charges):
+    for one, other in pairs(comparison, byte_costs):
         for less, more in ((one, other), (other, one)):
-            places = farthest(charges[less.model][: len(text)], charges[more.model][: len(text)], text)
-            if places:
-                parts.append(f"<h3>{shown(less.model)} knows better than {shown(more.model)}</h3>")
-                parts += [_both(place, (less, more), text, charges) for place in places]
-    if not parts:
-        return ""
+            places = farthest(byte_costs[less.model][: len(text)], byte_costs[more.model][: len(text)], text)
+            passages = [_both(place, (less, more), text, byte_costs) for place in places]
+            parts.append(subsection(f"{less.model} predicts better than {more.model}", *passages))
+    if not any(parts):
+        return NOTHING
     explained = (
-        f"Stretches of about {WINDOW} bytes for which the best models of two families paid most differently; what "
-        "comes before them is grey."
+        f"Passages of about {WINDOW_BYTES} bytes whose costs differ most between the best models of two families; the "
+        "text before them is grey."
     )
     if comparison.corpus.get("valid", {}).get("bytes", len(held_out)) > len(text):
         explained += f" Searched: the first {len(text):,} bytes."
-    return section("Where they disagree most", paragraph(explained), legend(), *parts)
+    return section("Where the models disagree most", paragraph(explained), surprisal_legend(), *parts)
 
 
-def pairs(comparison: Comparison, charges: Charges) -> list[tuple[Row, Row]]:
+def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
     """The best rows of different families, two by two; of one family alone, its best two."""
-    known = [row for row in comparison if row.model in charges and _finite(row) and row.family in FAMILIES]
+    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family in FAMILIES]
     best = list({row.family: row for row in reversed(known)}.values())
     best.sort(key=lambda row: row.bits_per_byte or 0.0)
     return list(combinations(best if len(best) > 1 else known[:2], 2))[:PAIRS]
@@ -104,34 +92,34 @@ def pairs(comparison: Comparison, charges: Charges) -> list[tuple[Row, Row]]:
 
 def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Place]:
     """The windows that cost the second model most bits more than the first, apart from each other."""
-    costs = [np.nan_to_num(bits.astype(np.float64), posinf=IMPOSSIBLE) for bits in (less_N, more_N)]
+    costs = [np.nan_to_num(bits.astype(np.float64), posinf=IMPOSSIBLE_BITS) for bits in (less_N, more_N)]
     total = np.concatenate([[0.0], np.cumsum(costs[1] - costs[0])])
-    window = min(WINDOW, len(text))
+    window = min(WINDOW_BYTES, len(text))
     gain = total[window:] - total[:-window] if window else total[:0]
     places: list[Place] = []
     for _ in range(PLACES):
         if not len(gain) or (found := float(gain[at := int(gain.argmax())])) <= 0:
             break
         places.append(Place(at, at + window, found))
-        gain[max(0, at - window - BEFORE) : at + window + BEFORE] = -math.inf
+        gain[max(0, at - window - CONTEXT_BYTES) : at + window + CONTEXT_BYTES] = -math.inf
     return [_whole_words(place, text) for place in places]
 
 
-def _both(place: Place, rows: Sequence[Row], text: bytes, charges: Charges) -> str:
+def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> Markup:
     """A place under two models, side by side."""
     start, end, _ = place
-    first = _character_start(text, max(0, start - BEFORE))
-    before = text[first:start].decode("utf-8", "replace")
+    first = _character_start(text, max(0, start - CONTEXT_BYTES))
+    context = text[first:start].decode("utf-8", "replace")
     views = []
     for row in rows:
-        bits = charges[row.model][start:end]
-        told = paragraph(f"{row.model}: {_bits(bits)}", "quiet")
-        views.append(f"<article>{told}{coloured(pieces_of(text[start:end], bits), before)}</article>")
-    return f'<p class="quiet at">at byte {start:,}</p><div class="side">{"".join(views)}</div>'
+        bits = byte_costs[row.model][start:end]
+        cost = paragraph(f"{row.model}: {_bits(bits)}", quiet=True)
+        views.append(join(cost, annotated_text(pieces_of(text[start:end], bits), context)))
+    return join(paragraph(f"at byte {start:,}", quiet=True), side_by_side(*views))
 
 
 def pieces_of(data: bytes, bits_N: NDArray[Any]) -> list[Piece]:
-    """Characters and their price; neighbours whose bytes cost exactly the same were one token, and stay together."""
+    """Characters and their cost; neighbours whose bytes cost exactly the same were one token, and stay together."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     found: list[Piece] = []
     size, cost = 0, 0.0
@@ -164,10 +152,10 @@ def _finite(row: Row) -> bool:
 
 def _passage_end(data: bytes) -> int:
     """Where the passage ends: after a line, a word or at least a character."""
-    if len(data) <= PASSAGE:
+    if len(data) <= PASSAGE_BYTES:
         return len(data)
-    ends = (data.rfind(mark, PASSAGE // 2, PASSAGE) + 1 for mark in (b"\n", b" "))
-    return next(filter(None, ends), _character_start(data, PASSAGE))
+    ends = (data.rfind(mark, PASSAGE_BYTES // 2, PASSAGE_BYTES) + 1 for mark in (b"\n", b" "))
+    return next(filter(None, ends), _character_start(data, PASSAGE_BYTES))
 
 
 def _character_start(data: bytes, at: int) -> int:
@@ -180,7 +168,7 @@ def _character_start(data: bytes, at: int) -> int:
 
 def _whole_words(place: Place, text: bytes) -> Place:
     """The place, grown to whole words where their ends are near, else to whole characters."""
-    ahead = max(text.rfind(mark, max(0, place.start - WORD), place.start) for mark in (b" ", b"\n"))
-    after = [at for mark in (b" ", b"\n") if (at := text.find(mark, place.end, place.end + WORD)) >= 0]
+    ahead = max(text.rfind(mark, max(0, place.start - WORD_BYTES), place.start) for mark in (b" ", b"\n"))
+    after = [at for mark in (b" ", b"\n") if (at := text.find(mark, place.end, place.end + WORD_BYTES)) >= 0]
     start = ahead + 1 if ahead >= 0 else _character_start(text, place.start)
     return place._replace(start=start, end=min(after) if after else _character_start(text, place.end))

@@ -2,79 +2,92 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import finite
+from octavo.experiments.table import Column, keys_of, row_to_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.io.files import size
 
 RESULT = "comparison.json"
 CSV = "comparison.csv"
-FORMAT = 1
-Family = Literal["counts", "recurrent", "attention", "mixture", "pretrained", "compressor"]
+FORMAT = 2
+COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models
+NEURAL = ("recurrent", "attention")
 
 
 @dataclass(frozen=True)
 class Row:
     """One model; None where something is not known or does not apply."""
 
-    model: str
-    title: str
-    family: Family
-    bits_per_byte: float | None = None
-    """Of the held-out text; infinite where the model holds a token of it impossible, None where the model failed."""
-    low: float | None = None
+    model: Annotated[str, Column("model", align="left")]
+    title: Annotated[str, Column("", align="left", rank=9, outputs=("terminal",))]
+    family: str
+    bits_per_byte: Annotated[
+        float | None, Column("bits/byte", _bits, "bits per byte of the held-out text", of_row=True)
+    ] = None
+    """Infinite where a token of the held-out text has probability zero, None where the model failed."""
+    best: Annotated[
+        bool, Column("", _mark, "", "left", of_row=True, outputs=("terminal",))
+    ] = False  # fmt: skip
+    dominated: bool = False
+    low: Annotated[float | None, Column("95 %", _interval, "95 % confidence interval", rank=4, of_row=True)] = None
     high: float | None = None
     interval: str = ""
     """What the 95 % interval from low to high is over."""
-    seconds: float | None = None
-    """Of training."""
-    parameters: int | None = None
-    flops: float | None = None
-    """Of training: two for each product of two numbers that were multiplied and added, forwards and backwards."""
-    score_rate: float | None = None
-    """Tokens a second, reading."""
-    write_rate: float | None = None
-    """Tokens a second, writing."""
-    memory: int | None = None
-    """Bytes at the peak of training, beyond what the process held before."""
-    bytes: int | None = None
-    """Of the model on disk."""
+    seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
+    parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
+    flops: Annotated[
+        float | None, Column("FLOPs", show_amount, "floating-point operations of training", rank=7)
+    ] = None  # fmt: skip
+    score_rate: Annotated[float | None, Column("read/s", show_amount, "tokens scored a second", rank=3)] = None
+    generation_rate: Annotated[float | None, Column("write/s", show_amount, "tokens generated a second", rank=6)] = None
+    memory: Annotated[int | None, Column("memory", size, "of training, at its peak", rank=8)] = None
+    """Bytes beyond what the process held before."""
+    bytes: Annotated[int | None, Column("size", size, "the model's files on disk", rank=2)] = None
     run: str | None = None
     """Its folder, seen from that of the comparison; with several seeds, that of the first."""
-    charges: str | None = None
-    """A .npy file, seen from the folder of the comparison: the bits that each byte of the held-out text cost."""
+    byte_costs: str | None = None
+    """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
     policy: str = ""
+    """How much context each token was scored with."""
     impossible: int = 0
-    dominated: bool = False
-    best: bool = False
+    """Tokens with probability zero."""
     error: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; what is infinite becomes null."""
-        return {key: finite(value) if isinstance(value, float) else value for key, value in asdict(self).items()}
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Row:
-        """The row that `to_json` told of."""
-        infinite = told.get("impossible", 0) > 0 and told.get("error") is None
-        return from_json(cls, told) if not infinite else cls(**{**told, "bits_per_byte": math.inf})
 
     @property
     def trained(self) -> bool:
-        """Whether it was made here: not a compressor, and not brought along."""
-        return self.family not in ("compressor", "pretrained")
+        """Whether it was trained here: not a compressor, and not pretrained."""
+        return self.family not in (COMPRESSOR, PRETRAINED)
+
+    @property
+    def style(self) -> str:
+        """On a terminal."""
+        return "bold" if self.best else "dim" if self.dominated or self.error else ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Row:
+        """The row of a JSON object."""
+        infinite = record.get("impossible", 0) > 0 and record.get("error") is None
+        return from_json(cls, record) if not infinite else cls(**{**record, "bits_per_byte": math.inf})
 
 
-COLUMNS = tuple(one.name for one in fields(Row))
+def _bits(row: Row) -> str:
+    return "failed" if row.bits_per_byte is None else show_bits(row.bits_per_byte)
+
+
+def _mark(row: Row) -> str:
+    return "*" if row.best else "-" if row.dominated else ""
+
+
+def _interval(row: Row) -> str:
+    return f"{row.low:.3f}–{row.high:.3f}" if row.low is not None and row.high is not None else ""
 
 
 @dataclass(frozen=True)
@@ -93,9 +106,9 @@ class Comparison:
     versions: dict[str, str] = field(default_factory=dict)
     """octavo, python, torch, numpy."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """What the stages took: training, scoring, writing, compressors, proof, page."""
+    """What the stages took: training, scoring, generation, compressors, proof, page."""
     command: str = ""
-    """Makes it all again."""
+    """Reproduces it."""
     folder: Path | None = None
     advice: tuple[str, ...] = ()
     """The recommendation, sentence by sentence."""
@@ -120,32 +133,34 @@ class Comparison:
         """The row with the fewest bits per byte, compressors aside; None where every model failed."""
         return next((row for row in self.rows if row.best), None)
 
+    @property
+    def failed(self) -> Sequence[Row]:
+        """The rows without a result."""
+        return [row for row in self.rows if row.error is not None]
+
     def column(self, name: str) -> list[Any]:
         """One value of every row, in their order."""
-        if name not in COLUMNS:
-            raise UserError(f"there is no column {name!r}; columns are {', '.join(COLUMNS)}")
+        if name not in keys_of(Row):
+            raise UserError(f"there is no column {name!r}; columns are {', '.join(keys_of(Row))}")
         return [getattr(row, name) for row in self.rows]
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        more = {"rows": [row.to_json() for row in self.rows], "advice": list(self.advice), "format": FORMAT}
-        return told | more | {"folder": str(self.folder) if self.folder else None}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        rows = [row_to_json(row) for row in self.rows]
+        more = {"rows": rows, "advice": list(self.advice), "format": FORMAT}
+        return values | more | {"folder": str(self.folder) if self.folder else None}
 
     @classmethod
-    def of(cls, told: Mapping[str, Any], folder: Path | None = None) -> Comparison:
-        """The comparison that `to_json` told of."""
-        known = {one.name: told[one.name] for one in fields(cls) if one.name in told}
-        rows = tuple(Row.of(row) for row in told["rows"])
-        return cls(**{**known, "rows": rows, "advice": tuple(told["advice"]), "folder": folder})
+    def of(cls, record: Mapping[str, Any], folder: Path | None = None) -> Comparison:
+        """The comparison of a JSON object."""
+        known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
+        rows = tuple(Row.of(row) for row in record["rows"])
+        return cls(**{**known, "rows": rows, "advice": tuple(record["advice"]), "folder": folder})
 
     def to_csv(self) -> str:
         """A line for each row, below a line of names."""
-        lines = io.StringIO()
-        writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in self.rows)
-        return lines.getvalue()
+        return to_csv(Row, self.rows)
 
     def to_pandas(self) -> Any:
         """A data frame, where pandas is installed."""
@@ -153,7 +168,7 @@ class Comparison:
             pandas: Any = importlib.import_module("pandas")
         except ImportError as error:
             raise UserError("to_pandas needs pandas, which is not installed; try pip install pandas") from error
-        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(Row)))
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows
@@ -165,9 +180,9 @@ def read_comparison(folder: str | Path) -> Comparison:
     """The comparison that a folder holds."""
     path = Path(folder) / RESULT
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        if told["format"] != FORMAT:
-            raise ValueError(f"it is of format {told['format']!r}, this octavo reads {FORMAT}")
-        return Comparison.of(told, Path(folder))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise ValueError(f"it is of format {record['format']!r}, this octavo reads {FORMAT}")
+        return Comparison.of(record, Path(folder))
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(f"{path} is no comparison, or damaged: {error}; run octavo compare again") from error

@@ -1,229 +1,297 @@
-"""The climb: every rung is trained within its budget, measured on the same bytes and kept; then the page is written."""
+"""A comparison: its cells are planned and run, then their outcomes become rows, advice and a page."""
 
 from __future__ import annotations
 
-import shutil
-import signal
-from collections.abc import Sequence
-from contextlib import redirect_stderr
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-import torch
-
 from octavo.config import from_json
-from octavo.core import single_thread
-from octavo.datasets.sources import MODEL_SOURCES, fetch_model
-from octavo.errors import Stopped, UserError
-from octavo.experiments.compare.candidates import RUNGS, Rung, parts_of_mixture
-from octavo.experiments.compare.cell import claim, measured, trained
-from octavo.experiments.compare.compressors import compressor_row
-from octavo.experiments.compare.cost import mixing_flops, peak_memory, training_flops
+from octavo.errors import UserError
+from octavo.experiments.cell import Cell, Outcome, file_identity
+from octavo.experiments.compare.advice import advice, rank_rows
+from octavo.experiments.compare.byte_costs import t_interval
+from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
+from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
 from octavo.experiments.compare.figures import read_curves
+from octavo.experiments.compare.measure import Measurement
 from octavo.experiments.compare.page import write_page
-from octavo.experiments.compare.plan import CompareConfig, Text, place_of, scored_part
-from octavo.experiments.compare.result_store import Kept, Measured, row_of
-from octavo.experiments.compare.rows import Comparison, Row
-from octavo.experiments.compare.terminal import Watch, watching
-from octavo.experiments.compare.verdict import advice
-from octavo.experiments.domains.scoring import KNOWN, seen_share
-from octavo.scoring.proof import proof_of
-from octavo.tasks.count_training import learnt_text, pick_device
-from octavo.tasks.mixture_training import PROBED
-from octavo.tasks.run import METRICS, Run, load
-from octavo.text import Split
-from octavo.training.metrics_log import read_rows
+from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
+from octavo.experiments.excerpts import first_part
+from octavo.experiments.machine import describe_machine, versions
+from octavo.experiments.progress import Progress, default_progress
+from octavo.experiments.runner import Runner
+from octavo.experiments.store import Store
+from octavo.io.files import whole_file
+from octavo.scoring.bits_per_byte import finite
+from octavo.tasks.count_training import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
-LOOKED_AT = 1 << 20  # bytes of the held-out text that the page looks at
+PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
 
 
-def compare(text: Text, *, out: str | Path | None = None, watch: Watch | None = None, **settings: Any) -> Comparison:
-    """Train every model of the ladder on a text, measure all on the same held-out bytes, and write a page.
+def compare(
+    text: Text, *, out: str | Path | None = None, jobs: int = 1, progress: Progress | None = None, **settings: Any
+) -> Comparison:
+    """Train every candidate on a text, measure all on the same held-out bytes, and write a page.
 
     Bytes, or a string of several lines, are the text itself; a Path, a list, or a string of one short line name files,
     folders or sources (`compare("shakespeare")`). Settings are those of `CompareConfig`: models, budget, total, quick,
-    seeds, pretrained, tokenizer, ... Called again with the same ones, it goes on where it was stopped.
+    seeds, pretrained, tokenizer, ... With `jobs`, so many candidates are trained at a time. Called again with the same
+    settings, it resumes where it was stopped.
     """
     for key in LISTS & settings.keys():
         several = [settings[key]] if isinstance(settings[key], str | Path) else settings[key]
         settings[key] = list(map(str, several))
-    return Climb(text, from_json(CompareConfig, settings), out, watch or watching()).run()
+    return Comparing(text, from_json(CompareConfig, settings), out, jobs, progress or default_progress()).run()
 
 
-class Climb:
+class Comparing:
     """One comparison, from wherever its folder says that it is."""
 
-    def __init__(self, text: Text, config: CompareConfig, out: str | Path | None, watch: Watch) -> None:
-        self.config, self.watch, self.place = config, watch, place_of(text, out)
-        self.corpus = config.text.open(self.place.sources)
-        self.held_out = scored_part(self.corpus, config)
-        told = {"name": self.place.name, **self.corpus.describe(), "scored": self.held_out.describe()}
-        self.kept = Kept.open(self.place, config, told)
-        self.device = pick_device(config.device)
-        self.guests = named_apart(config.pretrained)
-        self.kept.asked += list(self.guests)
+    def __init__(
+        self, text: Text, config: CompareConfig, out: str | Path | None, jobs: int, progress: Progress
+    ) -> None:  # fmt: skip
+        self.config, self.progress, self.place = config, progress, place_of(text, out)
+        corpus = config.text.open(self.place.sources)
+        self.held_out = scored_part(corpus, config)
+        self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
+        self.candidates = config.candidates
+        self.pretrained = [
+            Candidate(name, name, PRETRAINED, path) for name, path in name_apart(config.pretrained).items()
+        ]
+        self.command = self.place.command(config, jobs)
+        common = {"corpus": self.corpus, "settings": config.common}
+        store = Store.open(self.place.folder, KIND, common, self._differs, (OWN_TEXT,))
+        self.runner = Runner(store, progress, self._rows, len(self._plan()) + self._later(), jobs, self.command)
 
     def run(self) -> Comparison:
-        """All rungs, then the proof of the best, the advice and the page."""
-        rungs = (*self.config.rungs, *(Rung(name, name, "pretrained", path) for name, path in self.guests.items()))
-        with self.watch, redirect_stderr(self.watch.stream):
+        """All cells, then the proof of the best, the advice and the page."""
+        with self.progress:
             try:
-                for i, rung in enumerate(rungs, 1):
-                    self.watch.began(rung.name, i, len(rungs), self.config.seconds_each if rung.budgeted else None)
-                    self._climb(rung)
+                self.runner.run(self._plan())
+                if any(one.name == MIX for one in self.candidates):
+                    self._run_mixture()
+                best = self._comparison().best
+                if best is not None:
+                    self.runner.run([self._proof(best)])
                 comparison = self._conclude()
-            except KeyboardInterrupt as error:
-                done = sum(row.error is None for row in self.kept.rows.values())
-                told = f"stopped; {done} of {len(rungs)} rows are finished and kept; go on with:"
-                number = error.code - 128 if isinstance(error, Stopped) else signal.SIGINT
-                raise Stopped(f"{told} {self.place.command(self.config)}", number) from error
+            except KeyboardInterrupt as stop:
+                raise self.runner.stopped(stop) from stop
         if comparison.best is None:
-            errors = "; ".join(f"{row.model}: {row.error}" for row in comparison if row.error)
+            errors = "; ".join(f"{row.model}: {row.error}" for row in comparison.failed)
             raise UserError(
                 f"no model could be trained and measured: {errors or 'none was asked for; add to --models'}"
             )
         return comparison
 
-    def _climb(self, rung: Rung) -> None:
-        """Make the rung's row, unless it is there; what fails becomes a row that says why."""
-        there = self.kept.rows.get(rung.name)
-        if there is None or (rung.model == "mix" and there.title != self._mixture()[0].title):
-            try:
-                there = self._row(rung)
-            except Exception as error:  # whatever it is, the other rungs can do without this one
-                there = Row(rung.name, rung.title, rung.family, error=in_one_line(error))
-                self.watch.note(f"{rung.name} failed: {there.error}")
-            self.kept.rows[rung.name] = there
-            self.kept.save()
-        self.watch.rows(self.kept.comparison().rows)
+    def _differs(self, common: Mapping[str, Any]) -> str:
+        """How the comparison in the folder differs from this one."""
+        theirs = common["corpus"]
+        if any(theirs[part]["sha256"] != self.corpus[part]["sha256"] for part in ("train", "valid")):
+            return f"of another text, {theirs['name']}, or it has changed"
+        settings = common["settings"]
+        other = [f"{key} {settings.get(key)}, not {value}" for key, value in self.config.common.items()
+                 if settings.get(key) != value]  # fmt: skip
+        return f"with other settings: {', '.join(other)}" if other else ""
 
-    def _row(self, rung: Rung) -> Row:
-        if rung.family == "compressor":
-            with self.kept.timed("compressors"):
-                return compressor_row(rung, self.corpus.train, self.held_out.read())
-        if rung.family == "pretrained":
-            return self._guest(rung)
-        parts: list[str] = []
-        if rung.model == "mix":
-            rung, parts = self._mixture()
-            self._forget_other(rung)
-        seeds = self.config.seeds if rung.drawn or any(RUNGS[part].drawn for part in parts) else 1
-        several = [self._measured(rung, seed, parts) for seed in range(seeds)]
-        return row_of(rung.name, rung.title, rung.family, several, self.held_out.size)
+    # ------------------------------------------------------------------ cells
 
-    def _measured(self, rung: Rung, seed: int, parts: Sequence[str]) -> Measured:
-        """Train and measure one run, unless that is done."""
-        name, there = of_seed(rung.name, seed), self.kept.runs
-        if name in there:
-            return there[name]
-        names = [of_seed(part, seed) if of_seed(part, seed) in there else part for part in parts]
-        path, device = self.place.folder / name, self.device if rung.budgeted else torch.device("cpu")
-        with self.kept.timed("training"), peak_memory(device) as peak:
-            run = trained(self.kept, rung, seed, path, [self.place.folder / part for part in names])
-        found = measured(self.kept, run, name, path, self.held_out, device, peak.bytes)
-        if parts:
-            flops = mixing_flops(run, [there[part].flops for part in names], run.record["train_tokens"])
-        else:
-            flops = training_flops(run, read_rows((path / METRICS).read_bytes()), self.corpus.train)
-        there[name] = replace(found, flops=flops)
-        self.kept.save()
-        return there[name]
+    def _plan(self) -> list[Cell]:
+        """The cells that do not depend on others: a cell for each candidate and seed."""
+        cells = []
+        for one in self.candidates:
+            if one.family == COMPRESSOR:
+                cells.append(Cell(one.name, "compressor", one.model, data=self._data(), title=one.name))
+            elif one.name != MIX:
+                cells += [self._cell(one, seed) for seed in range(self.config.seeds if one.is_random else 1)]
+        device = str(pick_device(self.config.device))
+        for one in self.pretrained:
+            options = {"seed": self.config.seed, "title": one.title, "device": device}
+            data = self._data() | {"identity": file_identity(Path(one.model))}
+            cells.append(Cell(one.name, "pretrained", one.model, data=data, options=options))
+        return cells
 
-    def _mixture(self) -> tuple[Rung, list[str]]:
-        """The rung of the mixture, named after its parts, and these."""
-        runs = {name: one for name, one in self.kept.runs.items() if name in self.kept.asked and name in RUNGS}
-        figures = {name: one.held_out for name, one in runs.items() if one.held_out is not None}
-        tokenizers = {name: one.tokenizer for name, one in runs.items()}
-        parts = parts_of_mixture(self.config.rungs, tokenizers, figures)
+    def _later(self) -> int:
+        """How many cells will depend on the others: the mixtures and the proof."""
+        return 1 + (self.config.seeds if any(one.name == MIX for one in self.candidates) else 0)
+
+    def _cell(self, candidate: Candidate, seed: int, parts: Sequence[str] = ()) -> Cell:
+        settings = {"parts": list(parts)} if parts else {
+            "tokenizer": self.config.tokenizer, **candidate.settings, "device": self.config.device
+        }  # fmt: skip
+        options = {"seed": self.config.seed, "title": candidate.title}
+        budget = self.config.each if candidate.by_gradient else ""
+        title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
+        return Cell(
+            key_of(candidate.name, seed), "candidate", candidate.model, settings, self._data(),
+            self.config.seed + seed, budget, options, title,
+        )  # fmt: skip
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "sources": self.place.sources, "valid": list(self.config.valid), "field": self.config.field,
+            "errors": self.corpus["errors"], "scored_bytes": self.held_out.size,
+            "train_sha256": self.corpus["train"]["sha256"], "scored_sha256": self.held_out.sha256,
+        }  # fmt: skip
+
+    def _run_mixture(self) -> None:
+        """Plan and run the mixture of the best n-gram and networks."""
+        mixture, outcomes = next(one for one in self.candidates if one.name == MIX), self.runner.outcomes
+        runs = {one.name: measurement_of(outcomes[one.name]) for one in self.candidates
+                if one.family != COMPRESSOR and one.name in outcomes and outcomes[one.name].error is None}  # fmt: skip
+        validation = {name: one.validation_bits_per_byte for name, one in runs.items()}
+        known = {name: value for name, value in validation.items() if value is not None}
+        parts = parts_of_mixture(self.candidates, {name: one.tokenizer for name, one in runs.items()}, known)
         if len(parts) < 2:
-            raise UserError(
+            reason = (
                 "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
                 f"{', '.join(parts) or 'none'} can be had; add to --models"
             )
-        return replace(RUNGS["mix"], title=f"mixture of {', '.join(parts[:-1])} and {parts[-1]}"), parts
+            self.runner.finish(Outcome(self._cell(mixture, 0), error=reason))
+            return
+        mixture = replace(mixture, title=f"mixture of {', '.join(parts[:-1])} and {parts[-1]}")
+        by_name = {one.name: one for one in self.candidates}
+        seeds = self.config.seeds if any(by_name[part].is_random for part in parts) else 1
+        self.runner.run([
+            self._cell(mixture, seed, [key if (key := key_of(part, seed)) in outcomes else part for part in parts])
+            for seed in range(seeds)
+        ])  # fmt: skip
 
-    def _forget_other(self, mixture: Rung) -> None:
-        """A mixture of other parts, or one that was not finished, is made anew: it takes seconds."""
-        for seed in range(self.config.seeds):
-            name = of_seed(mixture.name, seed)
-            if name not in self.kept.runs or mixture.name in self.kept.rows:
-                self.kept.runs.pop(name, None)
-                shutil.rmtree(self.place.folder / name, ignore_errors=True)
+    def _proof(self, best: Row) -> Cell:
+        """Compressing the held-out text with the best run, of several seeds the first."""
+        trained = self.runner.outcomes[best.model]
+        found = measurement_of(trained)
+        options = {"bits": found.bits, "tokens": found.tokens, "pretrained": best.family == PRETRAINED}
+        model = trained.cell.model if best.family == PRETRAINED else best.model
+        return Cell(
+            f"proof-{best.model}", "proof", model, {"of": trained.cell.training}, self._data(), options=options,
+            title=f"proof: {best.model} compresses the held-out text and restores it",
+        )  # fmt: skip
 
-    def _guest(self, rung: Rung) -> Row:
-        """A model that is brought along, and only measured."""
-        path, run = self._brought(rung.name)
-        try:
-            seen = seen_share(learnt_text(run).blocks(), self.held_out.read()[:PROBED])
-        except UserError:  # what it learnt from cannot be had
-            seen = 0.0
-        if seen >= KNOWN:
-            raise UserError(f"{seen:.0%} of the held-out text stands in what {rung.name} was trained on; leave it out")
-        found = measured(self.kept, run, rung.name, path, self.held_out, self.device)
-        self.kept.runs[rung.name] = found
-        title = f"brought along: {run.summary().split(', on ')[0]}"
-        row = row_of(rung.name, title, rung.family, [found], self.held_out.size)
-        return row if "train_seconds" in run.record else replace(row, seconds=None)
+    # ------------------------------------------------------------------ outcomes
 
-    def _brought(self, name: str) -> tuple[Path, Run]:
-        given = Path(self.guests[name])
-        path = fetch_model(str(given)) if str(given) in MODEL_SOURCES and not given.exists() else given
-        return path, load(path)
+    def _rows(self, outcomes: Mapping[str, Outcome]) -> tuple[Row, ...]:
+        """The rows so far, which are also written."""
+        comparison = self._comparison(outcomes)
+        self._save(comparison)
+        return comparison.rows
+
+    def _comparison(self, outcomes: Mapping[str, Outcome] | None = None) -> Comparison:
+        outcomes = self.runner.outcomes if outcomes is None else outcomes
+        rows = [row for one in (*self.candidates, *self.pretrained) if (row := self._row(one, outcomes)) is not None]
+        proofs = [one.value["proof"] | {"model": one.cell.key.removeprefix("proof-")} for one in outcomes.values()
+                  if "proof" in one.value]  # fmt: skip
+        return Comparison(
+            rank_rows(rows), self.corpus, next(iter(proofs), None), self.config.to_json(),
+            describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
+        )  # fmt: skip
+
+    def _row(self, candidate: Candidate, outcomes: Mapping[str, Outcome]) -> Row | None:
+        """The row of a candidate whose cells are all there."""
+        keys = [key_of(candidate.name, seed) for seed in range(self.config.seeds)]
+        found = [outcomes[key] for key in keys if key in outcomes]
+        complete = candidate.family in (COMPRESSOR, PRETRAINED) or not candidate.is_random or len(found) == len(keys)
+        if not found or not complete:
+            return None
+        error = next((one.error for one in found if one.error is not None), None)
+        if error is not None:
+            return Row(candidate.name, candidate.title, candidate.family, error=error)
+        if candidate.family == COMPRESSOR:
+            value, title = found[0].value, f"{candidate.title}, given {found[0].value['given']}"
+            policy = f"compressed after {value['given']}"
+            return Row(candidate.name, title, candidate.family, value["bits_per_byte"], policy=policy)
+        measured = [
+            replace(measurement_of(one), flops=total_flops(one, outcomes)) for one in found
+        ]  # fmt: skip
+        return row_of(candidate, measured, self.held_out.size)
 
     def _conclude(self) -> Comparison:
-        """The proof, the advice, the page."""
-        comparison = self.kept.comparison()
-        best, proof = comparison.best, self.kept.proof
-        if best is not None and (proof is None or proof["model"] != best.model):
-            self.watch.note(f"proving the best figure: {best.model} compresses the held-out text, and restores it")
-            with self.kept.timed("proof"):
-                self.kept.proof = self._proved(best)
-        self.watch.note("writing the page")
-        with self.kept.timed("page"):
-            curves = {name: shares(points) for name, points in read_curves(comparison).items()}
-            self.kept.advice = advice(comparison.rows, curves, str(self.device))
-            part = Split(
-                self.held_out.text, self.held_out.start, self.held_out.start + min(LOOKED_AT, self.held_out.size)
-            )
-            write_page(self.kept.comparison(), part.read())
-        return self.kept.save()
+        """The advice, the page and the final record."""
+        self.progress.stage("writing the page")
+        began = perf_counter()
+        comparison = self._comparison()
+        curves = {name: over_share(points) for name, points in read_curves(comparison).items()}
+        sentences = advice(comparison.rows, curves, str(pick_device(self.config.device)))
+        comparison = replace(comparison, advice=sentences)
+        write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
+        page = comparison.seconds.get("page", 0.0) + perf_counter() - began
+        return self._save(replace(comparison, seconds=comparison.seconds | {"page": page}))
 
-    def _proved(self, best: Row) -> dict[str, Any]:
-        """Compress the held-out text with the best run, of several seeds the first, and restore it."""
-        run = self._brought(best.model)[1] if best.model in self.guests else load(self.place.folder / best.model)
-        claimed = claim(self.kept.runs[best.model], self.held_out.size)
-        with single_thread():
-            proof = proof_of(run.model, run.tokenizer, run.identity, claimed, self.held_out.read())
-        return {"model": best.model, **proof}
+    def _save(self, comparison: Comparison) -> Comparison:
+        with whole_file(self.place.folder / RESULT) as file:
+            file.write((json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        return comparison
 
 
-def of_seed(name: str, seed: int) -> str:
-    """The name of the run that a row has of a seed."""
+def key_of(name: str, seed: int) -> str:
+    """The key of a candidate's cell of a seed."""
     return name if seed == 0 else f"{name}-seed{seed}"
 
 
-def shares(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def measurement_of(outcome: Outcome) -> Measurement:
+    """The value of a candidate's cell."""
+    return Measurement(**outcome.value)
+
+
+def row_of(candidate: Candidate, measured: Sequence[Measurement], size: int) -> Row:
+    """The row of a model: of one run, or the mean of several seeds'."""
+    first = measured[0]
+    bits = [math.inf if one.bits is None else one.bits / size for one in measured]
+    mean = sum(bits) / len(bits)
+    low, high, interval = first.low, first.high, first.interval
+    if len(measured) > 1:
+        (low, high), interval = t_interval(bits) if finite(mean) else (None, None), f"over {len(measured)} seeds"
+    memory = [one.memory for one in measured if one.memory is not None]
+    return Row(
+        candidate.name, first.title, candidate.family, mean, low=low, high=high,
+        interval=interval if low is not None else "", seconds=_mean([one.seconds for one in measured]),
+        parameters=first.parameters, flops=_mean([one.flops for one in measured]),
+        score_rate=sum(one.tokens for one in measured) / max(1e-9, sum(one.score_seconds for one in measured)),
+        generation_rate=_mean([one.generation_rate for one in measured]), memory=max(memory, default=None),
+        bytes=first.bytes, run=first.run, byte_costs=first.byte_costs, policy=first.policy,
+        impossible=sum(one.impossible for one in measured),
+    )  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def total_flops(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> float | None:
+    """Of training a candidate; of a mixture, with its parts'."""
+    flops = [outcome.value["flops"], *(outcomes[key].value["flops"] for key in outcome.cell.settings.get("parts", ()))]
+    return None if None in flops else sum(flops)
+
+
+def stage_seconds(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
+    """What the stages of all cells took together."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for outcome in outcomes.values():
+        whole = {"compressor": "compressors", "proof": "proof"}.get(outcome.cell.work)
+        stages = {whole: outcome.seconds} if whole else outcome.value.get("stages", {})
+        for stage, value in stages.items():
+            seconds[stage] += value
+    return dict(seconds)
+
+
+def over_share(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """A curve over the share of its time, not over its seconds."""
     return [(x / points[-1][0], y) for x, y in points]
 
 
-def named_apart(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each model that is brought along, unlike that of every other row."""
+def name_apart(paths: Sequence[str]) -> dict[str, str]:
+    """A name for each pretrained model, unlike that of every other row."""
     named: dict[str, str] = {}
+    taken = candidates()
     for path in dict.fromkeys(paths):
         stem = Path(path).absolute().name.removesuffix(".gguf")
-        names = (stem, *(f"{stem}-{i}" for i in range(2, len(paths) + len(RUNGS) + 2)))
-        named[next(name for name in names if name not in named and name not in RUNGS)] = path
+        names = (stem, *(f"{stem}-{i}" for i in range(2, len(paths) + len(taken) + 2)))
+        named[next(name for name in names if name not in named and name not in taken)] = path
     return named
-
-
-def in_one_line(error: Exception) -> str:
-    """What went wrong."""
-    told = " ".join(str(error).split())
-    if isinstance(error, UserError):
-        return told
-    if isinstance(error, MemoryError) or "out of memory" in told or "allocate memory" in told:
-        return "out of memory; try a smaller text, or a machine with more"
-    return f"{type(error).__name__}: {told}"

@@ -1,7 +1,7 @@
-"""What a model pays for excerpts of two domains, and which words of them make the difference.
+"""The score of a model on excerpts of two domains, and which words of them make the difference.
 
 Every byte of an excerpt belongs to one group, by its character and its word, so the groups are the same for every
-tokenizer; a token's bits are shared evenly among its bytes. So the groups' bits add up to what the model pays.
+tokenizer; a token's bits are shared evenly among its bytes. So the groups' bits add up to the bits of the excerpt.
 
 N bytes of an excerpt, P pieces (words, punctuation marks, white space) of it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,29 +19,27 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, charges, finite
-from octavo.text import Char, Split, Tokenizer, Word
-from octavo.text.blocks import Block, recut
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
+from octavo.scoring.byte_costs import score_bytes
+from octavo.text import Char, Split, Tokenizer, text_in_memory
+from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps
-from octavo.text.tokenizers.char import cut_characters
-from octavo.text.tokenizers.lexicon import Lexicon
-from octavo.text.tokenizers.spelling import Offsets
-from octavo.text.tokenizers.word_splitting import Pieces, cut_pieces, keys_of, pieces_of
+from octavo.text.tokenizers.token_bytes import Offsets
+from octavo.text.tokenizers.word_splitting import WordSpans, find_words, word_boundary, word_keys
+from octavo.text.tokenizers.word_table import WordTable
 
 ALPHABET, VOCABULARY, DOMAIN, COMMON = range(4)
 GROUPS = ("out of alphabet", "out of vocabulary", "domain words", "common")
 MARK = b"<unk>"  # what stands in some corpora for the rare words that their makers removed
-OFTEN = 5.0  # a known word this many times as frequent as in the training text is a word of the domain
-COSTLIEST = 15
-PROBE, PROBES = 64, 64  # bytes of a probe for copied text, and how many are taken: nobody writes 64 bytes again
-KNOWN = 0.5  # from which share of an excerpt in its training text a model is said to have seen it
+DOMAIN_RATIO = 5.0  # a known word this many times as frequent as in the training text is a word of the domain
+MAX_COSTLIEST = 15
 
 Bits = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Bytes of a text, and the same after preprocessing: what a model is charged for and what it is divided by."""
+    """Bytes of a text, and the same after preprocessing: the bits are of the second, divided by the first."""
 
     name: str
     original: bytes
@@ -59,14 +57,9 @@ def excerpt(name: str, original: bytes, steps: Iterable[str] = ()) -> Excerpt:
     steps = check_steps(steps)
     data = apply(steps, original)
     if not data:
-        told = f"the steps {', '.join(steps)} leave nothing of it" if original else "it has no bytes"
-        raise UserError(f"there is nothing to score in the excerpt of {name}: {told}; ask for more --bytes")
+        why = f"the steps {', '.join(steps)} leave nothing of it" if original else "it has no bytes"
+        raise UserError(f"there is nothing to score in the excerpt of {name}: {why}; ask for more --bytes")
     return Excerpt(name, original, data, steps)
-
-
-def first_bytes(data: bytes, limit: int) -> bytes:
-    """At most so many bytes, and no character cut in two."""
-    return data if len(data) <= limit else data[: cut_characters(data[:limit])]
 
 
 @dataclass(frozen=True)
@@ -74,19 +67,19 @@ class Vocabulary:
     """The characters and words of a training text, and how often each word occurs."""
 
     alphabet: NDArray[np.uint32]  # code points in order
-    lexicon: Lexicon
+    lexicon: WordTable
     counts: NDArray[np.int64]
     total: int
 
     @classmethod
     def learn(cls, text: Split) -> Vocabulary:
         """Count the words of a text; a word is the same with and without a space before it."""
-        lexicon, counts = Lexicon(), np.zeros(0, np.int64)
-        for block in recut(text.blocks(), lambda data: cut_pieces(data, "words")):
-            numbers = lexicon.add(_bare(pieces_of(block.data, "words", block.starts)))
+        lexicon, counts = WordTable(), np.zeros(0, np.int64)
+        for block in rechunk(text.chunks(), lambda data: word_boundary(data, "words")):
+            numbers = lexicon.add(_bare(find_words(block.data, "words", block.starts)))
             counts = np.concatenate([counts, np.zeros(len(lexicon) - len(counts), np.int64)])
             counts += np.bincount(numbers, minlength=len(lexicon))
-        characters = Char.learn(text.blocks()).characters
+        characters = Char.learn(text.chunks()).characters
         return cls(np.array([ord(c) for c in characters], np.uint32), lexicon, counts, int(counts.sum()))
 
 
@@ -116,7 +109,7 @@ class Costly:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model pays for an excerpt. All denominators are of the original bytes, whatever was done to them."""
+    """The score of an excerpt. All denominators are of the original bytes, whatever was done to them."""
 
     text: str
     steps: tuple[str, ...]
@@ -130,8 +123,24 @@ class Reading:
     label: str
     groups: tuple[Group, ...]
     costliest: tuple[Costly, ...]
-    marks: int  # literal <unk> in what was scored
-    mark_bits: float  # and what they cost together
+    unk_marks: int  # literal <unk> in what was scored
+    unk_mark_bits: float  # and what they cost together
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Reading:
+        """The reading of what `asdict` and JSON made of it, where null stands for infinity."""
+        infinite = {key: math.inf if record[key] is None else record[key] for key in ("bits", "unk_mark_bits")}
+        groups = [Group(g["name"], g["bytes"], math.inf if g["bits"] is None else g["bits"]) for g in record["groups"]]
+        costliest = tuple(Costly(**one) for one in record["costliest"])
+        return cls(**{**record, **infinite, "steps": tuple(record["steps"]), "groups": tuple(groups),
+                      "costliest": costliest})  # fmt: skip
+
+    def record(self) -> dict[str, Any]:
+        """Everything as JSON values, for `of`."""
+        plain = asdict(self)
+        for one in (plain, *plain["groups"]):
+            one |= {key: finite(one[key]) for key in ("bits", "unk_mark_bits") if key in one}
+        return plain
 
     @property
     def bits_per_byte(self) -> float:
@@ -149,20 +158,20 @@ class Reading:
         """The part of the scored bytes that belongs to the group."""
         return group.bytes / self.scored_bytes
 
-    def paid(self, group: Group) -> float:
+    def cost(self, group: Group) -> float:
         """The group's part of the bits per byte; the parts of all groups add up to it."""
         return group.bits / self.bytes
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = ("bits_per_byte", "token_perplexity", "character_perplexity", "bits", "unknown_rate", "mark_bits")
-        counts = ("text", "bytes", "scored_bytes", "characters", "tokens", "impossible", "marks", "label")
+        numbers = ("bits_per_byte", "token_perplexity", "character_perplexity", "bits", "unknown_rate", "unk_mark_bits")
+        counts = ("text", "bytes", "scored_bytes", "characters", "tokens", "impossible", "unk_marks", "label")
         return {
             **{key: getattr(self, key) for key in counts}, "preprocess": list(self.steps),
             **{key: finite(getattr(self, key)) for key in numbers},
             "groups": [
                 {"name": g.name, "share": self.share(g), "bits_per_byte": finite(g.bits_per_byte),
-                 "paid": finite(self.paid(g))}
+                 "cost": finite(self.cost(g))}
                 for g in self.groups
             ],
             "costliest": [
@@ -173,51 +182,31 @@ class Reading:
 
 
 def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:
-    """What the model pays for the excerpt as one document, and for which groups and words."""
-    bits_N, tokens, impossible = bits_of_bytes(model, tokenizer, text.data)
+    """Score the excerpt as one document, and find which groups and words the bits belong to."""
+    score, bits_N = score_bytes(model, tokenizer, text_in_memory(text.data), text.name)
     pieces, group_P = _grouped(text.data, training)
     group_N = _by_byte(text.data, pieces, group_P, training)
     groups = tuple(
         Group(name, int((group_N == i).sum()), float(bits_N[group_N == i].sum())) for i, name in enumerate(GROUPS)
     )
     marked = np.array([i for m in re.finditer(MARK, text.data) for i in range(*m.span())], np.int64)
-    unknown = tokenizer.unknown_rate(text.data) if isinstance(tokenizer, Word) else None
     return Reading(
-        text.name, text.steps, len(text.original), len(text.data), text.characters, tokens, float(bits_N.sum()),
-        impossible, unknown, NOT_COMPARABLE if text.steps else "", groups, _costliest(bits_N, pieces, group_N),
-        len(marked) // len(MARK), float(bits_N[marked].sum()),
+        text.name, text.steps, len(text.original), len(text.data), text.characters, score.tokens, score.bits,
+        score.impossible, score.unknown_rate, NOT_COMPARABLE if text.steps else "", groups,
+        _costliest(bits_N, pieces, group_N), len(marked) // len(MARK), float(bits_N[marked].sum()),
     )  # fmt: skip
-
-
-def bits_of_bytes(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> tuple[Bits, int, int]:
-    """What each byte costs, a token's bits shared evenly among its bytes; how many tokens, and how many impossible."""
-    if not tokenizer.lossless:
-        raise UserError(
-            f"the tokenizer {tokenizer.name} loses some of the text, so its tokens do not cover the bytes; "
-            "name runs with the tokenizer byte, char, word or bpe"
-        )
-    costs, sizes = [], []
-    size_of: dict[int, int] = {}
-    for tokens_W, bits_W in charges(model, [tokenizer.encode(data)]):
-        for token in set(tokens_W.tolist()) - size_of.keys():
-            size_of[token] = len(tokenizer.spelling(token))
-        costs.append(bits_W)
-        sizes.append(np.array([size_of[token] for token in tokens_W.tolist()], np.int64))
-    bits_T, size_T = np.concatenate(costs), np.concatenate(sizes)
-    assert size_T.sum() == len(data), "the tokens spell the text"
-    return np.repeat(bits_T / size_T, size_T), len(bits_T), int(np.isinf(bits_T).sum())
 
 
 def gap(home: Reading, away: Reading) -> dict[str, float]:
     """The difference in bits per byte, away minus home, shared among the groups.
 
     A byte counts with what it costs beyond the home text's average byte; so a group that is merely larger does not
-    count, one that is dearer does, and the shares of all groups add up to the difference.
+    count, one that costs more does, and the shares of all groups add up to the difference.
     """
     average = home.bits_per_byte
 
     def beyond(reading: Reading, group: Group) -> float:
-        return reading.paid(group) - average * reading.share(group)
+        return reading.cost(group) - average * reading.share(group)
 
     return {
         a.name: beyond(away, a) - beyond(home, h) if math.isfinite(home.bits + away.bits) else math.nan
@@ -225,44 +214,29 @@ def gap(home: Reading, away: Reading) -> dict[str, float]:
     }
 
 
-def seen_share(blocks: Iterable[Block], data: bytes) -> float:
-    """The share of an excerpt that stands word for word in a text, by probes of 64 bytes; too short a one has none."""
-    last = len(data) - PROBE
-    if last < 0:
-        return 0.0
-    probes = {data[at : at + PROBE] for at in np.linspace(0, last, min(PROBES, last + 1), dtype=np.int64).tolist()}
-    found: set[bytes] = set()
-    tail = b""
-    for block in blocks:
-        joined = tail + block.data
-        found |= {probe for probe in probes - found if probe in joined}
-        tail = joined[-(PROBE - 1) :]
-    return len(found) / len(probes)
-
-
-def _bare(pieces: Pieces) -> Pieces:
+def _bare(pieces: WordSpans) -> WordSpans:
     """The pieces without the space before them."""
     spaced = ((pieces.text[pieces.starts] == ord(" ")) & (pieces.lengths > 1)).astype(np.int64)
     starts, lengths = pieces.starts + spaced, pieces.lengths - spaced
-    return Pieces(pieces.text, starts, lengths, keys_of(pieces.text, starts, lengths))
+    return WordSpans(pieces.text, starts, lengths, word_keys(pieces.text, starts, lengths))
 
 
-def _grouped(data: bytes, training: Vocabulary) -> tuple[Pieces, NDArray[np.uint8]]:
+def _grouped(data: bytes, training: Vocabulary) -> tuple[WordSpans, NDArray[np.uint8]]:
     """The pieces of an excerpt and the group of each as a word: it is never out of the alphabet as a whole."""
-    pieces = pieces_of(data, "words", np.zeros(1, np.int64))
+    pieces = find_words(data, "words", np.zeros(1, np.int64))
     words = _bare(pieces)
     number_P = training.lexicon.find(words)
-    mine = Lexicon()
+    mine = WordTable()
     own_P = mine.add(words)
     here_P = np.bincount(own_P)[own_P] / len(own_P)
     there_P = np.append(training.counts, 0)[number_P] / max(1, training.total)  # -1, unknown, finds the last
     group_P = np.full(len(own_P), COMMON, np.uint8)
-    group_P[here_P >= OFTEN * there_P] = DOMAIN
+    group_P[here_P >= DOMAIN_RATIO * there_P] = DOMAIN
     group_P[number_P < 0] = VOCABULARY
     return pieces, group_P
 
 
-def _by_byte(data: bytes, pieces: Pieces, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
+def _by_byte(data: bytes, pieces: WordSpans, group_P: NDArray[np.uint8], training: Vocabulary) -> NDArray[np.uint8]:
     """The group of each byte: its word's, unless its character is one that training never saw."""
     group_N = np.repeat(group_P, pieces.lengths)
     text = data.decode("utf-8", "surrogateescape")
@@ -273,18 +247,18 @@ def _by_byte(data: bytes, pieces: Pieces, group_P: NDArray[np.uint8], training: 
     return group_N
 
 
-def _costliest(bits_N: Bits, pieces: Pieces, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
+def _costliest(bits_N: Bits, pieces: WordSpans, group_N: NDArray[np.uint8]) -> tuple[Costly, ...]:
     """The words whose occurrences cost most beyond the average byte, each with the space before it."""
     if not np.isfinite(bits_N).all():
         return ()
     words = _bare(pieces)
-    own_P = Lexicon().add(words)
+    own_P = WordTable().add(words)
     bits_P: Bits = np.add.reduceat(bits_N, pieces.starts)
     group_P = np.minimum.reduceat(group_N, pieces.starts)  # one character out of the alphabet makes the word so
     count_V, bits_V = np.bincount(own_P), np.bincount(own_P, bits_P)
     excess_V = bits_V - bits_N.mean() * np.bincount(own_P, pieces.lengths)
     first_V = np.unique(own_P, return_index=True)[1]
-    best = np.argsort(-excess_V, kind="stable")[:COSTLIEST]
+    best = np.argsort(-excess_V, kind="stable")[:MAX_COSTLIEST]
     return tuple(
         Costly(_spelt(words, int(first_V[v])), GROUPS[group_P[first_V[v]]], int(count_V[v]),
                float(bits_V[v] / count_V[v]), float(excess_V[v]))
@@ -292,7 +266,7 @@ def _costliest(bits_N: Bits, pieces: Pieces, group_N: NDArray[np.uint8]) -> tupl
     )  # fmt: skip
 
 
-def _spelt(words: Pieces, i: int) -> str:
+def _spelt(words: WordSpans, i: int) -> str:
     start: Offsets = words.starts[i]
     return words.text[start : start + words.lengths[i]].tobytes().decode("utf-8", "backslashreplace")
 

@@ -6,10 +6,10 @@ found.text["gpt"].fit.law, found.crossing, found.to_json()
 """
 
 from octavo.experiments.scale.crossing import Crossing, crossing
+from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.plan import Plan
 from octavo.experiments.scale.power_law import Fit, Interval, Law, fit_law
 from octavo.experiments.scale.result import Curve, Scaling
 from octavo.experiments.scale.run import scale
-from octavo.experiments.scale.series import Point
 
 __all__ = ["Crossing", "Curve", "Fit", "Interval", "Law", "Plan", "Point", "Scaling", "crossing", "fit_law", "scale"]

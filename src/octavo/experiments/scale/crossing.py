@@ -10,8 +10,8 @@ import numpy as np
 
 from octavo.experiments.scale.power_law import Fit, Interval, Law
 
-REACH = 100.0  # times the measured range, on either side; beyond it an extrapolation is a guess
-GRID = 400  # places looked at between the two ends
+MAX_TIMES = 100.0  # times the measured range, on either side; beyond it, it is a guess
+GRID_POINTS = 400  # between the two ends
 HALVINGS = 50
 
 NOWHERE = Interval(math.nan, math.nan)
@@ -22,7 +22,7 @@ Kind = Literal["crosses", "ahead", "behind"]
 class Crossing:
     """Where the first law passes below (`overtakes`) or above the second.
 
-    `ahead`, `behind`: no crossing within reach; the first is below, or above, the second everywhere. The interval's
+    `ahead`, `behind`: no crossing within MAX_TIMES; the first is below, or above, the second everywhere. The interval's
     ends are 0 or infinite where refits do not cross on that side.
     """
 
@@ -41,8 +41,8 @@ class Crossing:
 
 
 def crossing(first: Fit, second: Fit, low: float, high: float) -> Crossing:
-    """Where the first law crosses the second, from REACH times below `low` to REACH times above `high`."""
-    ends = low / REACH, high * REACH
+    """Where the first law crosses the second, from MAX_TIMES times below `low` to MAX_TIMES times above `high`."""
+    ends = low / MAX_TIMES, high * MAX_TIMES
     count = max(len(first.refits), len(second.refits))
     # Backwards, because refits from the same seed and number of points have the same noise in the same order.
     pairs = [
@@ -63,7 +63,7 @@ def crossing(first: Fit, second: Fit, low: float, high: float) -> Crossing:
 
 def _roots(first: Law, second: Law, low: float, high: float) -> list[tuple[float, bool]]:
     """Every place where the order of the two changes, and whether the first falls below the second there."""
-    x = np.geomspace(low, high, GRID)
+    x = np.geomspace(low, high, GRID_POINTS)
     above = first(x) - second(x) > 0
     changes = np.flatnonzero(above[:-1] != above[1:]).tolist()
     return [(_halved(first, second, float(x[i]), float(x[i + 1])), bool(above[i])) for i in changes]

@@ -1,29 +1,26 @@
-"""Points and their law on logarithmic axes: the fitted line with its interval as a band, dashed where it goes on."""
+"""Points and their power law on logarithmic axes: the line with its interval as a band, dashed beyond the data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from octavo.experiments.scale.power_law import Fit
-from octavo.pages.figures.axis import Axis, number
-from octavo.pages.figures.lines import WIDTH, Frame, colour, colours_style, draw_axes, draw_references, mark
-from octavo.pages.frame import shown
+from octavo.pages.figures.axis import Axis, EvenLogAxis, number
+from octavo.pages.figures.plot import Plot, curve, draw_axes, draw_legend, draw_references, mark, series_colour
+from octavo.pages.figures.svg import WIDTH, Drawing, figure, path, shape
+from octavo.pages.markup import element
 
-STEPS = 60  # places along a law
+CURVE_POINTS = 60  # along a law
 EDGE = 1.15  # so that the first mark is whole
-LETTER, KEY = 6.4, 17  # the width of a letter, the height of a line of the key
-STYLE = (
-    ".curves .band { fill: var(--k); fill-opacity: .15; stroke: none } .curves .on { stroke-dasharray: 5 4 } "
-    ".curves .pale { opacity: .35 }"
-)
+RIGHT = 12  # units at the right of the plot
 
 
-class Drawn(NamedTuple):
+class FittedPoints(NamedTuple):
     """What is drawn of one model; `others` are points that the law was not fitted to."""
 
     label: str
@@ -32,89 +29,48 @@ class Drawn(NamedTuple):
     others: Sequence[tuple[float, float]] = ()
 
 
-@dataclass(frozen=True)
-class FineAxis(Axis):
-    """A logarithmic axis with ticks at equal distances: bits per byte rarely span a power of ten."""
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        return Axis(self.low, self.high, False, self.step).ticks
-
-
 def law_figure(
-    drawn: Sequence[Drawn], caption: str, axes: tuple[str, str], further: float,
+    drawn: Sequence[FittedPoints], caption: str, axes: tuple[str, str], further: float,
     references: Sequence[tuple[str, float]] = (),
-) -> str:  # fmt: skip
+) -> Markup:  # fmt: skip
     """Points, laws up to `further` times the largest x, and labelled horizontal lines; empty without points."""
     seen = [(x, y) for one in drawn for x, y in (*one.points, *one.others) if math.isfinite(y)]
     if not seen:
-        return ""
+        return Markup()
     low, high = min(x for x, _ in seen), max(x for x, _ in seen)
-    x_L = np.geomspace(low, high * further, STEPS)
-    bands = [_band(one.fit, x_L) for one in drawn]
+    x_L = np.geomspace(low, high * further, CURVE_POINTS).tolist()
     least = min([y for _, y in seen] + [y for _, y in references])
     # A band that is wider than the figure is cut off: what was measured must stay readable.
     laws = [y for one in drawn if one.fit for y in (one.fit.law(x_L[0]), one.fit.law(x_L[-1]))]
     bottom, top = min([least, *laws]) / 1.06, max([y for _, y in seen] + laws) * 1.03
-    y_axis = FineAxis(bottom, top, True, Axis.around([bottom, top]).step)
-    left = 6 + y_axis.room
+    y_axis = EvenLogAxis(bottom, top, True, Axis.around([bottom, top]).step)
     x_axis = Axis.around([low / EDGE, high * further], True, tight=True)
-    frame = Frame(x_axis, y_axis, left, WIDTH - 12, KEY * len(drawn) + 24)
-    lines, labels = draw_references(references, frame)
-    body = [*_key([one.label for one in drawn]), *draw_axes(frame, axes), *lines]
-    body += [
-        _one(one, band, place, frame, x_L, high) for place, (one, band) in enumerate(zip(drawn, bands, strict=True))
-    ]
-    return _framed(frame.bottom + 36, [*body, *labels], caption, drawn)
-
-
-Band = tuple[Sequence[float], Sequence[float]]
-
-
-def _band(fit: Fit | None, x_L: np.ndarray) -> Band | None:
-    """The ends of the interval at each place."""
-    if fit is None:
-        return None
-    intervals = [fit.interval(x) for x in x_L.tolist()]
-    return [one.low for one in intervals], [one.high for one in intervals]
-
-
-def _one(one: Drawn, band: Band | None, place: int, frame: Frame, x_L: np.ndarray, high: float) -> str:
-    def at(x: float, y: float) -> str:
-        inside = min(max(y, frame.y.low), frame.y.high)
-        return f"{frame.across(x):.1f} {frame.up(inside):.1f}"
-
-    parts = []
-    if one.fit is not None and band is not None:
-        places = x_L.tolist()
-        ends = [at(x, y) for x, y in zip(places, band[0], strict=True)]
-        ends += reversed([at(x, y) for x, y in zip(places, band[1], strict=True)])
-        parts.append(f'<path class="band" d="M{"L".join(ends)}z"></path>')
-        measured, beyond = [x for x in places if x < high] + [high], [high] + [x for x in places if x > high]
-        for kind, some in (("", measured), ("on", beyond)):
-            parts.append(f'<path class="{kind}" d="M{"L".join(at(x, one.fit.law(x)) for x in some)}"></path>')
-    for x, y in one.others:
-        if math.isfinite(y):
-            parts.append(f'<g class="pale">{mark(place, frame.across(x), frame.up(y))}</g>')
-    parts += [mark(place, frame.across(x), frame.up(y)) for x, y in one.points if math.isfinite(y)]
-    return f'<g class="{colour(place)}"><title>{shown(one.label)}</title>{"".join(parts)}</g>'
-
-
-def _key(labels: Sequence[str]) -> list[str]:
-    return [
-        f'<g class="{colour(i)}"><path d="M1 {KEY * i + 8}h28"></path>{mark(i, 15, KEY * i + 8)}</g>'
-        f'<text x="35" y="{KEY * i + 12}">{shown(label)}</text>'
-        for i, label in enumerate(labels)
-    ]
-
-
-def _framed(height: float, body: Sequence[str], caption: str, drawn: Sequence[Drawn]) -> str:
-    told = "; ".join(
+    legend, legend_height = draw_legend(list(enumerate(one.label for one in drawn)))
+    plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - RIGHT, legend_height + 24)
+    lines, labels = draw_references(references, plot)
+    laws_drawn = [_law(one, place, plot, x_L, high) for place, one in enumerate(drawn)]
+    label = "; ".join(
         f"{one.label}: " + ", ".join(f"{y:.3f} at {number(x)}" for x, y in one.points) for one in drawn
     )  # for those who cannot see it
-    return (
-        f'<figure class="curves">\n<style>{colours_style()} {STYLE}</style>\n'
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{shown(told)}">\n'
-        + "\n".join(body)
-        + f"\n</svg>\n<figcaption>{shown(caption)}</figcaption>\n</figure>"
-    )
+    shapes = [*legend, *draw_axes(plot, axes), *lines, *laws_drawn, *labels]
+    return figure(Drawing(plot.bottom + 36, tuple(shapes), label), caption)
+
+
+def _law(one: FittedPoints, place: int, plot: Plot, x_L: Sequence[float], high: float) -> Markup:
+    """The band, the law (dashed beyond what was measured) and the marks of one model."""
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return plot.across(x), plot.up(min(max(y, plot.y.low), plot.y.high))
+
+    parts, colour = [element("title", one.label)], series_colour(place)
+    if one.fit is not None:
+        intervals = [one.fit.interval(x) for x in x_L]
+        ends = [at(x, interval.low) for x, interval in zip(x_L, intervals, strict=True)]
+        ends += [at(x, interval.high) for x, interval in zip(reversed(x_L), reversed(intervals), strict=True)]
+        parts.append(shape("path", fill=colour, fill_opacity=0.15, d=path(ends) + "z"))
+        measured, beyond = [x for x in x_L if x < high] + [high], [high] + [x for x in x_L if x > high]
+        for dashes, xs in ((None, measured), ("5 4", beyond)):
+            parts.append(curve(path([at(x, one.fit.law(x)) for x in xs]), colour, dashes=dashes))
+    others = [mark(place, *at(x, y)) for x, y in one.others if math.isfinite(y)]
+    parts += [shape("g", *others, opacity=0.35)] if others else []
+    return shape("g", *parts, *(mark(place, *at(x, y)) for x, y in one.points if math.isfinite(y)))

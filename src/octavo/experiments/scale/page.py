@@ -1,74 +1,73 @@
-"""The page of a series: its figures, laws and crossing, and every point."""
+"""The page of a scaling study: its figures, power laws and crossing, and every point."""
 
 from __future__ import annotations
 
-from octavo.experiments.scale.figure import Drawn, law_figure
+from markupsafe import Markup
+
+from octavo.experiments.scale.figure import FittedPoints, law_figure
+from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import LEVEL
-from octavo.experiments.scale.result import FURTHER, Curve, Scaling, Variable, chosen, value_of
-from octavo.experiments.scale.series import Point
+from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
-from octavo.io.files import size
-from octavo.pages.frame import document, paragraph, section, shown, table, verbatim
-from octavo.tasks.run_facts import number
+from octavo.experiments.table import page_table
+from octavo.pages.markup import NOTHING
+from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section
 
 AXES: dict[Variable, str] = {
-    "text": "bytes of text to learn from", "parameters": "parameters", "operations": "operations of training",
+    "text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs",
 }  # fmt: skip
 HOW = (
-    f"A law is fitted by least squares of relative errors. Its interval ({LEVEL:.0%}) is that of refits to the law's "
-    "own values with noise as large as the points' misses; with few points it is wide, and that is the truth about few "
-    "points. It knows nothing of a bend that comes later, so what is extrapolated is worth less the further it goes. "
-    "All texts to learn from are ends of the same training part, so a longer one holds the shorter ones. The size of a "
-    "network and the order of an n-gram are chosen for each length on pieces held out of the text to learn from, never "
-    "on the text that the figures are of."
+    f"A power law is fitted by least squares of relative errors. Its interval ({LEVEL:.0%}) is that of refits to the "
+    "law's own values with noise as large as the residuals (parametric bootstrap); with few points it is wide. It "
+    "knows nothing of a bend that comes later, so an extrapolation is worth less the further it goes. All training "
+    "texts are ends of the same training part, so a longer one contains the shorter ones. The size of a network and "
+    "the order of an n-gram are chosen for each length on validation chunks of the training text, never on the text "
+    "that the results are of."
 )
+MARKED = "*: the size that was best on the validation chunks; the law over text goes through it."
 
 
 def scaling_page(scaling: Scaling) -> str:
     """The whole page."""
     models = scaling.model if scaling.against is None else f"{scaling.model} and {scaling.against}"
-    lead = paragraph(
+    lead = (
         f"{len(scaling.points)} trainings, all measured on the same {scaling.held_out_bytes:,} bytes of "
-        f"{scaling.corpus} that none of them learnt from. Bits per byte, lower is better."
+        f"{scaling.corpus} that none of them was trained on. Bits per byte, lower is better."
     )
-    body = [section("More text", _text_figure(scaling), *_told(scaling, list(scaling.text.values())))]
-    if scaling.against is not None:
-        body.append(section("Where they cross", *map(paragraph, crossing_lines(scaling))))
-    for title, curve in (("More training", scaling.operations), ("More parameters", scaling.parameters)):
-        if curve is not None:
-            body.append(section(title, _figure(scaling, curve), *_told(scaling, [curve])))
-    if scaling.joint is not None and scaling.joint.whole:
-        body.append(section("Parameters and text together", paragraph(joint_line(scaling.joint))))
-    if limits := limit_lines(scaling):
-        body.append(section("What is the limit", *map(paragraph, limits)))
-    body += [section("The points", _points(scaling), paragraph(MARKED, "quiet")), section("How", paragraph(HOW))]
-    body += [section("Make it again", verbatim(scaling.command))] if scaling.command else []
-    return document(f"Scaling: {models} on {scaling.corpus}", lead, body)
+    curves = [(title, curve) for title, curve in (("More compute", scaling.training),
+                                                  ("More parameters", scaling.parameters)) if curve]  # fmt: skip
+    joint = scaling.joint
+    return render_page(f"Scaling: {models} on {scaling.corpus}", lead, [
+        section("More text", _text_figure(scaling), _laws(scaling, list(scaling.text.values()))),
+        section("Where they cross", paragraphs(crossing_lines(scaling))) if scaling.against is not None else NOTHING,
+        *(section(title, _figure(scaling, curve), _laws(scaling, [curve])) for title, curve in curves),
+        section("Parameters and text together", paragraph(joint_line(joint))) if joint and joint.whole else NOTHING,
+        section("What limits the model", paragraphs(limit_lines(scaling))),
+        section("Results", page_table(scaling.rows), paragraph(MARKED, quiet=True)), section("Method", paragraph(HOW)),
+        reproduce([scaling.command]) if scaling.command else NOTHING,
+    ])  # fmt: skip
 
 
-MARKED = "*: the size that was best on pieces held out of the text to learn from; the law over text goes through it."
+def _laws(scaling: Scaling, curves: list[Curve]) -> Markup:
+    return paragraphs(line for curve in curves for line in law_lines(curve, scaling))
 
 
-def _told(scaling: Scaling, curves: list[Curve]) -> list[str]:
-    return [paragraph(line) for curve in curves for line in law_lines(curve, scaling)]
-
-
-def _text_figure(scaling: Scaling) -> str:
+def _text_figure(scaling: Scaling) -> Markup:
     drawn = []
     for model, curve in scaling.text.items():
         taken = set(curve.points)
         others = [(value_of(p, "text"), p.bits) for p in scaling.points
                   if p.model == model and p.budget == 1 and p not in taken]  # fmt: skip
-        drawn.append(Drawn(_label(curve), curve.xy, curve.fit, others))
-    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), FURTHER)
+        drawn.append(FittedPoints(_label(curve), curve.xy, curve.fit, others))
+    return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
-def _figure(scaling: Scaling, curve: Curve) -> str:
+def _figure(scaling: Scaling, curve: Curve) -> Markup:
     references = []
     if scaling.against is not None and (best := _whole(scaling, scaling.against)) is not None:
         references.append((f"{scaling.against}, the whole text", best.bits))
-    drawn = [Drawn(_label(curve), curve.xy, curve.fit)]
-    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), FURTHER, references)
+    drawn = [FittedPoints(_label(curve), curve.xy, curve.fit)]
+    return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
 
 
 def _whole(scaling: Scaling, model: str) -> Point | None:
@@ -78,28 +77,16 @@ def _whole(scaling: Scaling, model: str) -> Point | None:
 
 
 def _label(curve: Curve) -> str:
-    if curve.variable == "operations":
-        return f"{curve.model}, the whole text, longer and longer"
+    if curve.variable == "flops":
+        return f"{curve.model}, the whole text, more steps"
     if curve.variable == "parameters":
-        return f"{curve.model}, the whole text, wider and wider"
+        return f"{curve.model}, the whole text, wider"
     return f"{curve.model}, order chosen for each length" if curve.model == "ngram" else curve.model
 
 
 def _caption(others: bool = False) -> str:
     pale = "; pale ones are other sizes" if others else ""
     return (
-        f"Marks are measured{pale}. The line is the law, dashed where it goes beyond what was "
-        f"measured, up to {FURTHER:.0f} times; the band is its interval ({LEVEL:.0%})."
+        f"Marks are measured{pale}. The line is the fitted law, dashed where it is extrapolated, up to "
+        f"{EXTRAPOLATED:.0f} times; the band is its interval ({LEVEL:.0%})."
     )
-
-
-def _points(scaling: Scaling) -> str:
-    titles = ("model", "text", "size", "parameters", "budget", "passes", "seconds", "bits<br>a byte")
-    taken = {point for curve in scaling.text.values() for point in chosen(curve.points)}
-    rows = [
-        (shown(p.model), size(p.bytes), shown(p.shape), f"{p.parameters:,}", f"{p.budget:g}" if p.operations else "–",
-         f"{p.passes:.3g}" if p.operations else "–", f"{p.seconds:.1f}",
-         number(p.bits) + (" *" if p in taken and p.operations else ""))
-        for p in scaling.points
-    ]  # fmt: skip
-    return table(titles, rows, right=(1, 3, 4, 5, 6, 7))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from octavo.errors import UserError
+from octavo.experiments.cell import Cell
 from octavo.models import find_spec, preset
-from octavo.training.loop_config import LoopConfig
 from octavo.training.schedule import Budget
 
 LENGTHS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
@@ -17,9 +19,9 @@ SIZES = (1 / 4, 1 / 2, 1.0)
 BUDGETS = (1 / 8, 1 / 4, 1 / 2, 1.0)
 BUDGET = "30s"
 QUICK_BUDGET = "3s"
-CHECKS = 4  # of a training: with budgets this short, more would take much of them
-SHORTEST = 2_000  # bytes; a shorter text says nothing about longer ones
-STEP = 8  # widths are a multiple of it, where heads do not ask for another
+EVALUATIONS = 4  # of a training: with budgets this short, more would take much of them
+SHORTEST_BYTES = 2_000  # a shorter text says nothing about longer ones
+WIDTH_STEP = 8  # widths are a multiple of it, where heads do not ask for another
 
 
 @dataclass(frozen=True)
@@ -47,55 +49,60 @@ class Plan:
 QUICK = Plan((1 / 8, 1 / 4, 1 / 2, 1.0), (1 / 2, 1.0), (1 / 4, 1 / 2, 1.0))
 
 
-@dataclass(frozen=True)
-class Task:
-    """One training: a model with its settings, on a share of the text."""
-
-    model: str
-    share: float
-    settings: tuple[tuple[str, Any], ...]
-    size: float = 1.0
-    budget: float = 1.0  # of the whole budget
-    seed: int = 0
-    search_order: bool = False  # an n-gram whose order is to be found
-
-    @property
-    def neural(self) -> bool:
-        return find_spec(self.model).trained_by_gradient
-
-
-def tasks(model: str, settings: Mapping[str, Any], plan: Plan, seed: int, search_order: bool = False) -> list[Task]:
-    """Every training of one model; what has no width or no budget has no series of them."""
+def plan_cells(
+    model: str, settings: Mapping[str, Any], plan: Plan, seed: int, search_order: bool = False
+) -> list[Cell]:
+    """Every training of one model; what has no width or no budget is not varied in them."""
     kind, usual = preset(model)
-    if kind == "mix":
-        raise UserError("a mixture is made of trained runs and has no series of its own; scale one of its parts")
-    told = dict(settings)
+    if find_spec(kind).fitting == "mixture":
+        raise UserError("a mixture is made of trained runs and not trained on lengths of text; scale one of its parts")
+    lengths, given = sorted(plan.lengths), dict(settings)
     if search_order:
-        return [Task(model, share, _frozen(told), search_order=True) for share in sorted(plan.lengths)]
-    neural = find_spec(kind).trained_by_gradient
-    seeds = range(seed, seed + plan.seeds) if neural or kind == "bigram" else [seed]
-    sizes = sorted(plan.sizes) if neural else [1.0]
-    given = {key: value for key, value in told.items() if key in _names(find_spec(kind).config)}
-    config = dataclasses.replace(usual, **given)
-    widths = {size: width_of(config, size) for size in sizes} if neural else {}
-    if len(set(widths.values())) < len(widths):
+        return [_cell(model, given, seed, share=share, search_order=True) for share in lengths]
+    spec = find_spec(kind)
+    neural = spec.trained_by_gradient
+    known = [one.name for one in dataclasses.fields(spec.config)]
+    config = dataclasses.replace(usual, **{key: value for key, value in given.items() if key in known})
+    sizes = sorted(plan.sizes) if neural and hasattr(config, "width") else [1.0]
+    widths = {size: width_of(config, size) for size in sizes if size < 1}
+    if len({*widths.values(), getattr(config, "width", None)}) <= len(widths):
         raise UserError(f"the sizes must give different widths: {widths}; leave some out, or take a wider model")
-    grid = [(share, size, 1.0) for share in sorted(plan.lengths) for size in sizes]
+    seeds = range(seed, seed + plan.seeds) if neural or spec.uses_seed else [seed]
+    grid = [(share, size, 1.0) for share in lengths for size in sizes]
     grid += [(1.0, 1.0, part) for part in sorted(plan.budgets) if part < 1] if neural else []
-    made = []
-    for share, size, part in grid:
-        own = told | ({"width": widths[size]} if size < 1 else {})
-        own |= {"budget": budget_part(str(told.get("budget", BUDGET)), part)} if neural else {}
-        made += [Task(model, share, _frozen(own), size, part, one) for one in seeds]
-    return made
+    budget = str(given.pop("budget", BUDGET)) if neural else ""
+    return [
+        _cell(model, given | ({"width": widths[size]} if size < 1 else {}), one, budget_part(budget, part) if neural
+              else "", share=share, size=size, part=part)
+        for share, size, part in grid for one in seeds
+    ]  # fmt: skip
+
+
+def _cell(model: str, settings: Mapping[str, Any], seed: int, budget: str = "", **options: Any) -> Cell:
+    """A training; its key tells it from those with other settings in the same folder."""
+    options = {"size": 1.0, "part": 1.0, "search_order": False} | options
+    digest = hashlib.sha256(json.dumps([dict(settings), budget, options], sort_keys=True).encode()).hexdigest()[:8]
+    key = f"{model}-{options['share']:g}-{digest}-seed{seed}"
+    return Cell(key, "scale", model, dict(settings), {}, seed, budget, options)
+
+
+def with_text(cell: Cell, data: Mapping[str, Any], bytes: int, device: str) -> Cell:
+    """The cell with the text that it is of, and its title."""
+    words = [cell.model, f"{bytes:,} bytes of text"]
+    words += [f"width {cell.settings['width']}"] if "width" in cell.settings else []
+    words += [f"for {cell.budget}"] if cell.budget else []
+    words += [f"seed {cell.seed}"] if cell.seed else []
+    return dataclasses.replace(
+        cell, data=dict(data), options=cell.options | {"device": device}, title=", ".join(words)
+    )  # fmt: skip
 
 
 def width_of(config: Any, size: float) -> int:
-    """The width of a smaller model: whole heads, of an even size where they are turned."""
+    """The width of a smaller model: whole heads, of an even size where they are rotated."""
     whole: int = config.width
     if size == 1:
         return whole
-    step = 2 * config.heads if hasattr(config, "heads") else STEP
+    step = 2 * config.heads if hasattr(config, "heads") else WIDTH_STEP
     return max(step, round(whole * size / step) * step)
 
 
@@ -109,38 +116,20 @@ def budget_part(budget: str, part: float) -> str:
     return f"{amount:.3f}{unit}" if whole.kind == "seconds" else f"{max(1, round(amount))}{unit}"
 
 
-def seconds_of(task: Task) -> float | None:
-    """How long it is asked to train; None where that is not said in seconds."""
-    budget = Budget.parse(str(dict(task.settings).get("budget", LoopConfig().budget)))
-    return budget.amount if task.neural and budget.kind == "seconds" else None
-
-
-def _names(config: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(config)]
-
-
-def _frozen(settings: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted((key, _hashable(value)) for key, value in settings.items()))
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def check_lengths(plan: Plan, size: int) -> None:
-    """Refuse a text that is too short for the series."""
+    """Refuse a text that is too short for the plan."""
     shortest = min(plan.lengths) * size
-    if shortest < SHORTEST:
-        enough = [f"{share:g}" for share in LENGTHS if share * size >= SHORTEST]
+    if shortest < SHORTEST_BYTES:
+        enough = [f"{share:g}" for share in LENGTHS if share * size >= SHORTEST_BYTES]
         remedy = f"try --lengths {' '.join(enough)}" if len(enough) >= 3 else "give a longer text"
         raise UserError(
-            f"the shortest piece of text must have {SHORTEST:,} bytes: {min(plan.lengths):g} of {size:,} bytes is "
-            f"{shortest:,.0f}; {remedy}"
+            f"the shortest part of the text must have {SHORTEST_BYTES:,} bytes: {min(plan.lengths):g} of {size:,} "
+            f"bytes is {shortest:,.0f}; {remedy}"
         )
 
 
 def check_settings(settings: Mapping[str, Any], sources: Sequence[str]) -> None:
-    """What would make the figures incomparable, or the text unreadable a second time."""
+    """What would make the results incomparable, or the text unreadable a second time."""
     if settings.get("preprocess") or settings.get("errors") == "replace":
         raise UserError("a law is of the text as it is; leave preprocess and errors=replace out")
     if "-" in sources:

@@ -1,13 +1,10 @@
-"""What a series tells: the laws of its points, over each variable that it covers, and where two of them meet."""
+"""The laws of a scaling experiment's points, over each variable that it covers, and where two of them meet."""
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -15,13 +12,16 @@ from typing import Any, Literal
 
 from octavo.errors import UserError
 from octavo.experiments.scale.crossing import Crossing, crossing
+from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
-from octavo.experiments.scale.series import Point
+from octavo.experiments.table import row_to_json, to_csv
 from octavo.io.files import whole_file
+from octavo.pages.notebook import notebook_view
+from octavo.pages.sections import paragraphs
 from octavo.scoring.bits_per_byte import finite
 
-Variable = Literal["text", "parameters", "operations"]
-FURTHER = 10.0  # times the largest x measured: how far a law is carried on
+Variable = Literal["text", "parameters", "flops"]
+EXTRAPOLATED = 10.0  # the largest x measured: how far a law is extrapolated
 RESULT, TABLE = "scaling.json", "points.csv"
 
 
@@ -50,12 +50,12 @@ class Curve:
 
 def value_of(point: Point, variable: Variable) -> float:
     """Where a point stands on a variable's axis."""
-    return float({"text": point.bytes, "parameters": point.parameters, "operations": point.operations}[variable])
+    return float({"text": point.bytes, "parameters": point.parameters, "flops": point.flops}[variable])
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The points of a series and everything that follows from them."""
+    """The points of a scaling experiment and everything that follows from them."""
 
     model: str
     against: str | None
@@ -67,23 +67,31 @@ class Scaling:
     command: str = ""
     seed: int = 0
     notes: tuple[str, ...] = field(default=())
+    failed: tuple[Point, ...] = ()
+    """Trainings that failed, each with its error."""
+
+    @cached_property
+    def rows(self) -> list[Point]:
+        """The table: every point, those that the laws over text go through marked, and what failed."""
+        taken = {point for curve in self.text.values() for point in curve.points}
+        return [*(replace(point, chosen=point in taken) for point in self.points), *self.failed]
 
     @cached_property
     def text(self) -> dict[str, Curve]:
-        """Over bytes of text, for each model: of each length the size that was best on pieces held out of training."""
+        """Over bytes of text, for each model: of each length the size that was best on validation chunks."""
         models = [self.model, *([self.against] if self.against else [])]
         return {model: self._curve(model, "text", chosen(self._of(model))) for model in models}
 
     @cached_property
     def parameters(self) -> Curve | None:
-        """Over parameters, on the whole text; None where the series has fewer than three sizes."""
+        """Over parameters, on the whole text; None for fewer than three sizes."""
         return self._covered("parameters", [p for p in self._of(self.model) if p.bytes == self.text_bytes])
 
     @cached_property
-    def operations(self) -> Curve | None:
-        """Over operations of training, the whole model on the whole text; None for fewer than three budgets."""
+    def training(self) -> Curve | None:
+        """Over FLOPs of training, the whole model on the whole text; None for fewer than three budgets."""
         whole = [p for p in self.points if p.model == self.model and p.size == 1 and p.bytes == self.text_bytes]
-        return self._covered("operations", whole)
+        return self._covered("flops", whole)
 
     @cached_property
     def joint(self) -> Fit | None:
@@ -97,8 +105,8 @@ class Scaling:
 
     @property
     def curves(self) -> list[Curve]:
-        """Every law of one variable that the series covers."""
-        return [*self.text.values(), *(one for one in (self.parameters, self.operations) if one is not None)]
+        """Every law of one variable."""
+        return [*self.text.values(), *(one for one in (self.parameters, self.training) if one is not None)]
 
     @cached_property
     def crossing(self) -> Crossing | None:
@@ -113,26 +121,26 @@ class Scaling:
     @cached_property
     def crossing_by_training(self) -> Crossing | None:
         """Where the model, trained for longer on the whole text, meets what the other makes of the whole text."""
-        if self.against is None or self.operations is None or self.operations.fit is None:
+        if self.against is None or self.training is None or self.training.fit is None:
             return None
         level = [p.bits for p in self.text[self.against].points if p.bytes == self.text_bytes]
         if not level or max(level) == float("inf"):
             return None
-        found = self.operations
-        return crossing(self.operations.fit, constant(sum(level) / len(level)), found.low, found.high)
+        found = self.training
+        return crossing(self.training.fit, constant(sum(level) / len(level)), found.low, found.high)
 
     def _of(self, model: str) -> list[Point]:
         """Those with the whole budget."""
         return [point for point in self.points if point.model == model and point.budget == 1]
 
     def _covered(self, variable: Variable, points: Sequence[Point]) -> Curve | None:
-        neural = [point for point in points if point.operations]
+        neural = [point for point in points if point.flops]
         if len({value_of(point, variable) for point in neural}) < 3 or self._too_near(neural, variable):
             return None
         return self._curve(self.model, variable, neural)
 
     def _too_near(self, points: Sequence[Point], variable: Variable) -> bool:
-        """Seeds differ by a little in what they did in a time; that is no series of budgets."""
+        """Seeds differ by a little in what they did in a time; those are no different budgets."""
         return len({point.size if variable == "parameters" else point.budget for point in points}) < 3
 
     def _curve(self, model: str, variable: Variable, points: Sequence[Point]) -> Curve:
@@ -147,11 +155,11 @@ class Scaling:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; what is not finite becomes null."""
-        told = {key: getattr(self, key) for key in ("model", "against", "corpus", "text_bytes", "held_out_bytes")}
-        crossings = {"text": self.crossing, "operations": self.crossing_by_training}
+        about = {key: getattr(self, key) for key in ("model", "against", "corpus", "text_bytes", "held_out_bytes")}
+        crossings = {"text": self.crossing, "flops": self.crossing_by_training}
         return {
-            **told, "budget": self.budget, "seed": self.seed, "command": self.command, "notes": list(self.notes),
-            "points": [asdict(point) for point in self.points],
+            **about, "budget": self.budget, "seed": self.seed, "command": self.command, "notes": list(self.notes),
+            "points": [row_to_json(point) for point in self.rows],
             "laws": [_law_json(curve) for curve in self.curves],
             "joint_law": _joint_json(self.joint) if self.joint else None,
             "crossings": {key: _crossing_json(one) for key, one in crossings.items() if one is not None},
@@ -159,11 +167,7 @@ class Scaling:
 
     def to_csv(self) -> str:
         """The points, one a line."""
-        text = io.StringIO()
-        rows = csv.DictWriter(text, [one.name for one in fields(Point)], lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(asdict(point) for point in self.points)
-        return text.getvalue()
+        return to_csv(Point, self.rows)
 
     def save(self, out: Path) -> None:
         """scaling.json, points.csv and report.html in a folder."""
@@ -177,18 +181,18 @@ class Scaling:
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.wording import summary
 
-        return "".join(f"<p>{html.escape(line)}</p>" for line in summary(self))
+        return notebook_view(paragraphs(summary(self)))
 
 
 def chosen(points: Sequence[Point]) -> list[Point]:
-    """Of each length and seed the point whose model did best on the pieces held out of its training text."""
+    """Of each length and seed the point whose model did best on validation chunks of its training text."""
     ordered = sorted(points, key=lambda p: (p.bytes, p.seed))
     return [min(group, key=_choice) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
 
 
 def _choice(point: Point) -> tuple[float, float]:
     """The less the better; the larger model where nothing was held out."""
-    return (point.pieces_bits if point.pieces_bits is not None else float("inf"), -point.size)
+    return (point.validation_bits_per_byte if point.validation_bits_per_byte is not None else float("inf"), -point.size)
 
 
 def _range(interval: Interval) -> list[float | None]:
@@ -196,11 +200,11 @@ def _range(interval: Interval) -> list[float | None]:
 
 
 def _law_json(curve: Curve) -> dict[str, Any]:
-    told: dict[str, Any] = {"model": curve.model, "variable": curve.variable, "why_not": curve.why or None}
+    about: dict[str, Any] = {"model": curve.model, "variable": curve.variable, "error": curve.why or None}
     if curve.fit is None:
-        return told
-    fit, further = curve.fit, FURTHER * curve.high
-    return told | {
+        return about
+    fit, further = curve.fit, EXTRAPOLATED * curve.high
+    return about | {
         "floor": fit.law.floor, "excess": fit.law.excess[0], "exponent": fit.law.exponent[0], "unit": fit.law.unit[0],
         "floor_interval": _range(fit.floor) if fit.with_floor else None, "exponent_interval": _range(fit.exponent()),
         "falls": fit.falls, "points": fit.points, "typical_error": fit.error,

@@ -1,26 +1,42 @@
-"""From a model and a text to a series and its laws."""
+"""From a model and a text to a scaling experiment and its laws."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.experiments.scale.excerpts import Excerpts
-from octavo.experiments.scale.plan import BUDGET, CHECKS, Plan, Task, check_lengths, check_settings, tasks
+from octavo.experiments.cell import Cell, Outcome
+from octavo.experiments.excerpts import first_part, last_part
+from octavo.experiments.progress import Progress, default_progress
+from octavo.experiments.runner import Runner
+from octavo.experiments.scale.measure import TEXTS, Point, point_of
+from octavo.experiments.scale.plan import (
+    BUDGET,
+    EVALUATIONS,
+    Plan,
+    check_lengths,
+    check_settings,
+    plan_cells,
+    with_text,
+)
 from octavo.experiments.scale.result import Scaling
-from octavo.experiments.scale.series import Tell, run_series
+from octavo.experiments.store import Store, check_folder
 from octavo.models import find_spec, preset
 from octavo.tasks.count_training import TextConfig, pick_device
-from octavo.tasks.run import CONFIG
+from octavo.text import Corpus
 from octavo.training.schedule import Budget
 
+KIND = "scaling experiment"
 TEXT = ("tokenizer", "size", "min_count", "split", "errors")  # settings that both models share
-OPENING = ("valid", "field")  # and those that only say where the text is
-HELD_OUT = 1_000_000
+SOURCE = ("valid", "field")  # and those that only say where the text is
+HELD_OUT_BYTES = 1_000_000
 
 
 def scale(
@@ -32,36 +48,51 @@ def scale(
     budget: str = BUDGET,
     seed: int = 0,
     device: str = "auto",
-    held_out: int = HELD_OUT,
+    held_out: int = HELD_OUT_BYTES,
     out: str | Path | None = None,
+    jobs: int = 1,
     command: str = "",
-    tell: Tell = lambda line: None,
+    progress: Progress | None = None,
     **settings: Any,
 ) -> Scaling:
     """Train a model at several lengths of text, sizes and budgets, fit power laws, and say where it passes another.
 
     `plan` has the lengths, sizes and budgets, as shares of the training part, of the width and of `budget`, and the
     number of seeds. `against` is the other model: auto is an n-gram, whose order is chosen anew for each length, or
-    none where the model is one. Settings are those of `octavo.train`. What is trained is kept in `out`, and found
-    again there; `command` is what the page says to make it again with.
+    none where the model is one. Settings are those of `octavo.train`. What is finished is stored in `out`, so that the
+    same call resumes it; `command` is what the page says to reproduce it with.
     """
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
-    _check(budget, seed, device, held_out, out)
+    _check(budget, seed, device, held_out)
     check_settings(settings, sources)
+    if out is not None:
+        check_folder(Path(out), KIND)
     other = _other(model, against)
-    todo = _todo(model, other, settings, plan, budget, seed)
-    text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *OPENING) if key in settings})
+    cells = _plan(model, other, settings, plan, budget, seed)
+    text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
     opened = text.open(sources)
     check_lengths(plan, opened.train.size)
-    excerpts = Excerpts(opened, held_out)
-    points = run_series(todo, excerpts, Path(out) if out is not None else None, device, tell)
-    found = Scaling(
-        model, other, ", ".join(sources), excerpts.bytes(1.0), excerpts.valid.size, budget, tuple(points), command,
-        seed, opened.notes,
+    cells = _on_text(cells, opened, text, held_out, device)
+    with ExitStack() as stack:
+        folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shown = stack.enter_context(progress or default_progress())
+        runner = Runner(Store.open(folder, KIND, {}), shown, _points, len(cells), jobs, command)
+        points = _points(runner.run(cells))
+        shutil.rmtree(folder / TEXTS, ignore_errors=True)
+    found = [point for point in points if point.error is None]
+    if not found:
+        raise UserError(f"no training succeeded: {points[0].error}")
+    result = Scaling(
+        model, other, ", ".join(sources), opened.train.size, first_part(opened.valid, held_out).size, budget,
+        tuple(found), command, seed, opened.notes, tuple(point for point in points if point.error is not None),
     )  # fmt: skip
     if out is not None:
-        found.save(Path(out))
-    return found
+        result.save(Path(out))
+    return result
+
+
+def _points(outcomes: Mapping[str, Outcome]) -> list[Point]:
+    return [point_of(outcome) for outcome in outcomes.values()]
 
 
 def _other(model: str, against: str) -> str | None:
@@ -76,27 +107,39 @@ def _other(model: str, against: str) -> str | None:
     return other
 
 
-def _todo(model: str, other: str | None, settings: dict[str, Any], plan: Plan, budget: str, seed: int) -> list[Task]:
+def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, budget: str, seed: int) -> list[Cell]:
     """Every training, the cheap ones first."""
     shared = {key: value for key, value in settings.items() if key in TEXT}
-    own = {key: value for key, value in settings.items() if key not in OPENING}
-    own = {"budget": budget, "evaluations": CHECKS, **own} if find_spec(model).trained_by_gradient else own
-    todo = tasks(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
+    own = {key: value for key, value in settings.items() if key not in SOURCE}
+    own = {"budget": budget, "evaluations": EVALUATIONS, **own} if find_spec(model).trained_by_gradient else own
+    cells = plan_cells(model, own, plan, seed, search_order=model == "ngram" and "order" not in settings)
     if other is None:
-        return todo
-    theirs = shared | ({"budget": budget, "evaluations": CHECKS} if find_spec(other).trained_by_gradient else {})
+        return cells
+    theirs = shared | ({"budget": budget, "evaluations": EVALUATIONS} if find_spec(other).trained_by_gradient else {})
     once = Plan(plan.lengths, plan.sizes, (1.0,), plan.seeds)
-    return tasks(other, theirs, once, seed, search_order=other == "ngram") + todo
+    return plan_cells(other, theirs, once, seed, search_order=other == "ngram") + cells
 
 
-def _check(budget: str, seed: int, device: str, held_out: int, out: str | Path | None) -> None:
+def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: int, device: str) -> list[Cell]:
+    """The cells with the parts of the text that they are of."""
+    valid = first_part(corpus.valid, held_out)
+    found: dict[float, dict[str, Any]] = {}
+    for share in {cell.options["share"] for cell in cells}:
+        part = last_part(corpus.train, max(1, round(corpus.train.size * share)))
+        found[share] = {
+            "sources": list(corpus.source), "valid": list(text.valid), "field": text.field, "errors": corpus.errors,
+            "train_bytes": part.size, "train_sha256": part.sha256, "valid_bytes": valid.size,
+            "valid_sha256": valid.sha256,
+        }  # fmt: skip
+    return [
+        with_text(cell, found[share := cell.options["share"]], found[share]["train_bytes"], device) for cell in cells
+    ]
+
+
+def _check(budget: str, seed: int, device: str, held_out: int) -> None:
     """What would only fail after some training is refused before."""
     Budget.parse(budget)
     seeded_generator(seed)
     pick_device(device)
     if held_out < 1:
         raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")
-    if out is not None and (Path(out) / CONFIG).is_file():
-        raise UserError(f"{out} is itself a run; name another folder for a series")
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise UserError(f"{out} is there already and is not a folder; choose another --out")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from octavo.experiments.scale.crossing import REACH, Crossing
+from octavo.experiments.scale.crossing import MAX_TIMES, Crossing
 from octavo.experiments.scale.power_law import ENOUGH_FOR_FLOOR, LEVEL, Fit, Interval
-from octavo.experiments.scale.result import FURTHER, Curve, Scaling, Variable
+from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable
 from octavo.io.files import size
 from octavo.pages.figures.axis import number
 
 NAMES = {"ngram": "the n-gram", "bag": "the bag", "bigram": "the bigram"}
-OVER = {"text": "text", "parameters": "width", "operations": "training"}
+OVER = {"text": "text", "parameters": "width", "flops": "training"}
 
 
 def name_of(model: str) -> str:
@@ -20,12 +20,12 @@ def name_of(model: str) -> str:
 
 
 def amount(value: float, variable: Variable) -> str:
-    """So much text, so many parameters or operations."""
+    """So much text, so many parameters or FLOPs."""
     return size(value) if variable == "text" else number(value)
 
 
 def summary(scaling: Scaling) -> list[str]:
-    """Everything that the series says, a sentence or two a line."""
+    """Everything that the laws say, a sentence or two a line."""
     lines = [line for curve in scaling.curves for line in law_lines(curve, scaling)]
     joint = [joint_line(scaling.joint)] if scaling.joint and scaling.joint.whole else []
     return [*lines, *joint, *crossing_lines(scaling), *limit_lines(scaling)]
@@ -36,7 +36,7 @@ def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
     who, over = _sentence(name_of(curve.model)), OVER[curve.variable]
     if curve.fit is None:
         return [f"{who} has no law over {over}: {curve.why}."]
-    fit, x = curve.fit, FURTHER * curve.high
+    fit, x = curve.fit, EXTRAPOLATED * curve.high
     if not fit.falls:
         first, last = (_mean_at(curve, x) for x in (curve.low, curve.high))
         return [
@@ -46,12 +46,12 @@ def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
     floor = f"floor {_between(fit.floor)}, " if fit.with_floor else ""
     lines = [
         f"{who}, over {over}{_at_budget(curve, scaling)}: bits per byte = {formula(curve)}",
-        f"  {floor}exponent {_between(fit.exponent(), 3)}; with {FURTHER:.0f} times as much "
+        f"  {floor}exponent {_between(fit.exponent(), 3)}; with {EXTRAPOLATED:.0f} times as much "
         f"({amount(x, curve.variable)}) {fit.law(x):.3f} ({_between(fit.interval(x), 3)}), if the law goes on.",
     ]
     if not fit.with_floor:
         lines[-1] += (
-            f" Fewer than {ENOUGH_FOR_FLOOR} different values cannot tell a floor, so it is taken as 0 and what is "
+            f" Fewer than {ENOUGH_FOR_FLOOR} different values cannot show a floor, so it is taken as 0 and what is "
             "extrapolated is rather too low."
         )
     return lines
@@ -90,66 +90,73 @@ def crossing_lines(scaling: Scaling) -> list[str]:
     if scaling.crossing is not None and first.fit and second.fit:
         falling = first.fit.falls and second.fit.falls
         lines.append(_sentence(crossing_line(scaling.crossing, "text", model, other, falling)))
-    training = scaling.operations
+    training = scaling.training
     if scaling.crossing_by_training is not None and training is not None and training.fit is not None:
-        last = max(training.points, key=lambda point: point.operations)
-        pace = last.seconds / last.operations
-        told = crossing_line(scaling.crossing_by_training, "operations", model, other, training.fit.falls, pace)
-        lines.append(f"Trained for longer on the whole text, {told}")
+        last = max(training.points, key=lambda point: point.flops)
+        pace = last.seconds / last.flops
+        sentence = crossing_line(scaling.crossing_by_training, "flops", model, other, training.fit.falls, pace)
+        lines.append(f"Trained for longer on the whole text, {sentence}")
     return lines
 
 
 def crossing_line(
     found: Crossing, variable: Variable, model: str, other: str, falling: bool = True, pace: float = 0.0
 ) -> str:
-    """Where two laws meet; `falling`: both surely fall; `pace`: seconds an operation takes, to say when."""
+    """Where two laws meet; `falling`: both surely fall; `pace`: seconds a FLOP takes, to say when."""
     doubt = f" {found.share:.0%} of the refits say so." if found.share < LEVEL else ""
     if not falling and not found.measured:
         return (
-            "they do not cross where it was measured, and a law that does not surely fall cannot be carried on to "
+            "they do not cross where it was measured, and a law that does not surely fall cannot be extrapolated to "
             "where they might."
         )
     if found.kind == "ahead":
-        return f"by the laws {model} is ahead of {other} everywhere within {REACH:.0f} times what was measured.{doubt}"
+        return (
+            f"by the laws {model} is ahead of {other} everywhere within {MAX_TIMES:.0f} times what was measured.{doubt}"
+        )
     if found.kind == "behind":
         return (
-            f"by the laws {model} does not catch up with {other} within {REACH:.0f} times what was measured; beyond "
-            f"that any extrapolation is a guess.{doubt}"
+            f"by the laws {model} does not catch up with {other} within {MAX_TIMES:.0f} times what was measured; "
+            f"beyond that any extrapolation is a guess.{doubt}"
         )
     verb = "overtakes" if found.overtakes else "falls behind"
-    unit = {"text": " of text", "parameters": " parameters", "operations": " operations"}[variable]
+    unit = {"text": " of text", "parameters": " parameters", "flops": " FLOPs"}[variable]
     when = f", {_time(found.at * pace)} here" if pace else ""
-    told = f"by the laws {model} {verb} {other} at about {amount(found.at, variable)}{unit}{when} "
-    told += f"({_ends(found, variable)})."
+    sentence = f"by the laws {model} {verb} {other} at about {amount(found.at, variable)}{unit}{when} "
+    sentence += f"({_ends(found, variable)})."
     if found.at > found.high:
-        told += f" That is {found.at / found.high:.1f} times the most that was measured: an extrapolation."
+        sentence += f" That is {found.at / found.high:.1f} times the most that was measured: an extrapolation."
     elif found.at < found.low:
-        told += f" That is {found.low / found.at:.1f} times less than the least that was measured: an extrapolation."
-    return told
+        sentence += (
+            f" That is {found.low / found.at:.1f} times less than the least that was measured: an extrapolation."
+        )
+    return sentence
 
 
 def limit_lines(scaling: Scaling) -> list[str]:
     """Whether text or training is what is short."""
     whole = [p for p in scaling.text[scaling.model].points if p.bytes == scaling.text_bytes]
     lines = []
-    if whole and whole[0].operations:
+    if whole and whole[0].flops:
         passes = sum(p.passes for p in whole) / len(whole)
         lines.append(f"A budget of {scaling.budget} reads the whole text {passes:.2g} times.")
-    text, training = scaling.text[scaling.model].fit, scaling.operations.fit if scaling.operations else None
+    text, training = scaling.text[scaling.model].fit, scaling.training.fit if scaling.training else None
     if text is None or training is None:
         return lines
+    model = name_of(scaling.model)
     by_text, by_training = (doubled(fit) for fit in (text, training))
-    told = (
+    sentence = (
         f"By the laws, twice the text would save {by_text[0]:.3f} bits per byte ({_between(by_text[1], 3)}), twice the "
         f"training {by_training[0]:.3f} ({_between(by_training[1], 3)}): "
     )
     if by_text[1].low > by_training[1].high:
-        told += f"{name_of(scaling.model)} is limited by text here."
+        sentence += f"{model} is limited by text here."
     elif by_training[1].low > by_text[1].high:
-        told += f"{name_of(scaling.model)} is limited by training here, and its law over text is that of this budget."
+        sentence += (
+            f"{name_of(scaling.model)} is limited by training here, and its law over text is that of this budget."
+        )
     else:
-        told += "which of them is the limit cannot be told from these points."
-    return [*lines, told]
+        sentence += "which of them is the limit cannot be said from these points."
+    return [*lines, sentence]
 
 
 def doubled(fit: Fit) -> tuple[float, Interval]:
@@ -166,7 +173,7 @@ def _mean_at(curve: Curve, x: float) -> float:
 
 def _at_budget(curve: Curve, scaling: Scaling) -> str:
     """A law over text or parameters is that of one budget, where there is one."""
-    return f" ({scaling.budget} each)" if curve.variable != "operations" and curve.points[0].operations else ""
+    return f" ({scaling.budget} each)" if curve.variable != "flops" and curve.points[0].flops else ""
 
 
 def _between(interval: Interval, places: int = 2) -> str:
@@ -176,8 +183,8 @@ def _between(interval: Interval, places: int = 2) -> str:
 def _ends(found: Crossing, variable: Variable) -> str:
     """The interval; where refits do not cross, they do so before or after all that was looked at."""
     low, high = found.interval.low, found.interval.high
-    least = amount(low, variable) if low > 0 else f"below {amount(found.low / REACH, variable)}"
-    most = amount(high, variable) if math.isfinite(high) else f"beyond {amount(found.high * REACH, variable)}"
+    least = amount(low, variable) if low > 0 else f"below {amount(found.low / MAX_TIMES, variable)}"
+    most = amount(high, variable) if math.isfinite(high) else f"beyond {amount(found.high * MAX_TIMES, variable)}"
     return f"{least} to {most}"
 
 

@@ -29,7 +29,6 @@ from octavo.text.validation_chunks import hold_out
 ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
 COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB
 SCORED = 1 << 18  # bytes of the validation part where the run's own figure has to be found anew
-BAGS = {"byte": "bag of bytes", "char": "bag of characters", "word": "bag of words"}
 TIE = 0.01  # as good as a floor: within so much of it
 
 
@@ -77,8 +76,7 @@ def measure_floors(run: Run, valid: Split) -> Floors:
     rows = []
     for order in (1, *ORDERS):
         config: Any = BagConfig() if order == 1 else NGramConfig(order=order)
-        bag = BAGS.get(run.tokenizer.name, "bag of tokens")
-        kind, name = ("bag", bag) if order == 1 else ("ngram", f"{order}-gram")
+        kind, name = ("bag", f"bag of {run.tokenizer.unit}") if order == 1 else ("ngram", f"{order}-gram")
         model = fit_counts(kind, torch.from_numpy(x_N.astype(np.int32)), config, run.tokenizer).model
         paid = score_text(model, run.tokenizer, valid, name).bits_per_byte
         rows.append(Floor(name, order, paid, piece_bits(model, run.tokenizer, pieces_PL)))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from octavo.errors import UserError
 from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
-from octavo.text.tokenizers.spelling import as_text
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -144,7 +143,7 @@ class _Cursor:
         if kind == BOOL:
             return bool(self.bools(1)[0])
         if kind == STRING:
-            return as_text(self.string())
+            return self.string().decode("utf-8", "surrogateescape")  # tokens need not be UTF-8
         if kind == ARRAY:
             return self.array(depth)
         self.refuse(f"values are of the types 0 to 12: this one has type {kind}")

@@ -14,8 +14,7 @@ import torch
 
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
-from octavo.models.parts.attention import pattern_of
-from octavo.models.parts.config import SYNTHESIZERS, GPTConfig
+from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.dispatch import choose, simplest, window_of
 from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
 from octavo.ops.cross_entropy import SMALL
@@ -50,9 +49,9 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
 def transformer_cache(config: GPTConfig) -> Cache:
     """Keys and values of each layer, or for linear attention the sums that stand for all of them."""
     L, D, K = config.layers, config.width, config.head_size
-    if config.attention == "linear":
+    if config.kind.family == "linear":
         return Cache(constant=L * config.heads * (K * K + K), least_size=4)
-    if config.attention in SYNTHESIZERS:
+    if config.kind.family == "synthesizer":
         return Cache(per_token=L * D, tokens=config.context)
     return Cache(per_token=2 * L * config.groups * K, tokens=config.context if config.absolute else config.cached)
 
@@ -64,7 +63,7 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Learned positions are a table; the angles of rotary ones are kept once for all layers."""
     if config.positions == "learned":
         return (Part("positions", config.context * config.width, kept_bytes=8 * shape.window),)
-    if config.positions == "rotary" and config.attention not in SYNTHESIZERS:
+    if config.positions == "rotary" and config.kind.family != "synthesizer":
         return (Part("positions", kept=shape.window * config.head_size),)
     return ()
 
@@ -108,13 +107,13 @@ def loss_kept(part: Part, N: int, V: int, D: int, weights: int) -> Part:
 
 def mix_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Those of one layer."""
-    if config.attention in SYNTHESIZERS:
+    if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
     qkv = linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias=D + 2 * E if config.bias else 0)
     kept = projected_kept(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
     out = linear("out", N, [(D, D)], bias=D if config.bias else 0)
-    looking = linear_attention_part(config, shape) if config.attention == "linear" else attention_part(config, shape)
+    looking = linear_attention_part(config, shape) if config.kind.family == "linear" else attention_part(config, shape)
     dropped = N * D if config.dropout else 0
     return replace(qkv, kept=kept, copies=D * (D + 2 * E)), looking, replace(out, kept=dropped)
 
@@ -123,7 +122,7 @@ def projected_kept(config: GPTConfig, shape: Shape) -> int:
     """Turned queries and keys, and what all three came out as, where a kernel is given pieces of these themselves."""
     N, D, E = shape.tokens, config.width, config.groups * config.head_size
     turned = N * (D + E) if config.positions == "rotary" else 0
-    if config.attention != "linear":
+    if config.kind.family != "linear":
         return 0 if in_blocks(config, shape) else turned + N * (D + 2 * E)
     if config.features != "elu":
         return 0
@@ -133,7 +132,7 @@ def projected_kept(config: GPTConfig, shape: Shape) -> int:
 def in_blocks(config: GPTConfig, shape: Shape) -> bool:
     """Whether attention is cut into blocks along the diagonal, each a copy."""
     T, S = shape.window, seen(config, shape)
-    pattern = simplest(pattern_of(config), T, S)
+    pattern = simplest(config.pattern, T, S)
     W = window_of(pattern)
     return W is not None and T > W and shape.kernel == "fused" and path_of(config, T, S, pattern) == "band"
 
@@ -167,7 +166,7 @@ def attention_pairs(config: GPTConfig, T: int, S: int, plain: bool = False) -> t
     The kernels are given rectangles: all T × S pairs, or for a narrow window blocks of W queries and 2 W keys. PyTorch
     counts the whole rectangle also where a kernel leaves out what lies above the diagonal.
     """
-    pattern = simplest(pattern_of(config), T, S)
+    pattern = simplest(config.pattern, T, S)
     W = window_of(pattern)
     if plain or W is None or path_of(config, T, S, pattern) != "band":
         return pairs_of(pattern, T, S), T * S
@@ -198,7 +197,7 @@ def pairs_of(pattern: Pattern, T: int, S: int) -> int:
 def fused_kept(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
     """The result, each row's sum and the mask; a band also keeps the blocks that it was cut into."""
     B, T, N, D, H, G = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.groups
-    pattern = simplest(pattern_of(config), T, S)
+    pattern = simplest(config.pattern, T, S)
     biased, rotary = config.positions == "alibi", config.positions == "rotary"
     if in_blocks(config, shape):
         W = window_of(pattern) or T

@@ -5,9 +5,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from octavo.core import Session, tracing
+from octavo.core import Session
 from octavo.models.decoding.cached_session import CachedSession
 from octavo.models.parts.attention import Attention
+from octavo.ops.tracing import is_tracing
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
@@ -23,7 +24,7 @@ def session_for(model: GPT, state: Any, tokens: int = 1 << 30, recorded: bool = 
     It reads the weights now: those of a model that is trained meanwhile, it does not see. Dropout is off. `recorded`
     allows a GPU's kernels to be recorded and played back (GraphSession).
     """
-    if tracing() or not isinstance(
+    if is_tracing() or not isinstance(
         model.blocks[0].attention, Attention
     ):  # only the model's own step shows what is inside
         return Session(model, state)

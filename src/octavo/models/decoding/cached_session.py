@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from octavo.models.parts.feed_forward import Norm
 
 TOGETHER = 64  # tokens absorbed in one go, at most: their scores must be held
-SLICED = ("full", "local", "block")  # what is seen are neighbours, so no mask is needed
 Apply = Callable[[Tensor], Tensor]
 
 
@@ -210,9 +209,9 @@ class CachedSession(Session[Any]):
     def _first_seen(self) -> int:
         """The first slot that the next token sees."""
         config, end = self.gpt.config, self.cache.end
-        if config.attention == "block":
-            return int(end // config.attention_window * config.attention_window)
-        return 0 if config.attention == "global" else max(0, end + 1 - self.cache.seen)
+        if config.kind.first_key is not None:
+            return max(0, config.kind.first_key(end, config.context, config.attention_window))
+        return max(0, end + 1 - self.cache.seen) if config.kind.relative else 0
 
     def _sight_of(self, tokens: int) -> tuple[int, int, Tensor]:
         """`_sight` of several new tokens: what each may not see is forbidden by what is added to its scores."""
@@ -230,7 +229,7 @@ class CachedSession(Session[Any]):
         config, first = self.gpt.config, self._first_seen()
         T = self.cache.end + 1 - first
         bias_XRT = None if self.bias is None else self.bias.narrow(-1, self.bias.shape[-1] - T, T)
-        if config.attention in SLICED:
+        if config.kind.first_key is not None:
             return first, T, bias_XRT
         forbidden_T = ~self.pattern.allows(self.places_S[T - 1], self.places_S[:T])
         mask_T = torch.zeros(T, dtype=self.scale_J1.dtype, device=forbidden_T.device)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, Closed
-from octavo.text.tokenizers.protocol import Tokenizer
-from octavo.text.tokenizers.spelling import as_bytes, as_text
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.closed_vocabulary import BEGIN
+from octavo.text.tokenizers.token_bytes import as_bytes, as_text
 
 SPACE = "▁"
 # Controls, white space and what takes no room, written out instead of asked of Python, whose idea of them changes with
@@ -28,9 +28,9 @@ MARK = re.compile(r"<#[0-9]+>\Z")
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
     """A name for each token, no two alike, from which `spelling_of` gives its bytes; the last is `<s>`."""
-    if isinstance(tokenizer, Closed):  # its words came out of an ARPA file
+    if tokenizer.words is not None:  # they came out of an ARPA file, or could
         return [*tokenizer.words]
-    return [*names_of([tokenizer.spelling(token) for token in range(tokenizer.begin)]), BEGIN]
+    return [*names_of([tokenizer.token_bytes(token) for token in range(tokenizer.begin)]), BEGIN]
 
 
 def names_of(spellings: Sequence[bytes]) -> list[str]:

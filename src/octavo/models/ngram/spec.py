@@ -12,7 +12,7 @@ from octavo.models.ngram.counting import Workspace
 from octavo.models.ngram.model import DTYPES, NGram, NGramConfig
 from octavo.models.spec import Candidate, FitContext, Fitted, ModelSpec
 from octavo.models.views import Bars, View
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.base import Tokenizer
 
 ESTIMATORS = {
     "kneser-ney": "Kneser-Ney", "mle": "maximum likelihood", "add-k": "add-k", "stupid": "stupid backoff",

@@ -15,32 +15,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import tap
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import init_inner, init_residual, zero
 from octavo.ops import linear
-from octavo.ops.attention import CAUSAL, Block, Global, Local, Pattern, Strided, attend
+from octavo.ops.attention import attend
+from octavo.ops.attention.kinds import Family
 from octavo.ops.attention.synthesizer import dense_logits, synthesize
 from octavo.ops.norm import rms_norm
 from octavo.ops.positions import alibi_bias, rotate
+from octavo.ops.tracing import tap
 
 
 class Place(NamedTuple):
     """Where the new tokens stand: how far each pair of a rotary head is turned, where positions are rotary."""
 
     angles_TK: Tensor | None
-
-
-def pattern_of(config: GPTConfig) -> Pattern:
-    """Which earlier tokens a token may look at."""
-    near = Local(min(config.attention_window, config.context))
-    return {
-        "full": CAUSAL & Local(config.context),
-        "local": CAUSAL & near,
-        "strided": CAUSAL & (near | Strided(config.attention_window)) & Local(config.context),
-        "block": CAUSAL & Block(config.attention_window),
-        "global": CAUSAL & (near | Global(1)),
-    }[config.attention]
 
 
 def split_heads(x_BTE: Tensor, heads: int) -> Tensor:
@@ -100,14 +89,15 @@ class Attention(AttentionProjections):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
-        self.pattern = pattern_of(config)
+        self.pattern = config.pattern
+        self.cache_tokens = config.context if config.absolute else config.cached
 
     def start(self, batch: int) -> Any:
         none = self.key_ED.new_zeros(batch, self.config.groups, 0, self.config.head_size)
         return none, none
 
     def settled(self, state: Any) -> bool:
-        return self.config.absolute or state[0].shape[2] == self.config.cached
+        return self.config.absolute or state[0].shape[2] == self.cache_tokens
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         config = self.config
@@ -119,8 +109,7 @@ class Attention(AttentionProjections):
         if config.positions == "alibi":
             bias = alibi_bias(config.heads, q_BHTK.shape[2], S, q_BHTK.dtype, x_BTD.device)
         y_BHTK = attend(q_BHTK, k_BGSK, v_BGSK, self.pattern, bias_HTS=bias)
-        kept = config.context if config.absolute else config.cached
-        return self.out(y_BHTK), (k_BGSK[:, :, -kept:], v_BGSK[:, :, -kept:])
+        return self.out(y_BHTK), (k_BGSK[:, :, -self.cache_tokens :], v_BGSK[:, :, -self.cache_tokens :])
 
 
 class LinearAttention(AttentionProjections):
@@ -199,7 +188,6 @@ class Synthesizer(nn.Module):
         return F.linear(join_heads(y_BHTK), self.out_DD), v_BHSK
 
 
-ATTENTION_LAYERS: dict[str, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
-    "full": Attention, "local": Attention, "strided": Attention, "block": Attention, "global": Attention,
-    "linear": LinearAttention, "dense": Synthesizer, "random": Synthesizer,
+ATTENTION_LAYERS: dict[Family, type[Attention] | type[LinearAttention] | type[Synthesizer]] = {
+    "softmax": Attention, "linear": LinearAttention, "synthesizer": Synthesizer,
 }  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, get_args, get_type_hints
 
+from torch import Tensor
+
 from octavo.errors import UserError
 
 
@@ -25,3 +27,10 @@ def check_choices(config: Any) -> None:
                 f"{name} must be one of {', '.join(known)}: {name}={getattr(config, name)!r}; "
                 f"try --{name.replace('_', '-')} {known[0]}"
             )
+
+
+def check_distribution(logp: Tensor, what: str) -> None:
+    """Refuse saved log-probabilities that do not sum to one along the last dimension: they were tampered with."""
+    sums = logp.logsumexp(-1)
+    if not bool((sums.abs() < 1e-9).all()):
+        raise UserError(f"{what} must sum to one; the file is damaged, train the model again")

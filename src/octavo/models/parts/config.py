@@ -7,11 +7,17 @@ from typing import ClassVar, Literal
 
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_choices, check_dropout, check_positive
+from octavo.ops.attention.kinds import (
+    ATTENTION_KINDS,
+    AttentionKind,
+    attention_kind,
+    cache_length,
+    kinds_with,
+    text_pattern,
+)
+from octavo.ops.attention.patterns import Pattern
 
 ABSOLUTE_POSITIONS = ("learned", "sinusoidal")
-ABSOLUTE_ATTENTION = ("block", "global", "dense", "random")  # depends on the position in the window, not on distance
-SYNTHESIZERS = ("dense", "random")
-WINDOWED_ATTENTION = ("local", "strided", "block", "global")  # kinds that use `attention_window`
 
 RENAMED_FEED_FORWARD = {"feed": "feed_forward", "feed_width": "feed_forward_width"}  # settings of version 0.1
 
@@ -34,8 +40,8 @@ class GPTConfig:
     """How many tokens a token can look at, itself included."""
     stride: int = 0
     """How far a full context moves, what stays being read again; 0: token by token, or where it cannot, by a half."""
-    attention: Literal["full", "local", "strided", "block", "global", "linear", "dense", "random"] = "full"
-    """full, linear: all tokens are looked at; local, strided, block, global: some; dense, random: synthesizers."""
+    attention: str = "full"
+    """Attention kind: full, local, strided, block, global (patterns), linear, or dense and random (synthesizers)."""
     attention_window: int = 32
     """local: the last so many tokens; strided: and every so many-th before; block: its size; global: and the first."""
     features: Literal["elu", "relu", "random"] = "elu"
@@ -74,6 +80,7 @@ class GPTConfig:
                 f"feed_forward_width must not be negative: feed_forward_width={self.feed_forward_width}; leave it out"
             )
         check_choices(self)
+        kind = attention_kind(self.attention, "text")
         self._check_heads()
         if not 0 <= self.stride <= self.context - 1:
             raise UserError(
@@ -83,7 +90,7 @@ class GPTConfig:
             raise UserError(
                 f"rotary_base must be above 1 and norm_eps above 0: {self.rotary_base}, {self.norm_eps}; leave them out"
             )
-        if self.positions == "alibi" and self.attention in ("linear", *SYNTHESIZERS):
+        if self.positions == "alibi" and kind.family != "softmax":
             raise UserError(
                 f"alibi belongs to scores, which attention={self.attention} has none of; try --positions none"
             )
@@ -96,7 +103,8 @@ class GPTConfig:
 
     def check_use(self) -> None:
         """Refuse settings that nothing reads, before a model is trained: whoever gives them expects something."""
-        for name, kinds in (("attention_window", WINDOWED_ATTENTION), ("features", ("linear",))):
+        for name in ("attention_window", "features"):
+            kinds = kinds_with(name)
             if self.attention not in kinds and getattr(self, name) != getattr(type(self), name):
                 raise UserError(
                     f"{name} belongs to attention {' or '.join(kinds)}: attention={self.attention}, "
@@ -113,7 +121,7 @@ class GPTConfig:
             raise UserError(
                 f"kv_heads must divide heads: heads={self.heads}, kv_heads={self.kv_heads}; try --kv-heads 1, or 0"
             )
-        if self.positions == "rotary" and self.attention not in SYNTHESIZERS and self.head_size % 2:
+        if self.positions == "rotary" and self.kind.family != "synthesizer" and self.head_size % 2:
             even = [h for h in range(1, self.heads) if self.width % (2 * h) == 0][-1:]
             raise UserError(
                 f"rotary positions turn pairs, so width / heads must be even: {self.width} / {self.heads}; "
@@ -139,7 +147,7 @@ class GPTConfig:
     @property
     def absolute(self) -> bool:
         """Whether places are counted from the beginning of a context, which a full one must then get anew."""
-        return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or self.attention in ABSOLUTE_ATTENTION
+        return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or not self.kind.relative
 
     @property
     def moves(self) -> int:
@@ -148,5 +156,14 @@ class GPTConfig:
 
     @property
     def cached(self) -> int:
-        """How many keys a relative model must keep."""
-        return min(self.attention_window, self.context) if self.attention == "local" else self.context
+        """The length of the KV cache where positions are relative."""
+        return cache_length(self.kind, self.context, self.attention_window)
+
+    @property
+    def kind(self) -> AttentionKind:
+        return ATTENTION_KINDS[self.attention]
+
+    @property
+    def pattern(self) -> Pattern:
+        """Which earlier tokens a token attends to, by softmax attention."""
+        return text_pattern(self.kind, self.context, self.attention_window)

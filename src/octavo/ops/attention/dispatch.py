@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import tap, tracing
 from octavo.errors import UserError
 from octavo.ops.attention import flex, reference
 from octavo.ops.attention.patterns import CAUSAL, FULL, Both, Causal, Local, Pattern
+from octavo.ops.tracing import is_tracing, tap
 
 Path = Literal["auto", "plain", "sdpa", "band", "flex", "products"]
 
@@ -74,7 +74,7 @@ def products_pay(q_BHTK: Tensor, k_BGSK: Tensor) -> bool:
 
 def watched() -> bool:
     """Whether somebody traces; a compiler cannot look into that, and what it compiles is not traced."""
-    return not torch.compiler.is_compiling() and tracing()
+    return not torch.compiler.is_compiling() and is_tracing()
 
 
 def simplest(pattern: Pattern, T: int, S: int) -> Pattern:

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import tap
 from octavo.ops.attention.patterns import FULL, Pattern
+from octavo.ops.tracing import tap
 
 
 def attend_reference(

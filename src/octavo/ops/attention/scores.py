@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.core import tap
+from octavo.ops.tracing import tap
 
 ScoreKind = Literal["dot", "scaled", "additive"]
 SCORES: tuple[ScoreKind, ...] = ("dot", "scaled", "additive")

@@ -19,8 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from octavo.core import tap
 from octavo.errors import UserError
+from octavo.ops.tracing import tap
 
 Path = Literal["auto", "plain"]
 

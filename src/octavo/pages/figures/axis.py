@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-TICKS = 6  # about as many as are written
+TICKS = 6  # about as many are written
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-PLAIN = range(-3, 4)  # powers of ten that are written out
-WIDE = 7.7  # units of a digit, in the widest of the fonts that a browser may choose
-OTHERS = {**dict.fromkeys(",.·", 3.9), **dict.fromkeys("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", 5.0), "-": 4.4, "M": 10.4}
+WRITTEN_OUT = range(-3, 4)  # powers of ten
+DIGIT_WIDTH = 7.7  # units, in the widest of the fonts that a browser may choose
+WIDTHS = {  # units of other characters
+    **dict.fromkeys(",.·", 3.9), **dict.fromkeys("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", 5.0), "-": 4.4, "M": 10.4,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ class Axis:
         round_numbers = _log_ticks(low / 10, high * 10)
         below = [tick for tick in round_numbers if tick <= low * (1 + 1e-9)]
         above = [tick for tick in round_numbers if tick >= high * (1 - 1e-9)]
-        room = (high / low) ** 0.05  # where the next round number is far away
-        return cls(max(below, default=low / room), min(above, default=high * room), log, step)
+        margin = (high / low) ** 0.05  # where the next round number is far away
+        return cls(max(below, default=low / margin), min(above, default=high * margin), log, step)
 
     @property
-    def room(self) -> float:
+    def label_width(self) -> float:
         """The units that the widest of its labels takes."""
-        return max((sum(OTHERS.get(letter, WIDE) for letter in label) for _, label in self.ticks), default=0.0)
+        return max((sum(WIDTHS.get(sign, DIGIT_WIDTH) for sign in label) for _, label in self.ticks), default=0.0)
 
     def share(self, value: float) -> float:
         """How far along the axis a value lies, from 0 to 1."""
@@ -57,6 +59,18 @@ class Axis:
             return [(tick, number(tick)) for tick in _log_ticks(self.low, self.high)]
         first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
         return [(self.step * i, number(self.step * i)) for i in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class EvenLogAxis(Axis):
+    """Logarithmic, so that equal heights are equal percentages, with evenly spaced numbers beside it.
+
+    Bits per byte rarely span a power of ten.
+    """
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        return Axis(self.low, self.high, False, self.step).ticks
 
 
 def _step(span: float) -> float:
@@ -76,7 +90,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number in few letters: 0.05, 2,000, 20k, 3M, 10⁻⁸."""
+    """A number in few characters: 0.05, 2,000, 20k, 3M, 10⁻⁸."""
     if not math.isfinite(value):
         return "not finite"
     if value == 0:
@@ -85,7 +99,7 @@ def number(value: float) -> str:
     for least, unit in ((6, "M"), (4, "k")):
         if least <= power < 9:
             return f"{value / 10.0 ** (least // 3 * 3):.4g}{unit}"
-    if power in PLAIN:
+    if power in WRITTEN_OUT:
         return f"{float(f'{value:.4g}'):,g}"
     digits = f"{value / 10.0**power:.3g}"
     ten = "10" + str(power).translate(SUPERSCRIPT)

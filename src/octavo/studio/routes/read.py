@@ -132,7 +132,7 @@ def _reading(run: Run, x_N: list[int], asked: Read, ticket: Ticket) -> Reading:
 def _columns(run: Run, told: Reading) -> dict[str, Any]:
     x_N, top_NK = told.x_N.tolist(), told.top_NK.tolist()
     names = {token: spelt(run, token) for token in {*x_N, *told.top_NK.unique().tolist()}}
-    sizes = {token: len(run.tokenizer.spelling(token)) for token in set(x_N)}
+    sizes = {token: len(run.tokenizer.token_bytes(token)) for token in set(x_N)}
     return {
         "tokens": [names[token] for token in x_N], "bits": finite(told.bits_N.tolist()), "ranks": told.rank_N.tolist(),
         "bytes": [sizes[token] for token in x_N],

@@ -1,10 +1,10 @@
-"""Training from the page: what can be asked for, texts to learn from, and the one run that is in progress."""
+"""Training from the page: the forms, the texts to train on, and the one run that is in progress."""
 
 from __future__ import annotations
 
 import math
 import os
-import time
+import signal
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,198 +14,191 @@ from pydantic import BaseModel, Field
 from octavo.io.run_folder import CONFIG, METRICS, STATE
 from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
-from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES, Text
-from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, OFFERED, forms
+from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES
+from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, forms
 from octavo.studio.server.training_process import RUN_NAME, TrainingProcess
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
 
-TAIL = 1 << 16  # bytes of the end of metrics.jsonl in which the last row is looked for
-PLAIN = {"type": "string", "minLength": MIN_TEXT_BYTES, "maxLength": MAX_BODY_BYTES, "pattern": "^[^\\x00]+$"}
-RAW = {"requestBody": {"required": True, "content": {"text/plain": {"schema": PLAIN}}}}
+TAIL_BYTES = 1 << 16  # of metrics.jsonl, which hold its last row
+PLAIN_TEXT = {"type": "string", "minLength": MIN_TEXT_BYTES, "maxLength": MAX_BODY_BYTES, "pattern": "^[^\\x00]+$"}
+UPLOAD = {"requestBody": {"required": True, "content": {"text/plain": {"schema": PLAIN_TEXT}}}}
 
 
 class Start(RequestBody):
-    """A new run; settings are those of the model's form."""
+    """A new run, with the settings of the model's form."""
 
-    model: str = Field(max_length=40, json_schema_extra={"enum": list(OFFERED)})
+    model: str = Field(max_length=40, json_schema_extra={"enum": list(forms())})
     corpus: str = Field(max_length=200)
     run: str = Field(max_length=64, pattern=f"^{RUN_NAME}$")
     seconds: float = Field(default=DEFAULT_SECONDS, ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)
-    settings: dict[str, int | float | Annotated[str, Field(max_length=40)]] = Field(default={}, max_length=24)
+    settings: dict[str, int | float | Annotated[str, Field(max_length=40)]] = Field(default={}, max_length=64)
 
 
 class Resume(RequestBody):
-    """Go on with a run, for as long as it was to be trained, or for so many seconds in all."""
+    """Resume a run, up to its own budget, or up to so many seconds in all."""
 
     run: str = Field(max_length=400)
     seconds: float | None = Field(default=None, ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)
 
 
 class Stop(RequestBody):
-    """Stop what is being trained."""
+    """Stop the training run."""
 
 
-class ShownText(BaseModel):
+class TrainingText(BaseModel):
     """A text to train on."""
 
     name: str
     bytes: int
-    told: str
+    description: str
 
 
-class ShownSetting(BaseModel):
+class FormField(BaseModel):
     """A field of a model's form."""
 
     name: str
-    kind: Literal["whole", "number", "choice"]
-    usual: int | float | str | None
-    told: str
-    least: float | None
-    most: float | None
+    kind: Literal["integer", "number", "choice"]
+    default: int | float | str | None  # null: chosen by the model or the device
+    description: str
+    min: float | None
+    max: float | None
     choices: list[str]
-    main: bool
+    main: bool  # of the model itself
 
 
-class ShownForm(BaseModel):
-    """What can be asked of a model."""
+class ModelForm(BaseModel):
+    """The form of a model."""
 
     model: str
-    told: str
-    steps: bool
-    settings: list[ShownSetting]
+    description: str
+    has_budget: bool  # it is trained step by step, up to a budget
+    settings: list[FormField]
 
 
 class Forms(BaseModel):
-    """What can be trained, and on what."""
+    """The models that can be trained, and the texts."""
 
-    models: list[ShownForm]
-    texts: list[ShownText]
-    least_seconds: float
-    most_seconds: float
-    usual_seconds: float
-    most_bytes: int  # of a text that is sent
+    models: list[ModelForm]
+    texts: list[TrainingText]
+    min_seconds: float
+    max_seconds: float
+    default_seconds: float
+    max_bytes: int  # of an upload
 
 
-class ShownTraining(BaseModel):
+class TrainingStatus(BaseModel):
     """The run that is being trained, or the last that was."""
 
     run: str
     state: Literal["running", "stopping", "ended", "elsewhere"]
-    told: str  # where it stands, in words
+    status: str  # in words
     command: str
-    began: float
-    elapsed: float
-    seconds: float | None  # its budget
-    trained: float | None  # seconds of it that are spent
-    left: float | None
-    lines: list[str]
-    code: int | None  # 0: all well
-    shown: bool  # there is a folder to draw a curve from
+    started: float
+    budget_seconds: float | None
+    trained_seconds: float | None
+    remaining_seconds: float | None
+    log: list[str]  # its last lines
+    exit_code: int | None  # 0: success
+    has_curve: bool
 
 
 def router(studio: Studio) -> APIRouter:
     routes = APIRouter(tags=["training"])
 
     @routes.get("/forms", response_model=Forms)
-    def what() -> dict[str, Any]:
+    def training_forms() -> dict[str, Any]:
         """The models that can be trained from the page, their settings, and the texts."""
         return {
-            "models": list(forms().values()), "texts": [_text(one) for one in studio.training.texts.all()],
-            "least_seconds": MIN_SECONDS, "most_seconds": MAX_SECONDS, "usual_seconds": DEFAULT_SECONDS,
-            "most_bytes": MAX_BODY_BYTES,
+            "models": list(forms().values()), "texts": studio.training.texts.all(), "min_seconds": MIN_SECONDS,
+            "max_seconds": MAX_SECONDS, "default_seconds": DEFAULT_SECONDS, "max_bytes": MAX_BODY_BYTES,
         }  # fmt: skip
 
-    @routes.post("/texts", response_model=ShownText, openapi_extra=RAW)
+    @routes.post("/texts", response_model=TrainingText, openapi_extra=UPLOAD)
     async def send(
         request: Request, name: Annotated[str, Query(min_length=1, max_length=4 * MAX_NAME_CHARACTERS)]
     ) -> Any:
-        """Keep a text beside the runs, to train on."""
-        data = await request.body()  # which the guard has taken in, up to its limit
-        return _text(await studio.scheduler.run(request, lambda _: studio.training.texts.store(name, data)))
+        """Store a text beside the runs, to train on."""
+        data = await request.body()  # the guard has limited it
+        return await studio.scheduler.run(request, lambda _: studio.training.texts.store(name, data))
 
-    @routes.get("/training", response_model=ShownTraining | None)
+    @routes.get("/training", response_model=TrainingStatus | None)
     def current() -> dict[str, Any] | None:
-        """What is being trained in this folder, or was last."""
-        return _shown(studio, studio.training.current())
+        """The run that is being trained in this folder, or was last."""
+        return _status(studio, studio.training.current())
 
-    @routes.post("/training", response_model=ShownTraining)
+    @routes.post("/training", response_model=TrainingStatus)
     async def start(asked: Start, request: Request) -> Any:
-        """Begin to train a new run."""
+        """Train a new run."""
         return await studio.scheduler.run(request, _start, studio, asked)
 
-    @routes.post("/training/resume", response_model=ShownTraining)
+    @routes.post("/training/resume", response_model=TrainingStatus)
     async def resume(asked: Resume, request: Request) -> Any:
-        """Go on with a run that was stopped, or, with more seconds, with one that is finished."""
+        """Resume a run that was stopped or, with more seconds, one that is finished."""
         return await studio.scheduler.run(request, _resume, studio, asked)
 
-    @routes.post("/training/stop", response_model=ShownTraining | None)
+    @routes.post("/training/stop", response_model=TrainingStatus | None)
     async def stop(asked: Stop) -> dict[str, Any] | None:
-        """Stop it; a checkpoint is saved first."""
+        """Stop training; a checkpoint is saved first."""
         studio.training.stop()
-        return _shown(studio, studio.training.current())
+        return _status(studio, studio.training.current())
 
     return routes
 
 
 def _start(_: Any, studio: Studio, asked: Start) -> dict[str, Any] | None:
-    began = studio.training.start(asked.model, asked.corpus, asked.run, asked.seconds, asked.settings)
-    return _shown(studio, began)
+    training = studio.training.start(asked.model, asked.corpus, asked.run, asked.seconds, asked.settings)
+    return _status(studio, training)
 
 
 def _resume(_: Any, studio: Studio, asked: Resume) -> dict[str, Any] | None:
     path = studio.models.path(asked.run)
-    return _shown(studio, studio.training.resume(asked.run, path, studio.models.record(asked.run), asked.seconds))
+    return _status(studio, studio.training.resume(asked.run, path, studio.models.record(asked.run), asked.seconds))
 
 
-def _text(text: Text) -> dict[str, Any]:
-    return {"name": text.name, "bytes": text.bytes, "told": text.description}
-
-
-def _shown(studio: Studio, training: TrainingProcess | None) -> dict[str, Any] | None:
+def _status(studio: Studio, training: TrainingProcess | None) -> dict[str, Any] | None:
     if training is None:
         return None
     path, state = studio.root / training.run, training.state
     inside = path.resolve().is_relative_to(studio.root) and path != studio.root
-    trained = _trained(path) if inside else None
-    left = None if training.seconds is None or state == "ended" else max(0.0, training.seconds - (trained or 0.0))
-    code = training.process.returncode if training.process is not None else None
+    trained = _trained_seconds(path) if inside else None
+    remaining = None if training.seconds is None or state == "ended" else max(0.0, training.seconds - (trained or 0.0))
+    exit_code = training.process.returncode if training.process is not None else None
     return {
-        "run": training.run, "state": state, "command": training.command, "began": training.started,
-        "elapsed": max(0.0, time.time() - training.started), "seconds": training.seconds, "trained": trained,
-        "left": left, "lines": studio.training.log_tail(), "code": code,
-        "shown": inside and (path / CONFIG).is_file(), "told": _told(training, path, trained, code),
+        "run": training.run, "state": state, "command": training.command, "started": training.started,
+        "budget_seconds": training.seconds, "trained_seconds": trained, "remaining_seconds": remaining,
+        "log": studio.training.log_tail(), "exit_code": exit_code, "has_curve": inside and (path / CONFIG).is_file(),
+        "status": _status_in_words(training, path, trained, exit_code),
     }  # fmt: skip
 
 
-def _told(training: TrainingProcess, path: Path, trained: float | None, code: int | None) -> str:
-    there = (path / CONFIG).is_file()
+def _status_in_words(training: TrainingProcess, path: Path, trained: float | None, exit_code: int | None) -> str:
     if training.state == "stopping":
-        return "stopping; it saves a checkpoint first" if there else "stopping"
+        return "stopping; it saves a checkpoint first" if (path / CONFIG).is_file() else "stopping"
     if training.state == "elsewhere":
         return f"being trained by another studio, as process {training.pid}; stop it there"
     if training.state == "running":
         if training.seconds is None:
             return "counting"
         if trained is None or (path / METRICS).stat().st_mtime < training.started:
-            return "getting ready"
-        return "training" if trained < training.seconds else "measuring the text that was held out"
-    if code == 0:
+            return "preparing"
+        return "training" if trained < training.seconds else "evaluating on held-out data"
+    if exit_code == 0:
         return "finished"
-    if not training.stopping.is_set() and code != 128 + 2:
-        return "ended by a mistake; its last lines say which"
-    return "stopped; its checkpoint is saved" if (path / STATE / FILE).is_file() else "stopped; nothing was kept"
+    if not training.stopping.is_set() and exit_code != 128 + signal.SIGINT:
+        return "failed; the end of its log says why"
+    return "stopped; its checkpoint is saved" if (path / STATE / FILE).is_file() else "stopped; nothing was saved"
 
 
-def _trained(path: Path) -> float | None:
+def _trained_seconds(path: Path) -> float | None:
     """Seconds of training by the last row of metrics.jsonl."""
     try:
         with os.fdopen(os.open(path / METRICS, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            start = max(0, file.seek(0, os.SEEK_END) - TAIL)
+            start = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
             file.seek(start)
-            data = file.read(TAIL)
+            data = file.read(TAIL_BYTES)
     except OSError:
         return None
     rows = read_rows(data.partition(b"\n")[2] if start else data)
-    found = [row["seconds"] for row in rows if "step" in row and type(row.get("seconds")) in (int, float)]
-    return float(found[-1]) if found and math.isfinite(found[-1]) else None
+    seconds = [row["seconds"] for row in rows if "step" in row and type(row.get("seconds")) in (int, float)]
+    return float(seconds[-1]) if seconds and math.isfinite(seconds[-1]) else None

@@ -203,7 +203,7 @@ def _begun(studio: Studio, asked: Begun, ticket: Ticket) -> tuple[Run, list[int]
 def _written(run: Run, one: Noted) -> dict[str, Any]:
     others = [(token, spelt(run, token), p) for token, p in one.alternatives]
     return {
-        "id": one.token, "token": spelt(run, one.token), "bytes": len(run.tokenizer.spelling(one.token)),
+        "id": one.token, "token": spelt(run, one.token), "bytes": len(run.tokenizer.token_bytes(one.token)),
         "bits": one.bits, "rank": one.rank, "alternatives": others,
     }  # fmt: skip
 

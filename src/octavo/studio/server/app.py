@@ -21,12 +21,14 @@ from starlette.staticfiles import StaticFiles
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.pages.markup import STYLE
 from octavo.studio.server.model_cache import ModelCache, NotFound
 from octavo.studio.server.request_guard import SECURITY_HEADERS, RequestGuard
 from octavo.studio.server.scheduler import Busy, ClientDisconnected, RequestTimeout, Scheduler
 from octavo.studio.server.training_process import Conflict, TrainingManager
 
 WEB = Path(__file__).parents[1] / "web"
+CSS = "text/css; charset=utf-8"
 MakeRouter = Callable[["Studio"], APIRouter]  # of a file in routes/
 MAX_TEXT_CHARACTERS = 20_000  # of a text in a request
 MAX_JSON_VALUES, MAX_JSON_DEPTH = 5000, 8  # of a request: validating more would keep the others waiting
@@ -151,6 +153,7 @@ def make_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
     app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
+    app.get("/web/pages.css", include_in_schema=False)(lambda: FileResponse(STYLE, media_type=CSS))
     app.mount("/web", StaticFiles(directory=web), name="web")
     app.add_middleware(RequestGuard, host_names=tuple(host_names), token=token, allow_ip_hosts=allow_ip_hosts)
     return app

@@ -86,9 +86,9 @@ class TrainingManager:
         corpus, form = self.texts.find(text), form_of(model)
         flags = form.flags(settings)
         self._check_new(run)
-        budget = ["--budget", f"{seconds:g}s"] if form.steps else []
+        budget = ["--budget", f"{seconds:g}s"] if form.has_budget else []
         words = ["train", model, corpus.source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
-        return self.start_process(run, words, seconds if form.steps else None)
+        return self.start_process(run, words, seconds if form.has_budget else None)
 
     def resume(self, run: str, path: Path, record: Mapping[str, Any], seconds: float | None = None) -> TrainingProcess:
         """Resume a run; `seconds` is the budget of all its training."""

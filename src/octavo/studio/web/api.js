@@ -1,79 +1,72 @@
-// Asking the studio. A request ends when its signal is aborted; the studio then stops computing, too.
+// Requests to the studio's API. A request ends when its signal is aborted; the studio then stops computing, too.
 
-/** What went wrong, in the studio's words. */
-export class Mistake extends Error {
+/** An error in the studio's words, with its HTTP status. */
+export class ApiError extends Error {
   constructor(message, status) {
     super(message);
     this.status = status;
   }
 }
 
-async function answered(response) {
+async function checked(response) {
   if (response.ok) return response;
-  let told = "";
+  let message = "";
   try {
-    told = (await response.json()).error;
+    message = (await response.json()).error;
   } catch { /* not from the studio */ }
-  throw new Mistake(told || `the studio answered with status ${response.status}`, response.status);
+  throw new ApiError(message || `the studio answered with status ${response.status}`, response.status);
 }
 
-/** What is asked over the network, and where that fails, words for it. */
-async function heard(promise) {
+/** The result of a network operation; a failure of the network is explained. */
+async function reachable(promise) {
   try {
     return await promise;
   } catch (error) {
-    if (error instanceof TypeError) throw new Mistake("the studio does not answer; is it still running?", 0);
+    if (error instanceof TypeError) throw new ApiError("the studio does not answer; is it still running?", 0);
     throw error;
   }
 }
 
-async function ask(path, options) {
+async function request(path, options) {
   const key = Symbol(path);
-  const tell = (name) => document.dispatchEvent(new CustomEvent(name, { detail: key }));
-  if (options.method === "POST") tell("octavo:asking");
+  const announce = (name) => document.dispatchEvent(new CustomEvent(name, { detail: key }));
+  if (options.method === "POST") announce("octavo:request");
   try {
-    return await answered(await heard(fetch(path, options)));
+    return await checked(await reachable(fetch(path, options)));
   } finally {
-    tell("octavo:answered");
+    announce("octavo:response");
   }
 }
 
-/** The JSON at an address of the studio. */
-export async function get(path, signal) {
-  return heard((await ask(path, { signal })).json());
-}
+const send = (path, body, type, signal) =>
+  request(path, { method: "POST", headers: { "content-type": type }, body, signal });
+const sendJson = (path, value, signal) => send(path, JSON.stringify(value), "application/json", signal);
 
-/** Send a value, get a value. */
-export async function post(path, value, signal, method = "POST") {
-  const headers = { "content-type": "application/json" };
-  return heard((await ask(path, { method, headers, body: JSON.stringify(value), signal })).json());
-}
+/** GET a JSON value. */
+export const get = async (path, signal) => reachable((await request(path, { signal })).json());
 
-/** Send a value, get bytes. */
-export async function bytes(path, value, signal) {
-  const headers = { "content-type": "application/json" };
-  return heard((await ask(path, { method: "POST", headers, body: JSON.stringify(value), signal })).arrayBuffer());
-}
+/** POST a value, get a value. */
+export const post = async (path, value, signal) => reachable((await sendJson(path, value, signal)).json());
 
-/** Send a file as it is, get a value. */
-export async function send(path, file, signal) {
-  const headers = { "content-type": "text/plain" };
-  return heard((await ask(path, { method: "POST", headers, body: file, signal })).json());
-}
+/** POST a value, get bytes. */
+export const postForBytes = async (path, value, signal) =>
+  reachable((await sendJson(path, value, signal)).arrayBuffer());
 
-/** Send a value; yield the values of the answer as its lines come. */
+/** POST a text file as it is, get a value. */
+export const upload = async (path, file, signal) => reachable((await send(path, file, "text/plain", signal)).json());
+
+/** POST a value; yields the values of the response as its lines arrive. */
 export async function* stream(path, value, signal) {
-  const headers = { "content-type": "application/json" };
-  const response = await ask(path, { method: "POST", headers, body: JSON.stringify(value), signal });
+  const response = await sendJson(path, value, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { done, value: text } = await heard(reader.read());
+    const { done, value: text } = await reachable(reader.read());
     const lines = (rest + (text ?? "")).split("\n");
     rest = lines.pop();
     for (const line of lines) {
       const item = JSON.parse(line);
-      if (item.error) throw new Mistake(item.error, 400);
+      if (item.error) throw new ApiError(item.error, 400);
       yield item;
     }
     if (done) return;

@@ -1,4 +1,4 @@
-// Elements from plain values. Text is always text: nothing here reads HTML.
+// Elements from plain values. Text is always text: nothing here parses HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -27,23 +27,23 @@ export function replace(element, children) {
   return element;
 }
 
-/** An error where it happened, in plain words. */
-export const said = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
+/** The message of an error, where it happened. */
+export const errorMessage = (error) => h("p", { class: "error", role: "alert" }, error.message ?? String(error));
 
 /** A label above a field. */
 export const field = (label, control, hint) =>
   h("label", { class: "field" }, h("span", {}, label), control, hint && h("small", {}, hint));
 
-/** Call `action` when it has not been asked for again for a while. */
-export function settled(action, milliseconds = 250) {
+/** A function that calls `action` once it has not been called again for a while. */
+export function debounce(action, milliseconds = 250) {
   let timer = 0;
-  return (...given) => {
+  return (...args) => {
     clearTimeout(timer);
-    timer = setTimeout(() => action(...given), milliseconds);
+    timer = setTimeout(() => action(...args), milliseconds);
   };
 }
 
-/** Run one request at a time in a place: a new one aborts the one before; errors are shown in the place. */
+/** Runs one task at a time in a place: a new one aborts the one before; errors are shown in the place. */
 export function latest(place, outer) {
   let current = new AbortController();
   return async (task) => {
@@ -54,7 +54,7 @@ export function latest(place, outer) {
     try {
       await task(signal);
     } catch (error) {
-      if (!signal.aborted) replace(place, said(error));
+      if (!signal.aborted) replace(place, errorMessage(error));
     } finally {
       if (mine === current) place.removeAttribute("aria-busy");
     }

@@ -1,17 +1,17 @@
 // Which page is shown: the address after # says it, `#/read?run=kn7&text=To+be`, so every view can be shared.
 
-import { h, replace, said } from "/web/dom.js";
+import { errorMessage, h, replace } from "/web/dom.js";
 import { get } from "/web/api.js";
 import { PAGES, RENAMED } from "/web/pages.js";
 
-const POLL = 400; // milliseconds between looks at how far a model has been read
-const AT_ONCE = 60; // addresses in ten seconds that are written at once
-const OFTEN = 100; // milliseconds between those after them
+const POLL_MS = 400; // between two readings of the progress of loading models
+const FAST_WRITES = 60; // of addresses in ten seconds, before they are delayed
+const DELAYED_WRITE_MS = 100;
 const main = document.getElementById("main");
-let wanted = null; // the address to be written
-let due = 0; // the timer that will write it
-let written = 0; // addresses in the last ten seconds
-let leaving = new AbortController();
+let pendingAddress = null;
+let writeTimer = 0;
+let recentWrites = 0; // of addresses, in the last ten seconds
+let shownPage = new AbortController();
 
 /** The page and its settings, from the address. */
 function address() {
@@ -20,26 +20,26 @@ function address() {
   return { page: page in PAGES ? page : "runs", params: new URLSearchParams(query) };
 }
 
-/** Write a view's settings into the address, without showing the page anew. Empty ones are left out. */
+/** Write a view's settings into the address, without showing the page again. Empty ones are left out. */
 export function remember(page, settings) {
-  if (page !== address().page) return; // one that was left has nothing to say any more
+  if (page !== address().page) return; // it is not shown any more
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(settings)) if (value !== "" && value != null) params.set(name, value);
   const query = params.toString();
-  wanted = `#/${page}${query ? `?${query}` : ""}`;
+  pendingAddress = `#/${page}${query ? `?${query}` : ""}`;
   showTabs(page, params);
-  if (!due) write();
+  if (!writeTimer) writeAddress();
 }
 
-/** Browsers take 200 addresses in ten seconds. A slider makes more: after the first few, only now and then the last. */
-function write() {
-  due = 0;
-  if (wanted === null) return;
-  history.replaceState(null, "", wanted);
-  wanted = null;
-  written += 1;
-  setTimeout(() => { written -= 1; }, 10_000);
-  if (written > AT_ONCE) due = setTimeout(write, OFTEN);
+/** Browsers take 200 addresses in ten seconds, and a slider makes more: after the first few, they are delayed. */
+function writeAddress() {
+  writeTimer = 0;
+  if (pendingAddress === null) return;
+  history.replaceState(null, "", pendingAddress);
+  pendingAddress = null;
+  recentWrites += 1;
+  setTimeout(() => { recentWrites -= 1; }, 10_000);
+  if (recentWrites > FAST_WRITES) writeTimer = setTimeout(writeAddress, DELAYED_WRITE_MS);
 }
 
 /** The address of a view, for links. */
@@ -51,57 +51,57 @@ export function addressOf(page, settings = {}) {
 const tabs = Object.entries(PAGES).map(([page, title]) => h("a", { "data-page": page }, title));
 document.getElementById("pages").append(...tabs);
 
-/** What was chosen on one page serves on the next. The links themselves stay, and so does the focus on one. */
+/** The run and the text that were chosen on one page are kept on the next. The links stay, and the focus on one. */
 function showTabs(current, params) {
-  const kept = Object.fromEntries(["run", "text"].map((name) => [name, params.get(name)]));
+  const common = Object.fromEntries(["run", "text"].map((name) => [name, params.get(name)]));
   for (const tab of tabs) {
-    tab.href = addressOf(tab.dataset.page, kept);
+    tab.href = addressOf(tab.dataset.page, common);
     if (tab.dataset.page === current) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
   }
 }
 
-async function show(came) {
-  leaving.abort();
-  wanted = null; // that of the page before
-  leaving = new AbortController();
-  const { signal } = leaving;
+async function show(event) {
+  shownPage.abort();
+  pendingAddress = null; // of the page before
+  shownPage = new AbortController();
+  const { signal } = shownPage;
   const { page, params } = address();
   showTabs(page, params);
   document.title = `${PAGES[page]} · octavo studio`;
   try {
-    const found = await import(`/web/pages/${page}.js`).catch((error) => {
-      if (!(error instanceof TypeError)) throw error; // it came, and is wrong
+    const module = await import(`/web/pages/${page}.js`).catch((error) => {
+      if (!(error instanceof TypeError)) throw error; // it was loaded, and has a bug
       throw new Error("the studio does not answer; is it still running? Reload this page when it is.");
     });
     if (signal.aborted) return;
     replace(main, []);
-    if (came && document.activeElement === document.body) main.focus(); // what led here is gone
-    await found.show(main, params, signal);
+    if (event && document.activeElement === document.body) main.focus(); // the link that led here is gone
+    await module.show(main, params, signal);
   } catch (error) {
-    if (!signal.aborted) replace(main, said(error));
+    if (!signal.aborted) replace(main, errorMessage(error));
   }
 }
 
-/** Models that are being read are shown with how far they have come, on every page. */
+/** The progress of models that are loading, on every page. */
 async function watchModels() {
   const place = document.getElementById("loading");
   for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, POLL));
-    if (!waiting.size || document.hidden) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    if (!openRequests.size || document.hidden) {
       if (place.firstChild) replace(place, []);
       continue;
     }
     try {
       const models = (await get("/api/models", null)).filter((one) => !one.ready);
       replace(place, models.map((one) => h("p", {}, `Loading ${one.run} `, h("progress", { max: 1, value: one.progress }))));
-    } catch { /* the page that waits for the model tells what is wrong */ }
+    } catch { /* the page that waits for the model shows the error */ }
   }
 }
 
-const waiting = new Set();
-document.addEventListener("octavo:asking", (event) => waiting.add(event.detail));
-document.addEventListener("octavo:answered", (event) => waiting.delete(event.detail));
+const openRequests = new Set();
+document.addEventListener("octavo:request", (event) => openRequests.add(event.detail));
+document.addEventListener("octavo:response", (event) => openRequests.delete(event.detail));
 window.addEventListener("hashchange", show);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // an address is a view here

@@ -1,4 +1,4 @@
-"""Bytes as tokens: the smallest vocabulary that can say everything."""
+"""Bytes as tokens: the smallest vocabulary that can express every text."""
 
 from __future__ import annotations
 
@@ -7,45 +7,43 @@ from typing import Any
 
 import numpy as np
 
-from octavo.text.blocks import Block
-from octavo.text.tokenizers.protocol import Tokens
-from octavo.text.tokenizers.spelling import BYTES, Offsets, Spellings, with_begins
+from octavo.text.chunks import Chunk, Starts
+from octavo.text.tokenizers.base import KIND, NoSettings, Tokenizer
+from octavo.text.tokenizers.token_bytes import BYTES, Tokens, byte_alphabet, with_begins
 
 
-class Byte:
+class Byte(Tokenizer):
     """Token b is byte b."""
 
     name = "byte"
-    lossless = True
-    vocab = BYTES + 1
-    begin = BYTES
-    newline: int | None = ord("\n")
+    unit = "bytes"
+    reads_raw_bytes = True
 
     def __init__(self) -> None:
-        self._spellings = Spellings([*(bytes([b]) for b in range(BYTES)), b""])
+        super().__init__([*(bytes([b]) for b in range(BYTES)), b""])
 
     @classmethod
-    def learn(cls, blocks: Iterable[Block]) -> Byte:
+    def learn(cls, chunks: Iterable[Chunk], settings: NoSettings | None = None) -> Byte:
         """Nothing is learnt; the text is not read."""
         return cls()
 
     def encode(self, data: bytes) -> Tokens:
         return np.frombuffer(data, np.uint8).astype(np.int32)
 
-    def encode_documents(self, data: bytes, starts: Offsets) -> Tokens:
+    def encode_documents(self, data: bytes, starts: Starts) -> Tokens:
         return with_begins(self.encode(data), starts, self.begin)
 
-    def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
-        return self._spellings.join(tokens)
+    def split_point(self, data: bytes) -> int:
+        return len(data)
 
-    def spelling(self, token: int) -> bytes:
-        return self._spellings[token]
-
-    def cut(self, block: bytes) -> int:
-        return len(block)
+    def huggingface_json(self) -> dict[str, Any]:
+        """A byte-level vocabulary of the 256 bytes, in their order, without merges."""
+        level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+        model = {"type": "BPE", "vocab": byte_alphabet(), "merges": []}
+        return {"pre_tokenizer": level, "decoder": level, "model": model}
 
     def to_json(self) -> dict[str, Any]:
-        return {"octavo_tokenizer": self.name}
+        return {KIND: self.name}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Byte:

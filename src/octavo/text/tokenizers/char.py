@@ -4,63 +4,62 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.text.blocks import Block, recut
-from octavo.text.tokenizers.protocol import Tokens
-from octavo.text.tokenizers.spelling import BYTES, Offsets, Spellings, spell_out, with_begins
+from octavo.text.chunks import Chunk, Starts, rechunk
+from octavo.text.tokenizers.base import KIND, Tokenizer
+from octavo.text.tokenizers.token_bytes import BYTES, Offsets, Tokens, byte_fallback, with_begins
 
 CODE_POINTS = 0x110000
 ESCAPED = 0xDC00  # Python's surrogateescape decodes an undecodable byte b to code point ESCAPED + b, b >= 128
 
 
-class Char:
+@dataclass(frozen=True)
+class CharSettings:
+    """Which characters become tokens."""
+
+    min_count: int = 1
+    """Characters that occur less often are written as bytes."""
+
+    def __post_init__(self) -> None:
+        if self.min_count < 1:
+            raise UserError(f"min_count must be at least 1: min_count={self.min_count}")
+
+
+class Char(Tokenizer):
     """Tokens 0 to 255 are bytes, then come the known characters in the order of their code points."""
 
     name = "char"
-    lossless = True
+    unit = "characters"
+    Settings = CharSettings
 
     def __init__(self, characters: str) -> None:
+        super().__init__([*(bytes([b]) for b in range(BYTES)), *(c.encode() for c in characters), b""])
         self.characters = characters
-        self._spellings = Spellings([*(bytes([b]) for b in range(BYTES)), *(c.encode() for c in characters), b""])
         self._ids = np.full(CODE_POINTS, -1, np.int32)
         self._ids[ESCAPED + 128 : ESCAPED + 256] = np.arange(128, 256)
         self._ids[[ord(c) for c in characters]] = BYTES + np.arange(len(characters))
 
     @classmethod
-    def learn(cls, blocks: Iterable[Block], min_count: int = 1) -> Char:
+    def learn(cls, chunks: Iterable[Chunk], settings: CharSettings | None = None) -> Char:
         """Know every character that occurs at least `min_count` times."""
-        if min_count < 1:
-            raise UserError(f"min_count must be at least 1: got {min_count}")
+        min_count = (settings or CharSettings()).min_count
         counts = np.zeros(CODE_POINTS, np.int64)
-        for block in recut(blocks, cut_characters):
-            counts += np.bincount(_code_points(block.data), minlength=CODE_POINTS)
+        for chunk in rechunk(chunks, character_boundary):
+            counts += np.bincount(_code_points(chunk.data), minlength=CODE_POINTS)
         counts[0xD800:0xE000] = 0  # what surrogateescape made of bytes that are no characters
         return cls("".join(map(chr, np.flatnonzero(counts >= min_count).tolist())))
-
-    @property
-    def vocab(self) -> int:
-        return len(self._spellings)
-
-    @property
-    def begin(self) -> int:
-        return self.vocab - 1
-
-    @property
-    def newline(self) -> int | None:
-        return int(self.encode(b"\n")[0])
 
     def encode(self, data: bytes) -> Tokens:
         return self._tokens(_code_points(data))[0]
 
-    def encode_documents(self, data: bytes, starts: Offsets) -> Tokens:
-        bounds = [0, *starts.tolist(), len(data)]
-        parts = [_code_points(data[a:b]) for a, b in pairwise(bounds)]
+    def encode_documents(self, data: bytes, starts: Starts) -> Tokens:
+        parts = [_code_points(document) for document in Chunk(data, starts).documents()]
         tokens, begins = self._tokens(np.concatenate(parts))
         firsts = np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1]
         return with_begins(tokens, np.append(begins, len(tokens))[firsts], self.begin)
@@ -71,22 +70,26 @@ class Char:
         if not len(unknown):
             return ids, np.arange(len(ids))
         kinds, kind = np.unique(unknown, return_inverse=True)
-        spelt = [chr(point).encode() for point in kinds.tolist()]
-        lengths = np.array([len(s) for s in spelt], np.int64)
+        encoded = [chr(point).encode() for point in kinds.tolist()]
+        lengths = np.array([len(s) for s in encoded], np.int64)
         offsets = np.cumsum(lengths) - lengths
-        return spell_out(ids, np.frombuffer(b"".join(spelt), np.uint8), offsets[kind], lengths[kind])
+        return byte_fallback(ids, np.frombuffer(b"".join(encoded), np.uint8), offsets[kind], lengths[kind])
 
-    def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
-        return self._spellings.join(tokens)
+    def split_point(self, data: bytes) -> int:
+        return character_boundary(data)
 
-    def spelling(self, token: int) -> bytes:
-        return self._spellings[token]
-
-    def cut(self, block: bytes) -> int:
-        return cut_characters(block)
+    def huggingface_json(self) -> dict[str, Any]:
+        """Characters without merges, and byte fallback for unknown ones."""
+        vocab = {f"<0x{byte:02X}>": byte for byte in range(BYTES)}
+        vocab |= {character: BYTES + i for i, character in enumerate(self.characters)}
+        # Without this split the library would put the whole text into the memory of its cache, as one word.
+        split = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+        decoder = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, {"type": "Fuse"}]}
+        model = {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": True}
+        return {"pre_tokenizer": split, "decoder": decoder, "model": model}
 
     def to_json(self) -> dict[str, Any]:
-        return {"octavo_tokenizer": self.name, "characters": self.characters}
+        return {KIND: self.name, "characters": self.characters}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Char:
@@ -98,10 +101,10 @@ class Char:
         return cls(characters)
 
 
-def cut_characters(block: bytes) -> int:
-    """The length of `block` without the unfinished UTF-8 character at its end, if there is one."""
-    tail = block[-3:]  # the longest unfinished character; beginning inside another one does no harm
-    return len(block) - len(tail) + codecs.utf_8_decode(tail, "surrogateescape", False)[1]
+def character_boundary(data: bytes) -> int:
+    """The length of `data` without the unfinished UTF-8 character at its end, if there is one."""
+    tail = data[-3:]  # the longest unfinished character; beginning inside another one does no harm
+    return len(data) - len(tail) + codecs.utf_8_decode(tail, "surrogateescape", False)[1]
 
 
 def _code_points(data: bytes) -> NDArray[np.uint32]:

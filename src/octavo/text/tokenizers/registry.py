@@ -1,4 +1,4 @@
-"""The tokenizers by name, and how they are saved and loaded."""
+"""The tokenizers by name, built in and installed, and how they are saved and loaded."""
 
 from __future__ import annotations
 
@@ -7,32 +7,48 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from octavo.config import configs_from
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.text.tokenizers.base import KIND, Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 from octavo.text.tokenizers.byte import Byte
 from octavo.text.tokenizers.char import Char
-from octavo.text.tokenizers.closed_vocabulary import Closed
-from octavo.text.tokenizers.protocol import Tokenizer
+from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
 from octavo.text.tokenizers.word import Word
+from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
 
-TOKENIZERS: dict[str, type[Byte] | type[Char] | type[Word] | type[Bpe]] = {
+# octavo.text adds those of installed packages, when all that they may import is there.
+TOKENIZERS: dict[str, type[Tokenizer]] = {
     "byte": Byte,
     "char": Char,
     "word": Word,
     "bpe": Bpe,
+    "wordpiece": WordPiece,
+    "closed": ClosedVocabulary,
 }
 
 
-def tokenizer_class(name: str) -> type[Byte] | type[Char] | type[Word] | type[Bpe]:
+def tokenizer_class(name: str) -> type[Tokenizer]:
     """The class of the tokenizer of that name."""
     if name not in TOKENIZERS:
         raise UserError(f"there is no tokenizer named {name!r}; known are {', '.join(TOKENIZERS)}")
     return TOKENIZERS[name]
 
 
+def tokenizer_settings(name: str, options: Mapping[str, Any]) -> Any:
+    """The tokenizer's settings with these options; one that it does not have is refused."""
+    (settings,) = configs_from(f"the tokenizer {name}", [tokenizer_class(name).Settings()], options)
+    return settings
+
+
+def reads_raw_bytes(name: str) -> bool:
+    """Whether the tokenizer of that name reads files that need not be UTF-8; not so for the path of a file."""
+    return name in TOKENIZERS and TOKENIZERS[name].reads_raw_bytes
+
+
 def load_tokenizer(source: Mapping[str, Any] | str | Path) -> Tokenizer:
-    """The tokenizer that `to_json` described, given that or a file of it; a Hugging Face file serves too."""
+    """The tokenizer that `to_json` described, given that or a file of it; a Hugging Face tokenizer.json serves too."""
     if isinstance(source, Mapping):
         return _from_values(dict(source), "this JSON")
     try:
@@ -51,12 +67,10 @@ def save_tokenizer(tokenizer: Tokenizer, path: str | Path) -> None:
 
 
 def _from_values(values: Any, place: str) -> Tokenizer:
-    if isinstance(values, dict) and "octavo_tokenizer" not in values and "model" in values:
-        return Bpe(values)
-    if not isinstance(values, dict) or not isinstance(values.get("octavo_tokenizer"), str):
-        raise UserError(
-            f"{place} does not describe a tokenizer: it must have 'octavo_tokenizer' or be a tokenizer.json"
-        )
-    if values["octavo_tokenizer"] == Closed.name:  # not among TOKENIZERS: it is read from a file, never learnt
-        return Closed.from_json(values)
-    return tokenizer_class(values["octavo_tokenizer"]).from_json(values)
+    if isinstance(values, dict) and KIND not in values and isinstance(values.get("model"), dict):
+        vocab = values["model"].get("vocab")
+        bert = values["model"].get("type") == "WordPiece" and isinstance(vocab, dict) and {*SPECIAL} <= {*vocab}
+        return WordPiece(values) if bert else Bpe(values)
+    if not isinstance(values, dict) or not isinstance(values.get(KIND), str):
+        raise UserError(f"{place} does not describe a tokenizer: it must have {KIND!r} or be a tokenizer.json")
+    return tokenizer_class(values[KIND]).from_json(values)

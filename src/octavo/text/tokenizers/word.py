@@ -1,223 +1,205 @@
-"""Words as tokens, found and counted in one pass; rare and unknown ones are spelt out in bytes.
+"""Words as tokens, found and counted in one pass; rare and unknown ones are written as bytes (byte fallback).
 
-The spelling keeps the tokenizer lossless, puts word models on the scale of all others (bits per byte), and teaches
-the model to spell, because the rare words of the training text are spelt too.
+Byte fallback makes the tokenizer lossless, puts word models on the scale of all others (bits per byte), and teaches
+the model to spell, because the rare words of the training text are written as bytes too.
 """
 
 from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import pairwise
-from typing import IO, Any, cast, get_args
+from dataclasses import asdict, dataclass
+from typing import IO, Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.text.blocks import BLOCK, Block, in_order, no_starts, recut
-from octavo.text.tokenizers.lexicon import Lexicon
-from octavo.text.tokenizers.protocol import Tokens
-from octavo.text.tokenizers.spelling import (
+from octavo.io.compressed import CHUNK_BYTES
+from octavo.text.chunks import Chunk, Starts, no_starts, rechunk, thread_map
+from octavo.text.tokenizers.base import KIND, Tokenizer
+from octavo.text.tokenizers.token_bytes import (
     BYTES,
     Offsets,
-    Spellings,
+    Tokens,
     as_bytes,
     as_text,
-    continues_a_character,
-    each_document,
-    spell_out,
+    byte_fallback,
+    starts_inside_character,
     with_begins,
 )
-from octavo.text.tokenizers.word_splitting import LONGEST, Pieces, Split, cut_pieces, listed, pieces_of
+from octavo.text.tokenizers.word_splitting import MAX_WORD_BYTES, Split, WordSpans, find_words, spans_of, word_boundary
+from octavo.text.tokenizers.word_table import WordTable
 
-SPOOLED = 1 << 22  # bytes of numbers read back from the spool at a time
-BEGIN = -1  # a document's begin in the spool, where the vocabulary, and so the id of `begin`, is not known yet
+SPOOL_BYTES = 1 << 22  # of word numbers, read back from the temporary file at a time
+BEGIN = -1  # a document's begin in the temporary file, where the vocabulary, and so the id of `begin`, is not known yet
 
 
-class Word:
-    """Tokens 0 to 255 are bytes (pieces of one byte among them), then come the known pieces, most frequent first."""
+@dataclass(frozen=True)
+class WordSettings:
+    """Where words begin and end, and which become tokens."""
+
+    split: Split = "words"
+    """Split at spaces and punctuation, or at spaces alone."""
+    min_count: int = 2
+    """Words that occur less often are written as bytes."""
+    vocab_size: int | None = None
+    """The number of words at most; the most frequent are taken."""
+    RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
+
+    def __post_init__(self) -> None:
+        if self.split not in get_args(Split):
+            raise UserError(f"split must be 'words' or 'space': split={self.split!r}")
+        if self.min_count < 1:
+            raise UserError(f"min_count must be at least 1: min_count={self.min_count}")
+        if self.vocab_size is not None and self.vocab_size < 1:
+            raise UserError(
+                f"vocab_size must be at least 1 word: vocab_size={self.vocab_size}; leave it out to take all words"
+            )
+
+
+class Word(Tokenizer):
+    """Tokens 0 to 255 are bytes (words of one byte among them), then come the known words, most frequent first."""
 
     name = "word"
-    lossless = True
+    unit = "words"
+    Settings = WordSettings
 
-    def __init__(self, spellings: list[bytes], split: Split = "words", **learnt_with: int | None) -> None:
-        self.split = split
-        self.learnt_with = learnt_with  # min_count and size, for the record
-        self._spellings = Spellings([*(bytes([b]) for b in range(BYTES)), *spellings, b""])
-        self._lexicon = Lexicon()
-        numbers = self._lexicon.add(listed(spellings))
-        self._ids = np.full(len(self._lexicon) + 1, -1, np.int32)  # by lexicon number; the last is for -1, unknown
-        self._ids[numbers] = BYTES + np.arange(len(spellings), dtype=np.int32)
+    def __init__(self, words: list[bytes], settings: WordSettings | None = None) -> None:
+        super().__init__([*(bytes([b]) for b in range(BYTES)), *words, b""])
+        self.settings = settings or WordSettings()
+        self._table = WordTable()
+        numbers = self._table.add(spans_of(words))
+        self._ids = np.full(len(self._table) + 1, -1, np.int32)  # by number in the table; the last is for -1, unknown
+        self._ids[numbers] = BYTES + np.arange(len(words), dtype=np.int32)
 
     @classmethod
-    def learn(
-        cls, blocks: Iterable[Block], split: Split = "words", min_count: int = 2, size: int | None = None
-    ) -> Word:
-        """Know the pieces that occur at least `min_count` times, at most `size` of them."""
-        _check_options(split, min_count, size)
-        lexicon, counts = _count(blocks, split, None)
-        return _vocabulary(lexicon, counts, split, min_count, size)[0]
+    def learn(cls, chunks: Iterable[Chunk], settings: WordSettings | None = None) -> Word:
+        """Know the words that occur at least `min_count` times, at most `vocab_size` of them."""
+        settings = settings or WordSettings()
+        return _vocabulary(*_count(chunks, settings.split, None), settings)[0]
 
-    @property
-    def vocab(self) -> int:
-        return len(self._spellings)
+    @classmethod
+    def learn_and_encode(
+        cls, chunks: Callable[[], Iterable[Chunk]], settings: WordSettings | None = None
+    ) -> tuple[Word, Iterator[Tokens]]:
+        """Learn the words of a text and encode it, reading it once; the tokens come chunk by chunk.
 
-    @property
-    def begin(self) -> int:
-        return self.vocab - 1
-
-    @property
-    def newline(self) -> int | None:
-        return ord("\n")
+        The words are numbered as they come; their numbers wait in a temporary file until all are counted and the
+        vocabulary is chosen, and are then turned into tokens.
+        """
+        settings = settings or WordSettings()
+        with ExitStack() as stack:
+            spool = stack.enter_context(tempfile.TemporaryFile())
+            table, counts = _count(chunks(), settings.split, spool)
+            word, ids = _vocabulary(table, counts, settings)
+            tokens = _from_spool(spool, ids, table)
+            weakref.finalize(tokens, spool.close)
+            stack.pop_all()  # from here on the file is the tokens' to close
+        return word, tokens
 
     def encode(self, data: bytes) -> Tokens:
-        if len(data) <= BLOCK:
+        if len(data) <= CHUNK_BYTES:
             return self.encode_documents(data, no_starts())
-        blocks = recut((Block(data[i : i + BLOCK]) for i in range(0, len(data), BLOCK)), self.cut)
-        return np.concatenate(list(in_order(lambda block: self.encode_documents(block.data, no_starts()), blocks)))
+        chunks = (Chunk(data[i : i + CHUNK_BYTES]) for i in range(0, len(data), CHUNK_BYTES))
+        return np.concatenate(list(self.encode_chunks(chunks)))
 
-    def encode_documents(self, data: bytes, starts: Offsets) -> Tokens:
-        if continues_a_character(data, starts):
-            return each_document(self.encode, data, starts, self.begin)
-        pieces = pieces_of(data, self.split, starts)
-        ids = self._ids[self._lexicon.find(pieces)]  # -1 finds the last
+    def encode_documents(self, data: bytes, starts: Starts) -> Tokens:
+        if starts_inside_character(data, starts):
+            return super().encode_documents(data, starts)
+        spans = find_words(data, self.settings.split, starts)
+        ids = self._ids[self._table.find(spans)]  # -1 finds the last
         unknown = np.flatnonzero(ids < 0)
-        tokens, begins = spell_out(ids, pieces.text, pieces.starts[unknown], pieces.lengths[unknown])
-        firsts = np.searchsorted(pieces.starts, starts)
+        tokens, begins = byte_fallback(ids, spans.text, spans.starts[unknown], spans.lengths[unknown])
+        firsts = np.searchsorted(spans.starts, starts)
         return with_begins(tokens, np.append(begins, len(tokens))[firsts], self.begin)
 
-    def unknown_pieces(self, data: bytes) -> tuple[int, int]:
-        """How many pieces are longer than a byte and not in the vocabulary, and how many there are."""
-        pieces = pieces_of(data, self.split, no_starts())
-        unknown = (self._lexicon.find(pieces) < 0) & (pieces.lengths > 1)
+    def count_unknown(self, data: bytes) -> tuple[int, int]:
+        """How many words are longer than a byte and not in the vocabulary, and how many there are."""
+        spans = find_words(data, self.settings.split, no_starts())
+        unknown = (self._table.find(spans) < 0) & (spans.lengths > 1)
         return int(unknown.sum()), len(unknown)
 
-    def unknown_rate(self, data: bytes) -> float:
-        """The share of the pieces that are longer than a byte and not in the vocabulary."""
-        unknown, pieces = self.unknown_pieces(data)
-        return unknown / pieces if pieces else 0.0
-
-    def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
-        return self._spellings.join(tokens)
-
-    def spelling(self, token: int) -> bytes:
-        return self._spellings[token]
-
-    def cut(self, block: bytes) -> int:
-        return cut_pieces(block, self.split)
+    def split_point(self, data: bytes) -> int:
+        return word_boundary(data, self.settings.split)
 
     def to_json(self) -> dict[str, Any]:
-        words = [as_text(spelling) for spelling in self._spellings][BYTES : self.begin]
-        return {"octavo_tokenizer": self.name, "split": self.split, **self.learnt_with, "words": words}
+        words = [as_text(data) for data in self._bytes][BYTES : self.begin]
+        return {KIND: self.name, **asdict(self.settings), "words": words}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Word:
-        split, words = values.get("split"), values.get("words")
-        if split not in get_args(Split):
-            raise UserError(f"a word tokenizer's 'split' must be 'words' or 'space': got {split!r}")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise UserError("a word tokenizer's 'words' must be a list of strings")
-        spellings = [as_bytes(word) for word in words]
-        if len(set(spellings)) < len(spellings) or not all(2 <= len(s) <= LONGEST for s in spellings):
-            raise UserError(f"a word tokenizer's 'words' must be all different and of 2 to {LONGEST} bytes")
-        learnt_with = {name: values[name] for name in ("min_count", "size") if name in values}
-        return cls(spellings, cast(Split, split), **learnt_with)
+        values = {key: value for key, value in values.items() if key != KIND}
+        words = values.pop("words", None)
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or "split" not in values:
+            raise UserError("a word tokenizer must have a 'split' and a list of strings as 'words'")
+        known = [as_bytes(word) for word in words]
+        if len(set(known)) < len(known) or not all(2 <= len(word) <= MAX_WORD_BYTES for word in known):
+            raise UserError(f"a word tokenizer's 'words' must be all different and of 2 to {MAX_WORD_BYTES} bytes")
+        return cls(known, from_json(WordSettings, values))
 
 
-def learn_and_encode(
-    blocks: Iterable[Block], split: Split = "words", min_count: int = 2, size: int | None = None
-) -> tuple[Word, Iterator[Tokens]]:
-    """Learn the words of a text and encode it, reading it once; the tokens come block by block.
+def _count(chunks: Iterable[Chunk], split: Split, spool: IO[bytes] | None) -> tuple[WordTable, NDArray[np.int64]]:
+    """Number the words, count them, and write their numbers to the temporary file."""
+    table, counts = WordTable(), np.zeros(0, np.int64)
 
-    The pieces are numbered as they come; their numbers wait in a temporary file until all is counted and the
-    vocabulary chosen, and are then turned into tokens.
-    """
-    _check_options(split, min_count, size)
-    with ExitStack() as stack:
-        spool = stack.enter_context(tempfile.TemporaryFile())
-        lexicon, counts = _count(blocks, split, spool)
-        word, ids = _vocabulary(lexicon, counts, split, min_count, size)
-        tokens = _from_spool(spool, ids, lexicon)
-        weakref.finalize(tokens, spool.close)
-        stack.pop_all()  # from here on the spool is the tokens' to close
-    return word, tokens
+    def split_up(chunk: Chunk) -> list[tuple[WordSpans, Offsets]]:
+        parts = _one_by_one(chunk) if starts_inside_character(chunk.data, chunk.starts) else [chunk]
+        return [(find_words(part.data, split, part.starts), part.starts) for part in parts]
 
-
-def _count(blocks: Iterable[Block], split: Split, spool: IO[bytes] | None) -> tuple[Lexicon, NDArray[np.int64]]:
-    """Number the pieces, count them, and write their numbers to the spool."""
-    lexicon, counts = Lexicon(), np.zeros(0, np.int64)
-
-    def split_up(block: Block) -> list[tuple[Pieces, Offsets]]:
-        parts = _apart(block) if continues_a_character(block.data, block.starts) else [block]
-        return [(pieces_of(part.data, split, part.starts), part.starts) for part in parts]
-
-    for parts in in_order(split_up, recut(blocks, lambda block: cut_pieces(block, split))):
-        for pieces, starts in parts:
-            numbers = lexicon.add(pieces)
-            counts = np.concatenate([counts, np.zeros(len(lexicon) - len(counts), np.int64)])
-            counts += np.bincount(numbers, minlength=len(lexicon))
+    for parts in thread_map(split_up, rechunk(chunks, lambda data: word_boundary(data, split))):
+        for spans, starts in parts:
+            numbers = table.add(spans)
+            counts = np.concatenate([counts, np.zeros(len(table) - len(counts), np.int64)])
+            counts += np.bincount(numbers, minlength=len(table))
             if spool is not None:
-                spool.write(with_begins(numbers, np.searchsorted(pieces.starts, starts), BEGIN).data)
-    return lexicon, counts
+                spool.write(with_begins(numbers, np.searchsorted(spans.starts, starts), BEGIN).data)
+    return table, counts
 
 
-def _vocabulary(
-    lexicon: Lexicon, counts: NDArray[np.int64], split: Split, min_count: int, size: int | None
-) -> tuple[Word, Tokens]:
-    """The tokenizer, and the id of every number in the lexicon: -1 for a piece to spell, the last for BEGIN."""
-    chosen, spellings = _choose(lexicon, counts, min_count, size)
-    word = Word(spellings, split, min_count=min_count, size=size)
-    ids = np.full(len(lexicon) + 1, -1, np.int32)
+def _vocabulary(table: WordTable, counts: NDArray[np.int64], settings: WordSettings) -> tuple[Word, Tokens]:
+    """The tokenizer, and the id of every number in the table: -1 for an unknown word, the last for BEGIN."""
+    chosen, words = _choose(table, counts, settings.min_count, settings.vocab_size)
+    word = Word(words, settings)
+    ids = np.full(len(table) + 1, -1, np.int32)
     ids[chosen] = BYTES + np.arange(len(chosen), dtype=np.int32)
     ids[BEGIN] = word.begin
     return word, ids
 
 
 def _choose(
-    lexicon: Lexicon, counts: NDArray[np.int64], min_count: int, size: int | None
+    table: WordTable, counts: NDArray[np.int64], min_count: int, size: int | None
 ) -> tuple[NDArray[np.int64], list[bytes]]:
-    """The numbers and spellings of the pieces to know: by falling count, equals by spelling."""
-    known = np.flatnonzero((counts >= min_count) & (lexicon.lengths > 1) & (lexicon.lengths <= LONGEST))
+    """The numbers and bytes of the words to know: by falling count, equal counts in the order of their bytes."""
+    known = np.flatnonzero((counts >= min_count) & (table.lengths > 1) & (table.lengths <= MAX_WORD_BYTES))
     if size is not None and len(known) > size:
         least = np.partition(counts[known], len(known) - size)[len(known) - size]
         known = known[counts[known] >= least]
-    pool = lexicon.pool.tobytes()
-    ends = lexicon.offsets[known] + lexicon.lengths[known]
-    spelt = [pool[a:b] for a, b in zip(lexicon.offsets[known].tolist(), ends.tolist(), strict=True)]
-    by_spelling = np.array(sorted(range(len(spelt)), key=spelt.__getitem__), np.int64)
-    order = by_spelling[np.argsort(-counts[known[by_spelling]], kind="stable")][:size]
-    return known[order], [spelt[i] for i in order.tolist()]
+    words = table.words(known)
+    alphabetical = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
+    order = alphabetical[np.argsort(-counts[known[alphabetical]], kind="stable")][:size]
+    return known[order], [words[i] for i in order.tolist()]
 
 
-def _from_spool(spool: IO[bytes], ids: Tokens, lexicon: Lexicon) -> Iterator[Tokens]:
+def _from_spool(spool: IO[bytes], ids: Tokens, table: WordTable) -> Iterator[Tokens]:
     def tokens_of(numbers: Tokens) -> Tokens:
         found = ids[numbers]  # BEGIN finds the last
         unknown = numbers[found < 0]
-        return spell_out(found, lexicon.pool, lexicon.offsets[unknown], lexicon.lengths[unknown])[0]
+        return byte_fallback(found, table.pool, table.offsets[unknown], table.lengths[unknown])[0]
 
     def spooled() -> Iterator[Tokens]:
-        while data := spool.read(SPOOLED):
+        while data := spool.read(SPOOL_BYTES):
             yield np.frombuffer(data, np.int32)
 
     with spool:
         spool.seek(0)
-        yield from in_order(tokens_of, spooled())
+        yield from thread_map(tokens_of, spooled())
 
 
-def _apart(block: Block) -> list[Block]:
-    """The block's documents, each in a block of its own."""
-    bounds = [0, *block.starts.tolist(), len(block.data)]
-    parts = [Block(block.data[a:b], np.zeros(1, np.int64)) for a, b in pairwise(bounds)]
-    return [Block(parts[0].data), *parts[1:]]
-
-
-def _check_options(split: str, min_count: int, size: int | None) -> None:
-    if split not in get_args(Split):
-        raise UserError(f"split must be 'words' or 'space': got {split!r}")
-    if min_count < 1:
-        raise UserError(f"min_count must be at least 1: got {min_count}")
-    if size is not None and size < 1:
-        raise UserError(f"size must be at least 1 word: got {size}; leave it out to keep all words")
+def _one_by_one(chunk: Chunk) -> list[Chunk]:
+    """The chunk's documents, each in a chunk of its own."""
+    rest, *documents = chunk.documents()
+    return [Chunk(rest), *(Chunk(document, np.zeros(1, np.int64)) for document in documents)]

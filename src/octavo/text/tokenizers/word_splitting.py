@@ -1,6 +1,6 @@
-"""Text to pieces, and pieces to 64-bit keys: whole arrays at a time, because a loop over 45 million words is a minute.
+"""Text to words, and words to 64-bit keys: whole arrays at a time, because a loop over 45 million words is a minute.
 
-A piece is, with split 'words', an optional space and a run of word characters (letters, marks, digits, underscore),
+A word is, with split 'words', an optional space and a run of word characters (letters, marks, digits, underscore),
 or an optional space and one other visible character, or one white-space character; with split 'space', an optional
 space and a run of characters that are not white space, or one white-space character. Bytes that are not UTF-8 count
 as word characters.
@@ -15,17 +15,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from octavo.text.tokenizers.char import cut_characters
-from octavo.text.tokenizers.spelling import Offsets, Pool
+from octavo.text.tokenizers.char import character_boundary
+from octavo.text.tokenizers.token_bytes import Offsets, Pool
 
 Split = Literal["words", "space"]
 Keys = NDArray[np.uint64]
 
-LONGEST = 64  # bytes; longer pieces (nobody's words) are always spelt out, so that a key takes at most 8 loads
-SHORT = 7  # bytes that fit into a key together with their number
+MAX_WORD_BYTES = 64  # bytes; longer words are always written as bytes, so that a key takes at most 8 loads
+KEY_BYTES = 7  # bytes that fit into a key together with their number
 
 # A byte's class is two sets of 4 bits: what it is to its right neighbour (high) and what it joins on its left (low).
-# A piece begins where the two have nothing in common.
+# A word begins where the two have nothing in common.
 WORD, SYMBOL, SPACE, BLANK, REST = 0b1001_0011, 0b1000_0010, 0b1010_0000, 0b1000_0000, 0b1000_1000
 OPEN = 0b0011_0000  # the classes that the next character may still join
 
@@ -33,12 +33,12 @@ JOINERS = frozenset("\u00ad\u200c\u200d")  # soft hyphen and zero-width (non-)jo
 TABLED = 0x20000  # all higher code points are ideographs, tags and private characters: word characters
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, bits well spread: 2**64 over the golden ratio
-GIANT = np.uint64(0xFE << 56)  # the key of pieces longer than LONGEST; no table holds it
+LONG_KEY = np.uint64(0xFE << 56)  # the key of words longer than MAX_WORD_BYTES; no table holds it
 MASKS = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
-class Pieces(NamedTuple):
-    """Where the pieces of a text lie and what they are looked up by; those longer than LONGEST share GIANT."""
+class WordSpans(NamedTuple):
+    """Where the words of a text lie, and their keys; those longer than MAX_WORD_BYTES share LONG_KEY."""
 
     text: Pool  # the text and 8 more bytes, so that 8 can be loaded anywhere in it
     starts: Offsets
@@ -46,47 +46,47 @@ class Pieces(NamedTuple):
     keys: Keys
 
 
-def pieces_of(data: bytes, split: Split, breaks: Offsets) -> Pieces:
-    """The pieces of a text; `breaks` are the places where one must begin."""
-    text, starts, lengths = spans_of(data, split, breaks)
-    return Pieces(text, starts, lengths, keys_of(text, starts, lengths))
+def find_words(data: bytes, split: Split, breaks: Offsets) -> WordSpans:
+    """The words of a text; `breaks` are the places where one must begin."""
+    text, starts, lengths = word_offsets(data, split, breaks)
+    return WordSpans(text, starts, lengths, word_keys(text, starts, lengths))
 
 
-def spans_of(data: bytes, split: Split, breaks: Offsets) -> tuple[Pool, Offsets, Offsets]:
-    """The text with room behind it, and where its pieces lie in it."""
+def word_offsets(data: bytes, split: Split, breaks: Offsets) -> tuple[Pool, Offsets, Offsets]:
+    """The text with 8 bytes of padding, and the starts and lengths of its words."""
     text = padded(np.frombuffer(data, np.uint8))
-    begins = _joints(_classes(data, text, split))
+    begins = _word_starts(_classes(data, text, split))
     begins[breaks[breaks < len(data)]] = True
     starts = np.flatnonzero(begins)
     return text, starts, np.diff(starts, append=len(data))
 
 
-def listed(spellings: list[bytes]) -> Pieces:
-    """Pieces given one by one."""
-    lengths = np.fromiter(map(len, spellings), np.int64, len(spellings))
-    text = padded(np.frombuffer(b"".join(spellings), np.uint8))
+def spans_of(words: list[bytes]) -> WordSpans:
+    """Words that are given one by one."""
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    text = padded(np.frombuffer(b"".join(words), np.uint8))
     starts = np.cumsum(lengths) - lengths
-    return Pieces(text, starts, lengths, keys_of(text, starts, lengths))
+    return WordSpans(text, starts, lengths, word_keys(text, starts, lengths))
 
 
 def padded(text: Pool) -> Pool:
-    """The text with room behind it for loads of 8 bytes."""
+    """The text with padding, so that 8 bytes can be loaded at every place."""
     return np.concatenate([text, np.zeros(8, np.uint8)])
 
 
-def cut_pieces(block: bytes, split: Split) -> int:
-    """The longest length at which a block can be cut without changing a piece."""
-    whole = cut_characters(block)
+def word_boundary(data: bytes, split: Split) -> int:
+    """The longest length at which `data` can be split without changing a word."""
+    whole = character_boundary(data)
     size = 4096
-    while True:  # from the end, in growing steps: the last piece is nearly always a short one
+    while True:  # from the end, in growing steps: the last word is nearly always a short one
         first = max(0, whole - size)
-        tail = block[first:whole]
+        tail = data[first:whole]
         if not tail:
             return 0
         classes = _classes(tail, padded(np.frombuffer(tail, np.uint8)), split)
         if not classes[-1] & OPEN and (first == 0 or len(tail) > 4):
             return whole
-        begins = np.flatnonzero(_joints(classes))
+        begins = np.flatnonzero(_word_starts(classes))
         begins = begins[begins > (4 if first else 0)]  # the tail may begin inside a character
         if len(begins):
             return first + int(begins[-1])
@@ -95,18 +95,18 @@ def cut_pieces(block: bytes, split: Split) -> int:
         size *= 4
 
 
-def keys_of(text: Pool, starts: Offsets, lengths: Offsets) -> Keys:
-    """A key for every piece: short pieces have one that no other piece has, long ones a hash of 56 bits.
+def word_keys(text: Pool, starts: Offsets, lengths: Offsets) -> Keys:
+    """A key for every word: short words have one that no other word has, long ones a hash of 56 bits.
 
     A short key is the bytes themselves and, in the top byte, their number. A long key has 255 in the top byte, so it
-    never equals a short one; two long pieces may share a key, and whoever looks one up compares the spellings.
+    never equals a short one; two long words may share a key, and whoever looks one up compares their bytes.
     """
     words = load(text, starts)
-    keys = words & MASKS[np.minimum(lengths, SHORT)] | (lengths.astype(np.uint64) << np.uint64(56))
-    long = np.flatnonzero(lengths > SHORT)
+    keys = words & MASKS[np.minimum(lengths, KEY_BYTES)] | (lengths.astype(np.uint64) << np.uint64(56))
+    long = np.flatnonzero(lengths > KEY_BYTES)
     mixed = words[long] * MIX + lengths[long].astype(np.uint64)
     rest = np.flatnonzero(lengths[long] > 8)
-    for done in range(8, LONGEST, 8):
+    for done in range(8, MAX_WORD_BYTES, 8):
         at = long[rest]
         word = load(text, starts[at] + done) & MASKS[np.minimum(lengths[at] - done, 8)]
         mixed[rest] = _stir(mixed[rest]) + word
@@ -114,7 +114,7 @@ def keys_of(text: Pool, starts: Offsets, lengths: Offsets) -> Keys:
         if not len(rest):
             break
     keys[long] = _stir(mixed) >> np.uint64(8) | np.uint64(0xFF << 56)
-    keys[lengths > LONGEST] = GIANT
+    keys[lengths > MAX_WORD_BYTES] = LONG_KEY
     return keys
 
 
@@ -126,7 +126,7 @@ def load(text: Pool, starts: Offsets) -> Keys:
 
 
 def equal(text: Pool, starts: Offsets, pool: Pool, offsets: Offsets, lengths: Offsets) -> NDArray[np.bool_]:
-    """Whether the pieces in the text are, byte for byte, those of the same lengths in the pool."""
+    """Whether the words in the text are, byte for byte, those of the same lengths in the pool."""
     same = np.ones(len(starts), np.bool_)
     rest = np.arange(len(starts))
     done = 0
@@ -143,8 +143,8 @@ def _stir(mixed: Keys) -> Keys:
     return (mixed ^ (mixed >> np.uint64(29))) * MIX
 
 
-def _joints(classes: Pool) -> NDArray[np.bool_]:
-    """Whether a piece begins at each byte."""
+def _word_starts(classes: Pool) -> NDArray[np.bool_]:
+    """Whether a word begins at each byte."""
     begins = np.ones(len(classes), np.bool_)
     np.equal((classes[:-1] >> 4) & classes[1:], 0, out=begins[1:])
     return begins

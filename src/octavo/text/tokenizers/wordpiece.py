@@ -1,6 +1,6 @@
-"""WordPiece, the tokens of BERT: words and parts of words, without what stands between them.
+"""WordPiece, the tokens of BERT: words and parts of words, without the white space between them.
 
-It loses case and white space, so its models are on a scale of their own: it is no tokenizer for bits per byte.
+It loses case and white space, so bits per byte of its models cannot be compared with others'.
 """
 
 from __future__ import annotations
@@ -8,28 +8,51 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from octavo.errors import UserError
-from octavo.text.tokenizers.protocol import Tokens
+from octavo.text.chunks import Chunk, rechunk
+from octavo.text.tokenizers.base import KIND, Tokenizer
+from octavo.text.tokenizers.token_bytes import Tokens
 
 PAD, UNKNOWN, FIRST, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MOST_IDS = 1 << 24  # many times the largest vocabulary
-PRIVATE, MOST_LETTERS = 0x100000, 0xFFFE  # the last plane of Unicode, which no text uses
+MAX_IDS = 1 << 24  # many times the largest vocabulary
+PRIVATE, MAX_CHARACTERS = 0x100000, 0xFFFE  # the last plane of Unicode, which no text uses
 
 
-class WordPiece:
+@dataclass(frozen=True)
+class WordPieceSettings:
+    """The size of the vocabulary, and case."""
+
+    vocab_size: int = 8192
+    """The number of words and parts of words, the special tokens included."""
+    lower: bool = True
+    """Lower case, without accents."""
+    RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size"}
+
+    def __post_init__(self) -> None:
+        if not 100 <= self.vocab_size <= MAX_IDS:
+            raise UserError(
+                f"a vocabulary must have from 100 to {MAX_IDS:,} tokens: vocab_size={self.vocab_size}; "
+                "try --vocab-size 8192"
+            )
+
+
+class WordPiece(Tokenizer):
     """A tokenizer of the `tokenizers` library with BERT's special tokens."""
 
     name = "wordpiece"
+    unit = "WordPiece tokens"
+    Settings = WordPieceSettings
     lossless = False
 
     def __init__(self, parts: dict[str, Any]) -> None:
-        """`parts` is what a `tokenizer.json` holds; how it pads, cuts and frames texts is left out."""
+        """`parts` is the content of a `tokenizer.json`; its padding, truncation and post-processing are left out."""
         if not isinstance(parts, dict):
             raise UserError(f"a tokenizer.json must hold a JSON object: it holds a {type(parts).__name__}")
         parts = {**parts, "truncation": None, "padding": None, "post_processor": None}
@@ -42,22 +65,28 @@ class WordPiece:
             raise UserError(
                 f"BERT's tokenizer must have the tokens {' '.join(SPECIAL)}: this lacks {' '.join(lacking)}"
             )
-        self._parts, self.vocab = parts, max(ids.values()) + 1
-        if self.vocab > MOST_IDS:
-            raise UserError(f"a vocabulary has at most {MOST_IDS:,} ids: this one has {self.vocab:,}")
+        size = max(ids.values()) + 1
+        if size > MAX_IDS:
+            raise UserError(f"a vocabulary has at most {MAX_IDS:,} ids: this one has {size:,}")
+        self._parts = parts
         self.pad, self.unknown, self.first, self.end, self.mask = (ids[token] for token in SPECIAL)
-        self._spelt = {number: token for token, number in ids.items()}
+        self._names = {number: token for token, number in ids.items()}
+        names = [self.token(number) for number in range(size)]
+        token_bytes = [(name[2:] if name.startswith("##") else " " + name).encode() for name in names]
+        token_bytes[self.first] = b""
+        super().__init__(token_bytes, self.first)
 
     @classmethod
-    def learn(cls, texts: Iterable[str], size: int = 8192, lower: bool = True) -> WordPiece:
-        """Learn `size` words and parts of words, the special ones included."""
-        if not 100 <= size <= MOST_IDS:
-            raise UserError(f"a vocabulary must have from 100 to {MOST_IDS:,} tokens: size={size}; try --size 8192")
-        normalizer, splitter = normalizers.BertNormalizer(lowercase=lower), pre_tokenizers.BertPreTokenizer()
+    def learn(cls, chunks: Iterable[Chunk], settings: WordPieceSettings | None = None) -> WordPiece:
+        settings = settings or WordPieceSettings()
+        normalizer, splitter = normalizers.BertNormalizer(lowercase=settings.lower), pre_tokenizers.BertPreTokenizer()
         counts: Counter[str] = Counter()
-        for text in texts:
-            counts.update(word for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text)))
-        vocab = {token: number for number, token in enumerate((*SPECIAL, *_pieces(counts, size - len(SPECIAL))))}
+        for chunk in rechunk(chunks, _last_space):
+            for document in chunk.documents():
+                text = normalizer.normalize_str(document.decode("utf-8", "replace"))
+                counts.update(word for word, _ in splitter.pre_tokenize_str(text))
+        subwords = _frequent_subwords(counts, settings.vocab_size - len(SPECIAL))
+        vocab = {token: number for number, token in enumerate((*SPECIAL, *subwords))}
         made = tokenizers.Tokenizer(models.WordPiece(vocab=vocab, unk_token=UNKNOWN))
         made.normalizer, made.pre_tokenizer, made.decoder = normalizer, splitter, decoders.WordPiece()
         made.add_special_tokens(list(SPECIAL))
@@ -69,40 +98,61 @@ class WordPiece:
         special = {self.pad, self.unknown, self.first, self.end, self.mask}
         return np.array([number for number in range(self.vocab) if number not in special], np.int32)
 
-    def encode(self, texts: Sequence[str], typed: bool = False) -> list[Tokens]:
+    @property
+    def newline(self) -> None:
+        return None  # white space has no tokens
+
+    def encode(self, data: bytes) -> Tokens:
+        return self.encode_texts([data.decode("utf-8", "replace")])[0]
+
+    def encode_texts(self, texts: Sequence[str], typed: bool = False) -> list[Tokens]:
         """The tokens of each text, nothing put around them. With `typed`, a [MASK] in the text is the special token."""
         self._tokenizer.encode_special_tokens = not typed
         clean = [text.encode("utf-8", "replace").decode() for text in texts]  # half a character cannot be handed over
         found = self._tokenizer.encode_batch_fast(clean, add_special_tokens=False)
         return [np.array(one.ids, np.int32) for one in found]
 
-    def decode(self, tokens: Iterable[int]) -> str:
-        """Readable text: words with spaces between them."""
-        text: str = self._tokenizer.decode([int(token) for token in tokens], skip_special_tokens=False)
-        return text
+    def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
+        """The words with spaces between them."""
+        return super().decode(tokens).removeprefix(b" ")
 
     def token(self, number: int) -> str:
-        """A token as the vocabulary spells it; ## stands before what continues a word."""
-        return self._spelt.get(number, UNKNOWN)
+        """A token as the vocabulary writes it; ## stands before what continues a word."""
+        return self._names.get(number, UNKNOWN)
+
+    def split_point(self, data: bytes) -> int:
+        return _last_space(data)
+
+    def huggingface_json(self) -> dict[str, Any]:
+        return dict(self._parts)
 
     def to_json(self) -> dict[str, Any]:
-        """What a tokenizer.json holds."""
-        return self._parts
+        return {KIND: self.name, "tokenizer": self._parts}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> WordPiece:
+        """From `to_json`, or from a tokenizer.json as it stands."""
+        return cls(values.get("tokenizer", {}) if isinstance(values, dict) and KIND in values else values)
 
 
-def _pieces(counts: Mapping[str, int], size: int) -> list[str]:
-    """The characters of the words, and the pieces that pairs of pieces make most often, up to `size` in all.
+def _last_space(data: bytes) -> int:
+    """The place behind the last white space; other white space of ASCII than this is removed, and joins words."""
+    return max(data.rfind(white) for white in b" \t\n\r") + 1
+
+
+def _frequent_subwords(counts: Mapping[str, int], size: int) -> list[str]:
+    """The characters of the words, and the subwords that pairs of subwords make most often, up to `size` in all.
 
     The library's own trainer for this numbers the characters inside words in a random order, and which of two pairs
     that are equally frequent comes first depends on it. So these characters become others, of a private range, before
     it counts pairs, and themselves again afterwards.
     """
-    inside = sorted({letter for word in counts for letter in word[1:]})
-    to_private = {ord(letter): chr(PRIVATE + i) for i, letter in enumerate(inside)}
-    back = {PRIVATE + i: letter for i, letter in enumerate(inside)}
-    if len(inside) > MOST_LETTERS:
+    inside = sorted({character for word in counts for character in word[1:]})
+    to_private = {ord(character): chr(PRIVATE + i) for i, character in enumerate(inside)}
+    back = {PRIVATE + i: character for i, character in enumerate(inside)}
+    if len(inside) > MAX_CHARACTERS:
         raise UserError(
-            f"a text may have {MOST_LETTERS:,} different letters: this has {len(inside):,}; check its coding"
+            f"a text may have {MAX_CHARACTERS:,} different characters: this has {len(inside):,}; check its coding"
         )
     learner = tokenizers.Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -110,4 +160,4 @@ def _pieces(counts: Mapping[str, int], size: int) -> list[str]:
     words = (" ".join([word[0] + word[1:].translate(to_private)] * count) for word, count in sorted(counts.items()))
     learner.train_from_iterator(words, trainer)
     found = sorted(learner.get_vocab().items(), key=lambda item: item[1])
-    return [("##" if ord(piece[0]) >= PRIVATE else "") + piece.translate(back) for piece, _ in found]
+    return [("##" if ord(word[0]) >= PRIVATE else "") + word.translate(back) for word, _ in found]

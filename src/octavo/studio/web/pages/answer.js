@@ -1,12 +1,12 @@
 // Questions answered with a confidence: the model where it is sure enough, else what was kept, else nobody.
 
 import { get, post } from "/web/api.js";
-import { field, h, latest, replace, settled } from "/web/dom.js";
+import { debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { absent, nothing, picker } from "/web/parts/run_picker.js";
+import { missingRuns, noRuns, picker } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -16,10 +16,10 @@ export async function show(main, params, signal) {
   main.append(h("h1", {}, "Answer"));
   const runs = await get("/api/oracles", signal);
   if (!runs.length) {
-    main.append(nothing("run that answers questions", "octavo train facts birthplaces --out runs/facts"));
+    main.append(noRuns("run that answers questions", "octavo train facts birthplaces --out runs/facts"));
     return;
   }
-  main.append(...await absent([params.get("run")], signal));
+  main.append(...await missingRuns([params.get("run")], signal));
   const given = params.get("threshold");
   const view = {
     run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
@@ -41,7 +41,7 @@ export async function show(main, params, signal) {
       replace(reply, replied(found, view.threshold, ask));
     });
   };
-  const askAgain = settled(ask, 150);
+  const askAgain = debounce(ask, 150);
   const open = () => telling(async (still) => {
     const about = await get(`/api/oracle?run=${encodeURIComponent(view.run)}`, still);
     line.placeholder = `${about.before}Ada Lovelace${about.after}`;

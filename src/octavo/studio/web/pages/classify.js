@@ -1,13 +1,13 @@
 // A text put into classes: the probabilities, what every word did, and when to abstain.
 
 import { get, post } from "/web/api.js";
-import { field, h, latest, replace, said, settled } from "/web/dom.js";
+import { debounce, errorMessage, field, h, latest, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
 import { tellCut } from "/web/parts/text_field.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -17,10 +17,10 @@ export async function show(main, params, signal) {
   main.append(h("h1", {}, "Classify"));
   const runs = await runsFor([TASK], signal);
   if (!runs.length) {
-    main.append(nothing("classifier", "octavo classify train linear sentence-polarity --out runs/polarity"));
+    main.append(noRuns("classifier", "octavo classify train linear sentence-polarity --out runs/polarity"));
     return;
   }
-  main.append(...await absent([params.get("run")], signal));
+  main.append(...await missingRuns([params.get("run")], signal));
   const known = (name) => runs.some((one) => one.run === name);
   const view = {
     run: known(params.get("run")) ? params.get("run") : runs[0].run, text: params.get("text") ?? "",
@@ -57,7 +57,7 @@ export async function show(main, params, signal) {
 
   const text = tellCut(h("textarea", {
     value: view.text, maxlength: LONGEST, spellcheck: "false", placeholder: "A text to classify",
-    oninput: settled(() => { view.text = text.value; ask(); }),
+    oninput: debounce(() => { view.text = text.value; ask(); }),
   }));
   main.append(
     h("div", { class: "bar" }, field("Classifier", picker(runs, view.run, (run) => {
@@ -116,7 +116,7 @@ function examplesForm(measure, problem, open) {
   const file = h("input", { type: "file", accept: ".tsv,.txt,text/*", onchange: async () => {
     const [chosen] = file.files;
     if (!chosen) return;
-    if (chosen.size > LARGEST) replace(problem, said(new Error("a file of examples may have 1 MB; give fewer")));
+    if (chosen.size > LARGEST) replace(problem, errorMessage(new Error("a file of examples may have 1 MB; give fewer")));
     else text.value = await chosen.text();
   } });
   return h("details", { open, class: "fold" }, h("summary", {}, "Measure it on examples of your own"),

@@ -1,14 +1,14 @@
 // What a model of any family does while it reads a sentence. One text serves all runs.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace, settled } from "/web/dom.js";
+import { debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
 import { tableView } from "/web/parts/token_table.js";
 import { curveView, layersView, maskedView } from "/web/parts/layer_views.js";
 import { tellCut } from "/web/parts/text_field.js";
 import { patient } from "/web/parts/cancellable.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { imageView } from "/web/parts/image_attention.js";
 import { rowsView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
@@ -25,11 +25,11 @@ const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for an
 export async function show(main, params, signal) {
   const runs = await runsFor(TASKS, signal);
   if (!runs.length) {
-    replace(main, nothing("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
+    replace(main, noRuns("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
     return;
   }
   const settings = { text: SENTENCE, ...Object.fromEntries(params) };
-  const lost = await absent([settings.run], signal);
+  const lost = await missingRuns([settings.run], signal);
   if (!runs.some((one) => one.run === settings.run)) settings.run = runs[0].run;
   const views = h("div", {});
   const text = tellCut(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
@@ -109,7 +109,7 @@ export async function show(main, params, signal) {
   }
 
   const languages = h("span", {});
-  text.addEventListener("input", settled(typed, 400));
+  text.addEventListener("input", debounce(typed, 400));
   const writing = field("Text", text, "Every run reads the same; what it was trained on decides what its tokens are.");
   writing.classList.add("wide", "inspected");
   replace(main, [

@@ -1,12 +1,12 @@
 // A text read by one model or two: each token on the colour of what it cost, and what was expected instead.
 
 import { post } from "/web/api.js";
-import { field, h, replace, said, settled } from "/web/dom.js";
+import { debounce, errorMessage, field, h, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { difference } from "/web/parts/reading_comparison.js";
 import { tellCut } from "/web/parts/text_field.js";
 import { patient } from "/web/parts/cancellable.js";
-import { absent, nothing, picker, runsFor, told as runInWords } from "/web/parts/run_picker.js";
+import { missingRuns, noRuns, picker, runsFor, runLabel } from "/web/parts/run_picker.js";
 import { about, markSeen, totals } from "/web/parts/reading_details.js";
 import { coloured, legend, level, walk } from "/web/parts/tokens.js";
 
@@ -23,10 +23,10 @@ export async function show(main, params, signal) {
   const runs = await runsFor([""], signal);
   main.append(h("h1", {}, "Read"));
   if (!runs.length) {
-    main.append(nothing("language model", "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7"));
+    main.append(noRuns("language model", "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7"));
     return;
   }
-  main.append(...await absent([params.get("run"), params.get("other")], signal));
+  main.append(...await missingRuns([params.get("run"), params.get("other")], signal));
   const known = (name) => runs.some((one) => one.run === name);
   const settings = {
     run: known(params.get("run")) ? params.get("run") : runs[0].run,
@@ -44,13 +44,13 @@ export async function show(main, params, signal) {
     return asking.begin((mine) =>
       (settings.other ? compare : readOne)(out, settings, mine, (has) => { heads.hidden = !has; }));
   };
-  const soon = settled(refresh, 300);
+  const soon = debounce(refresh, 300);
   const set = (name, value) => Object.assign(settings, { at: name === "layers" ? settings.at : "", [name]: value });
   text.addEventListener("input", () => { set("text", text.value); soon(); });
   const change = (name) => (value) => { set(name, value); refresh(); };
   const other = h("select", { onchange: () => change("other")(other.value) },
     h("option", { value: "" }, "nothing"),
-    runs.map((one) => h("option", { value: one.run, selected: one.run === settings.other }, runInWords(one))));
+    runs.map((one) => h("option", { value: one.run, selected: one.run === settings.other }, runLabel(one))));
   const examples = h("select", { onchange: () => {
     if (!examples.value) return;
     set("text", text.value = EXAMPLES[examples.value]);
@@ -95,7 +95,7 @@ async function readOne(out, settings, signal, attends) {
   try {
     looked = await post("/api/looked", asked, signal);
   } catch (error) {
-    if (!signal.aborted) out.append(said(error)); // the reading itself stands
+    if (!signal.aborted) out.append(errorMessage(error)); // the reading itself stands
     return;
   }
   if (card.querySelector("table")) tokens.go(tokens.current, tokens.place.contains(document.activeElement));

@@ -1,17 +1,17 @@
-// All runs: sorted, filtered, one or two looked at closely; and training, as it goes on.
+// All runs: sorted, filtered, the details of one or two; and the training run in progress.
 
 import { get, post } from "/web/api.js";
-import { field, h, replace, said, settled } from "/web/dom.js";
+import { debounce, errorMessage, field, h, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
-import { AXES, closer } from "/web/parts/run_details.js";
-import { Live } from "/web/parts/training_monitor.js";
-import { absent } from "/web/parts/run_picker.js";
+import { AXES, runDetails } from "/web/parts/run_details.js";
+import { TrainingMonitor } from "/web/parts/training_monitor.js";
+import { missingRuns } from "/web/parts/run_picker.js";
 import { COLUMNS, filtered, put, runsTable, sorted } from "/web/parts/runs_table.js";
-import { trainForm } from "/web/parts/training_form.js";
+import { trainingForm } from "/web/parts/training_form.js";
 
-const AGAIN = 5000; // milliseconds between looks at the list
-const MOST = 3600; // seconds that the studio trains
-const USUAL = { sort: "figure", find: "", x: "step", log: "x" };
+const POLL_MS = 5000; // between two readings of the list
+const MAX_SECONDS = 3600; // of training, as the studio allows
+const DEFAULTS = { sort: "score", find: "", x: "step", log: "x" };
 
 export async function show(main, params, signal) {
   await new Page(main, params, signal).open();
@@ -20,27 +20,27 @@ export async function show(main, params, signal) {
 class Page {
   constructor(main, params, signal) {
     Object.assign(this, { main, signal, runs: [] });
-    const log = params.get("log") ?? USUAL.log;
-    const sort = params.get("sort") ?? USUAL.sort;
+    const log = params.get("log") ?? DEFAULTS.log;
+    const sort = params.get("sort") ?? DEFAULTS.sort;
     this.view = {
-      sort: COLUMNS.some((one) => one.key === sort.replace(/^-/, "")) ? sort : USUAL.sort,
-      find: params.get("find") ?? USUAL.find,
+      sort: COLUMNS.some((one) => one.key === sort.replace(/^-/, "")) ? sort : DEFAULTS.sort,
+      find: params.get("find") ?? DEFAULTS.find,
       chosen: [params.get("a"), params.get("b")].filter(Boolean),
       train: params.get("train") ?? "",
     };
     this.axes = {
-      x: params.get("x") in AXES ? params.get("x") : USUAL.x, logX: log.includes("x"), logY: log.includes("y"),
+      x: params.get("x") in AXES ? params.get("x") : DEFAULTS.x, logX: log.includes("x"), logY: log.includes("y"),
     };
-    this.live = new Live({ changed: () => this.load(), view: (axes) => this.chart(axes) }, this.axes, signal);
+    this.live = new TrainingMonitor({ changed: () => this.load(), view: (axes) => this.chart(axes) }, this.axes, signal);
     this.words = h("input", {
       type: "search", value: this.view.find, placeholder: "gru shakespeare", "aria-label": "Filter by words",
-      oninput: settled(() => this.change({ find: this.words.value }), 80),
+      oninput: debounce(() => this.change({ find: this.words.value }), 80),
     });
     this.count = h("p", { class: "quiet", role: "status" });
-    this.closer = h("section", { "aria-label": "Looked at closely" });
-    this.look = closer(this.closer, signal, {
-      actions: (run) => this.more(run),
-      growing: (run) => this.runs.find((one) => one.run === run)?.state === "training",
+    this.details = h("section", { "aria-label": "Details" });
+    this.showDetails = runDetails(this.details, signal, {
+      actions: (run) => this.trainLonger(run),
+      isTraining: (run) => this.runs.find((one) => one.run === run)?.state === "training",
     });
     this.table = h("div", { class: "runs" });
     this.wrong = h("div", { "aria-live": "polite" });
@@ -53,27 +53,27 @@ class Page {
   async open() {
     const wanted = this.view.chosen;
     await this.load();
-    const lost = await absent(wanted, this.signal);
+    const lost = await missingRuns(wanted, this.signal);
     const filter = h("div", { class: "bar" }, field("Filter by words", this.words), this.count);
     this.main.append(h("h1", {}, "Runs"), this.train, this.live.element, filter, this.wrong,
-      ...lost, this.closer, this.table);
+      ...lost, this.details, this.table);
     this.draw();
-    this.showClosely();
+    this.showSelected();
     if (this.view.train) await this.fill();
-    this.live.watch();
-    this.keepUp();
+    this.live.poll();
+    this.poll();
   }
 
-  /** Runs may also be trained in a terminal: look now and then. */
-  async keepUp() {
+  /** Runs may also be trained in a terminal: read the list now and then. */
+  async poll() {
     for (;;) {
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       if (this.signal.aborted) return;
       if (!document.hidden) await this.load();
     }
   }
 
-  /** Read the list anew. */
+  /** Read the list again. */
   async load() {
     const before = JSON.stringify(this.runs);
     try {
@@ -82,7 +82,7 @@ class Page {
     } catch (error) {
       if (this.signal.aborted) return;
       if (!this.table.isConnected) throw error;
-      replace(this.wrong, said(error));
+      replace(this.wrong, errorMessage(error));
       return;
     }
     this.view.chosen = this.view.chosen.filter((run) => this.runs.some((one) => one.run === run));
@@ -99,16 +99,16 @@ class Page {
     const { sort, find, chosen, train } = this.view;
     const { x, logX, logY } = this.axes;
     const log = `${logX ? "x" : ""}${logY ? "y" : ""}` || "no";
-    const told = { sort, find, x, log };
-    for (const name of Object.keys(USUAL)) if (told[name] === USUAL[name]) told[name] = "";
-    remember("runs", { ...told, a: chosen[0], b: chosen[1], train });
+    const settings = { sort, find, x, log };
+    for (const name of Object.keys(DEFAULTS)) if (settings[name] === DEFAULTS[name]) settings[name] = "";
+    remember("runs", { ...settings, a: chosen[0], b: chosen[1], train });
   }
 
   draw() {
     const found = sorted(filtered(this.runs, this.view.find), this.view.sort);
     const { length } = this.runs;
     replace(this.count, found.length < length ? `${found.length} of ${length}`
-      : length ? `${length} run${length === 1 ? "" : "s"}; tick one to look closer, two to compare them` : "");
+      : length ? `${length} run${length === 1 ? "" : "s"}; tick one for its details, two to compare them` : "");
     if (!length) {
       put(this.table, h("p", {}, "There is no run in this folder yet. Train a model above, or type ",
         h("code", {}, "octavo train ngram shakespeare --out runs/kn")));
@@ -119,15 +119,15 @@ class Page {
     }) : h("p", {}, "No run has all of these words."));
   }
 
-  /** Tick a run, or take the tick away; of three, the first goes. */
+  /** Select a run, or deselect it; of three, the first is deselected. */
   choose(run) {
     const { chosen } = this.view;
     this.change({ chosen: chosen.includes(run) ? chosen.filter((one) => one !== run) : [...chosen, run].slice(-2) });
-    this.showClosely();
+    this.showSelected();
   }
 
-  showClosely() {
-    return this.look(this.view.chosen, this.axes, (axes) => this.chart(axes));
+  showSelected() {
+    return this.showDetails(this.view.chosen, this.axes, (axes) => this.chart(axes));
   }
 
   /** The axes of charts were changed. */
@@ -136,18 +136,18 @@ class Page {
     this.write();
   }
 
-  /** Below one run: train it for longer, where that can be done here. */
-  more(run) {
+  /** A form that trains a run for longer, where that can be done here. */
+  trainLonger(run) {
     const row = this.runs.find((one) => one.run === run);
     if (!row?.resumable || row.state) return null;
     const least = Math.ceil((row.seconds ?? 0) + 1);
-    if (least > MOST) return null;
-    const seconds = h("input", { type: "number", min: least, max: MOST, required: true, step: "any",
-      value: Math.min(MOST, Math.max(least, Math.round(2 * (row.seconds ?? 30)))) });
+    if (least > MAX_SECONDS) return null;
+    const seconds = h("input", { type: "number", min: least, max: MAX_SECONDS, required: true, step: "any",
+      value: Math.min(MAX_SECONDS, Math.max(least, Math.round(2 * (row.seconds ?? 30)))) });
     return h("form", { class: "bar", onsubmit: (event) => {
       event.preventDefault();
       this.resume(run, Number(seconds.value));
-    } }, field("Seconds of training, in all", seconds), h("button", {}, "Train on"));
+    } }, field("Seconds of training, in total", seconds), h("button", {}, "Train longer"));
   }
 
   async resume(run, seconds = null) {
@@ -156,7 +156,7 @@ class Page {
       await this.live.show(await post("/api/training/resume", { run, seconds }, this.signal));
       this.live.element.scrollIntoView({ block: "start" });
     } catch (error) {
-      if (!this.signal.aborted) replace(this.wrong, said(error));
+      if (!this.signal.aborted) replace(this.wrong, errorMessage(error));
     }
   }
 
@@ -179,10 +179,10 @@ class Page {
     };
     const on = { model: (train) => this.change({ train }), started };
     try {
-      replace(this.form, await trainForm(() => this.runs.map((one) => one.run), this.view.train, on, this.signal));
+      replace(this.form, await trainingForm(() => this.runs.map((one) => one.run), this.view.train, on, this.signal));
       this.change({ train: this.form.querySelector("[name=model]").value });
     } catch (error) {
-      if (!this.signal.aborted) replace(this.form, said(error));
+      if (!this.signal.aborted) replace(this.form, errorMessage(error));
     }
   }
 }

@@ -1,12 +1,12 @@
 // A model writes: three ways side by side, what could come next, and the tree of what may follow.
 
 import { post } from "/web/api.js";
-import { field, h, latest, replace, settled } from "/web/dom.js";
+import { debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
 import { choices } from "/web/parts/next_tokens.js";
 import { column, ending, joined, METHODS } from "/web/parts/generation_column.js";
 import { tellCut } from "/web/parts/text_field.js";
-import { absent, nothing, picker, runsFor } from "/web/parts/run_picker.js";
+import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { coloured, legend, quoted } from "/web/parts/tokens.js";
 import { tree } from "/web/parts/continuation_tree.js";
 
@@ -34,10 +34,10 @@ export async function show(main, params, signal) {
   const runs = await runsFor([""], signal);
   main.append(h("h1", {}, "Write"));
   if (!runs.length) {
-    main.append(nothing("language model", "octavo train gpt shakespeare --budget 3min --out runs/gpt"));
+    main.append(noRuns("language model", "octavo train gpt shakespeare --budget 3min --out runs/gpt"));
     return;
   }
-  main.append(...await absent([params.get("run")], signal));
+  main.append(...await missingRuns([params.get("run")], signal));
   const settings = {
     run: runs.some((one) => one.run === params.get("run")) ? params.get("run") : runs[0].run,
     text: params.get("text") ?? "The ",
@@ -141,8 +141,8 @@ async function page(main, runs, settings, kept, signal) {
   }
 
   prompt.addEventListener("input", () => { settings.text = prompt.value; settings.go = ""; soon(); });
-  const soon = settled(() => changed(), 300);
-  const writeSoon = settled(() => settings.go && writeAll(), 500);
+  const soon = debounce(() => changed(), 300);
+  const writeSoon = debounce(() => settings.go && writeAll(), 500);
   const knob = (name) => knobFor(name, settings, () => {
     kept();
     if (CUTS.includes(name)) next();

@@ -1,7 +1,7 @@
 // Looks as arcs from token to token; of two texts, as lines from the one below to the one above. A long text moves.
 
-import { h, settled } from "/web/dom.js";
-import { whenScheme } from "/web/parts/colours.js";
+import { debounce, h } from "/web/dom.js";
+import { css, whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
 import { percent } from "/web/parts/tokens.js";
 import { valueOf } from "/web/parts/byte_tables.js";
@@ -30,7 +30,7 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
   const shown = { table: null, kind: 0, least: 0.05 };
   let at = chosen < looking.length ? chosen : -1;
   let due = false;
-  const moved = settled(() => !signal.aborted && onmove?.(Math.round(view.x)), 300);
+  const moved = debounce(() => !signal.aborted && onmove?.(Math.round(view.x)), 300);
   const weight = (row, column) => valueOf(shown.kind, shown.table[row * seen.length + column]);
   const across = (n) => (n + 0.5 - view.x) * size.apart;
 
@@ -62,7 +62,7 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
     context.setTransform(size.ratio, 0, 0, size.ratio, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
     const [first, end] = [Math.floor(view.x), Math.ceil(view.x + size.width / size.apart)];
-    const colours = { back: style.getPropertyValue("--a"), ahead: style.getPropertyValue("--b") };
+    const colours = { back: css("--series0"), ahead: css("--series1") };
     for (let row = Math.max(0, first); row < Math.min(end, looking.length); row += 1)
       if (row !== at) looks(row, at < 0 ? 1 : 0.12, colours);
     if (at >= 0) looks(at, 1, colours);
@@ -104,7 +104,7 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
   function tokens(texts, y, marked, style, first, end, above = false) {
     context.textBaseline = "middle";
     for (let n = Math.max(0, first); n < Math.min(end, texts.length); n += 1) {
-      context.fillStyle = n === marked ? style.getPropertyValue("--main") : style.color;
+      context.fillStyle = n === marked ? css("--main") : style.color;
       context.font = n === marked ? `bold ${FONT}` : FONT;
       const text = texts[n].length > LETTERS ? `${texts[n].slice(0, LETTERS - 1)}…` : texts[n];
       context.save();

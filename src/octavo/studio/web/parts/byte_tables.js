@@ -1,6 +1,6 @@
 // Tables of bytes from the studio, and what a byte stands for.
 
-import { bytes } from "/web/api.js";
+import { postForBytes } from "/web/api.js";
 
 const MAGIC = "OCT1";
 const HEADER = 20;
@@ -14,7 +14,7 @@ export const valueOf = (kind, byte) => VALUES[kind](byte);
 
 /** Ask for tables: { kind, count, rows, columns, table(n) }. */
 export async function tables(path, asked, signal) {
-  const data = await bytes(path, asked, signal);
+  const data = await postForBytes(path, asked, signal);
   const view = new DataView(data);
   const magic = String.fromCharCode(...new Uint8Array(data, 0, 4));
   if (magic !== MAGIC) throw new Error("the studio sent a table of another version; load the page again");

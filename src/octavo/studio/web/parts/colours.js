@@ -7,16 +7,20 @@ const WORK = 4; // milliseconds of work before others get their turn
 
 /** A colour of the style sheet, by its name, as red, green, blue. */
 export function rgb(name) {
-  const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1);
+  const [light, night] = getComputedStyle(document.documentElement).getPropertyValue(name).match(/[0-9a-f]{6}/g);
+  const hex = dark.matches ? night : light; // light-dark(#..., #...)
   return [0, 2, 4].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
+
+/** A colour of the style sheet for a canvas. */
+export const css = (name) => `rgb(${rgb(name).join(" ")})`;
 
 /** Call `action` where light changes to dark, or back, until the signal ends it. */
 export const whenScheme = (action, signal) => dark.addEventListener("change", action, { signal });
 
 /** 256 packed colours from paper to the main colour; of numbers with a sign, from one colour over paper to another. */
 export function scale(kind) {
-  const [paper, plus, minus] = [rgb("--paper"), rgb("--main"), rgb("--b")];
+  const [paper, plus, minus] = [rgb("--paper"), rgb("--main"), rgb("--negative")];
   return Uint32Array.from({ length: 256 }, (_, byte) => {
     const value = kind === SIGNED ? byte / 127.5 - 1 : byte / 255;
     const [r, g, b] = paper.map((low, i) => low + ((value < 0 ? minus : plus)[i] - low) * Math.abs(value));

@@ -1,7 +1,7 @@
 // The tree of continuations: opened by a click or the right arrow, node by node.
 
 import { post } from "/web/api.js";
-import { h, replace, said } from "/web/dom.js";
+import { errorMessage, h, replace } from "/web/dom.js";
 import { bits } from "/web/parts/reading_details.js";
 import { percent } from "/web/parts/tokens.js";
 
@@ -67,7 +67,7 @@ export function tree(onmove, ongo, onflip) {
         }
         node.known = true;
       } catch (error) {
-        if (!life.aborted) node.item.append(said(error));
+        if (!life.aborted) node.item.append(errorMessage(error));
         return;
       } finally {
         node.item.removeAttribute("aria-busy");

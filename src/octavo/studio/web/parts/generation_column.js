@@ -1,7 +1,7 @@
 // The same prompt continued in several ways, side by side, as the tokens come.
 
 import { stream } from "/web/api.js";
-import { h, replace, said } from "/web/dom.js";
+import { errorMessage, h, replace } from "/web/dom.js";
 import { bits, number } from "/web/parts/reading_details.js";
 import { level, plain, quoted, walk } from "/web/parts/tokens.js";
 
@@ -72,7 +72,7 @@ export function column(method, onchoose) {
         count("");
       } catch (error) {
         count(signal.aborted ? ", stopped" : "");
-        if (!signal.aborted) replace(wrong, said(error));
+        if (!signal.aborted) replace(wrong, errorMessage(error));
       } finally {
         text.place.removeAttribute("aria-busy");
       }

@@ -1,7 +1,7 @@
 // The grader: a file of answers against the exercises.
 
 import { get, post } from "/web/api.js";
-import { field, h, latest, replace, said } from "/web/dom.js";
+import { errorMessage, field, h, latest, replace } from "/web/dom.js";
 import { columns, scrolled } from "/web/parts/table.js";
 
 const LARGEST = 1 << 17;
@@ -18,7 +18,7 @@ export async function showGrader(place, params, signal) {
   const file = h("input", { type: "file", accept: ".toml,text/plain", onchange: async () => {
     const [chosen] = file.files;
     if (!chosen) return;
-    if (chosen.size > LARGEST) replace(grades, said(new Error("a file of answers may have 128 kB; leave out some")));
+    if (chosen.size > LARGEST) replace(grades, errorMessage(new Error("a file of answers may have 128 kB; leave out some")));
     else text.value = await chosen.text();
   } });
   const of = h("select", { "aria-label": "Exercise" }, h("option", { value: "" }, "all exercises"),
@@ -51,7 +51,7 @@ function download(text) {
 }
 
 function graded(found) {
-  if (found.problem) return said(new Error(`The answers cannot be read: ${found.problem}`));
+  if (found.problem) return errorMessage(new Error(`The answers cannot be read: ${found.problem}`));
   if (!found.rows.length) return h("p", {}, "There is no answer to any exercise in it.");
   const left = found.rows.filter((row) => row.outcome === "not run").length;
   return [h("p", { class: "verdict" }, h("b", {}, `${+found.points.toFixed(2)} of ${+found.of.toFixed(2)} points`),

@@ -3,7 +3,7 @@
 import { post } from "/web/api.js";
 import { field, h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
-import { chart } from "/web/parts/curve.js";
+import { Chart } from "/web/parts/chart.js";
 import { percent } from "/web/parts/tokens.js";
 
 const ROWS = 40; // tokens of the table that are shown at once
@@ -82,13 +82,14 @@ export async function curveView(place, page, signal) {
   const rows = [data.whole, ...data.parts].map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.summary),
     steps.map((t) => cell(one.shares[t]))));
   const deep = data.layers.length > 0;
+  const chart = new Chart("Gradient flow");
   replace(place, [
     h("p", {}, "How much would the loss of a prediction change if "
       + (deep ? "the embedding of the token some steps before it" : "the state some steps before it")
       + " had been a little different? That is a gradient's norm, here as a share of the one at 0 steps back. Where it "
       + "vanishes, training cannot learn a connection over that distance."),
     h("div", { class: "bar" }, field("Steps back", back)),
-    chart({ series, axes: ["steps back", "share that arrives"], log: [false, true], label: "Gradient flow" }),
+    chart.element,
     h("p", { class: "quiet" }, "× 0.9, × 1 and × 1.1 are theory: linear networks with an orthogonal matrix times that. "
       + `Means over ${data.losses} predictions in ${data.tokens} tokens${data.truncated ? ", the first of the text" : ""}.`),
     region("The gradient in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "by"),
@@ -101,6 +102,7 @@ export async function curveView(place, page, signal) {
           h("td", { class: "r" }, +norm.toPrecision(3))))))),
     ],
   ]);
+  chart.draw({ series, x: "steps back", y: "gradient norm, relative", logY: true });
 }
 
 /** What is expected behind each [MASK]. */

@@ -1,7 +1,7 @@
 // A table of numbers as a picture to zoom and to move: a thousand rows and columns are drawn from one bitmap.
 
-import { h, settled } from "/web/dom.js";
-import { bitmap, whenScheme } from "/web/parts/colours.js";
+import { debounce, h } from "/web/dom.js";
+import { bitmap, css, whenScheme } from "/web/parts/colours.js";
 import { gestures, keys } from "/web/parts/gestures.js";
 import { valueOf } from "/web/parts/byte_tables.js";
 
@@ -32,7 +32,7 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
   let image = null;
   let shown = { kind: 0, byRow: false };
   let due = false;
-  const moved = settled(() => !signal.aborted && onmove?.(where()), 300);
+  const moved = debounce(() => !signal.aborted && onmove?.(where()), 300);
 
   const where = () => (view.zoom > 1 ? [view.x, view.y, view.zoom].join(",") : "");
   const cellWide = () => Math.min(size.cell * view.zoom, Math.max(LARGEST, size.cell));
@@ -92,13 +92,13 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
         Math.min(rows.length - view.y, size.down / high),
       ];
       context.drawImage(image, view.x, view.y, across, down, size.left, top, across * wide, down * high);
-      context.strokeStyle = style.getPropertyValue("--line");
+      context.strokeStyle = css("--line");
       context.strokeRect(size.left + 0.5, top + 0.5, across * wide - 1, down * high - 1);
     }
     context.font = FONT;
     context.fillStyle = style.color;
     labels(wide, high);
-    mark(wide, high, style);
+    mark(wide, high);
   }
 
   function labels(wide, high) {
@@ -127,11 +127,11 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
   }
 
   /** A frame around the cell that is told. */
-  function mark(wide, high, style) {
+  function mark(wide, high) {
     if (cursor.row < 0) return;
     const [x, y] = [size.left + (cursor.column - view.x) * wide, top + (cursor.row - view.y) * high];
     if (x < size.left - 1 || y < top - 1) return;
-    context.strokeStyle = style.getPropertyValue("--bad");
+    context.strokeStyle = css("--bad");
     context.lineWidth = 2;
     context.strokeRect(x - 1, y - 1, Math.max(wide, 3) + 2, Math.max(high, 3) + 2);
     context.lineWidth = 1;

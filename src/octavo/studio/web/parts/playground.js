@@ -1,55 +1,62 @@
-// Exercises whose numbers can be turned by hand: what is seen changes while they move.
+// Exercises with sliders: the figure changes while they move.
 
 import { get, post } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
 import { addressOf, remember } from "/web/main.js";
-import { chart, short } from "/web/parts/curve.js";
+import { Chart } from "/web/parts/chart.js";
+import { plain } from "/web/parts/numbers.js";
 import { columns, scrolled } from "/web/parts/table.js";
 
-const STEPS = 400; // of a slider that goes by factors
+const LOG_SLIDER_STEPS = 400;
 
 export async function showPlayground(place, params, signal) {
   const plays = await get("/api/playground", signal);
-  const controls = h("div", { class: "controls" }), seen = h("div", { class: "seen" });
-  const asking = latest(seen, signal);
+  const controls = h("div", { class: "controls" }), output = h("div", { class: "output" });
+  const chart = new Chart("The result");
+  const computing = latest(output, signal);
   let play = plays.find((one) => one.name === params.get("name")) ?? plays[0];
-  let values = {}, asked = false, waiting = false;
+  let values = {}, isComputing = false, isOutdated = false;
 
-  const ask = async () => {
-    // One request at a time, and then the newest values: what is seen keeps up with the slider, and nothing piles up.
-    if (asked) { waiting = true; return; }
-    asked = true;
+  const compute = async () => {
+    // One request at a time, then one with the newest values: the output follows the slider, and no queue builds up.
+    if (isComputing) { isOutdated = true; return; }
+    isComputing = true;
     remember("exercises", { view: "play", name: play.name, ...Object.fromEntries(Object.entries(values)
       .map(([name, value]) => [name, Array.isArray(value) ? JSON.stringify(value) : value])) });
-    await asking(async (still) => {
+    await computing(async (still) => {
       const name = play.name, sent = { ...values };
-      const found = await post(`/api/playground/${encodeURIComponent(name)}`, { values }, still);
-      if (name === play.name) replace(seen, drawn(found, play, sent));
+      const result = await post(`/api/playground/${encodeURIComponent(name)}`, { values }, still);
+      if (name !== play.name) return;
+      replace(output, [h("p", { "aria-live": "polite", class: "summary" }, result.summary), chart.element,
+        numbersOf(result)]);
+      const moved = play.parameters.find((one) => one.label === result.axes[0]); // it moves along the x axis
+      chart.draw({ series: result.series, x: result.axes[0], y: result.axes[1], logX: result.log[0],
+        logY: result.log[1], guide: moved && sent[moved.name] });
     });
-    seen.removeAttribute("aria-busy");
-    asked = false;
-    if (waiting && !signal.aborted) { waiting = false; ask(); }
+    output.removeAttribute("aria-busy");
+    isComputing = false;
+    if (isOutdated && !signal.aborted) { isOutdated = false; compute(); }
   };
   const open = (given) => {
     values = {};
     const exercise = addressOf("exercises", { id: play.exercise_id });
     const made = play.parameters.map((one) => {
       values[one.name] = first(one, given?.get(one.name));
-      return control(one, values[one.name], (value) => { values[one.name] = value; ask(); });
+      return control(one, values[one.name], (value) => { values[one.name] = value; compute(); });
     });
     replace(controls, [h("p", {}, h("a", { href: exercise }, "The exercise, with its answer")), made]);
-    ask();
+    compute();
   };
   const list = h("select", { "aria-label": "What to try", onchange: () => {
     play = plays.find((one) => one.name === list.value);
     open(null);
   } }, plays.map((one) => h("option", { value: one.name, selected: one === play }, one.title)));
   replace(place, [h("div", { class: "bar" }, field("What to try", list)),
-    h("div", { class: "side play" }, controls, seen)]);
+    h("div", { class: "side play" }, controls, output)]);
   open(params);
 }
 
-/** The value that the address gives, where it is one; else the usual. */
+/** The value in the address, where it is valid; else the default. */
 function first(one, given) {
   if (given == null || given === "") return one.value;
   if (one.kind === "option") return given in one.options ? given : one.value;
@@ -70,19 +77,19 @@ function control(one, value, changed) {
 }
 
 function option(one, value, changed) {
-  const told = h("small", {}, one.options[value]);
-  const list = h("select", { onchange: () => { told.textContent = one.options[list.value]; changed(list.value); } },
+  const hint = h("small", {}, one.options[value]);
+  const list = h("select", { onchange: () => { hint.textContent = one.options[list.value]; changed(list.value); } },
     Object.keys(one.options).map((name) => h("option", { value: name, selected: name === value }, name)));
-  return h("label", { class: "field wide" }, h("span", {}, one.label), list, told);
+  return h("label", { class: "field wide" }, h("span", {}, one.label), list, hint);
 }
 
-/** A slider and a field for the same number; one that goes by factors moves over the logarithm. */
+/** A slider and a field for the same number; a logarithmic one moves over the logarithm. */
 function slider(one, value, changed) {
   const low = one.log ? Math.log(one.low) : one.low, high = one.log ? Math.log(one.high) : one.high;
   const places = (String(one.step).split(".")[1] ?? "").length;
   const rounded = (x) => Math.min(one.high, Math.max(one.low, +(Math.round(x / one.step) * one.step).toFixed(places)));
-  const range = h("input", { type: "range", min: low, max: high, step: one.log ? (high - low) / STEPS : one.step,
-    value: one.log ? Math.log(value) : value, "aria-label": one.label, "aria-valuetext": short(value),
+  const range = h("input", { type: "range", min: low, max: high, step: one.log ? (high - low) / LOG_SLIDER_STEPS : one.step,
+    value: one.log ? Math.log(value) : value, "aria-label": one.label, "aria-valuetext": plain(value),
     oninput: () => set(rounded(one.log ? Math.exp(+range.value) : +range.value), number) });
   const number = h("input", { type: "number", min: one.low, max: one.high, step: one.step, value,
     "aria-label": `${one.label}, as a number`, onchange: () => {
@@ -92,13 +99,13 @@ function slider(one, value, changed) {
     } });
   const set = (x, other) => {
     other.value = other === range && one.log ? Math.log(x) : x;
-    range.setAttribute("aria-valuetext", short(x));
+    range.setAttribute("aria-valuetext", plain(x));
     changed(x);
   };
   return h("div", { class: "field wide" }, h("span", {}, one.label), h("div", { class: "slider" }, range, number));
 }
 
-/** A small table of numbers that are not negative; rows and columns can be added and taken away. */
+/** A small table of non-negative numbers; rows and columns can be added and removed. */
 function table(one, value, changed) {
   let rows = value.map((row) => [...row]);
   const place = h("div");
@@ -128,12 +135,8 @@ function table(one, value, changed) {
   return h("div", { class: "field wide" }, h("span", {}, `${one.label}, divided by the sum of all`), place);
 }
 
-function drawn(found, play, values) {
-  const turned = play.parameters.find((one) => one.label === found.axes[0]); // it moves along the figure
-  const [titles, ...rows] = found.rows;
-  return [h("p", { "aria-live": "polite", class: "told" }, found.summary),
-    chart({ series: found.series, axes: found.axes, log: found.log, at: turned && values[turned.name] }),
-    titles && scrolled("In numbers", null, columns(titles), rows.map((row) =>
-      h("tr", {}, row.map((x) => h("td", {}, x))))),
-  ];
+function numbersOf(result) {
+  const [titles, ...rows] = result.rows;
+  return titles && scrolled("In numbers", null, columns(titles), rows.map((row) =>
+    h("tr", {}, row.map((x) => h("td", {}, x)))));
 }

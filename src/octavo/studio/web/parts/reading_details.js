@@ -86,7 +86,7 @@ export function markSeen(spans, looked, i, before) {
   return looked.places[i].flatMap((place, n) => {
     if (!place || !spans[place - 1]) return [];
     const share = Math.round(20 + 80 * looked.shares[i][n]);
-    spans[place - 1].style.boxShadow = `inset 0 -3px 0 color-mix(in srgb, var(--a) ${share}%, transparent)`;
+    spans[place - 1].style.boxShadow = `inset 0 -3px 0 color-mix(in srgb, var(--series0) ${share}%, transparent)`;
     return [spans[place - 1]];
   });
 }

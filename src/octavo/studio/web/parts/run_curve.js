@@ -1,38 +1,38 @@
-// The curve of a run as training writes it: read once, then only what came since.
+// The training curve of a run: its metrics are read once, then only what was added since.
 
 import { get } from "/web/api.js";
 
-// What is drawn upwards, of a run that has it: its columns for what it learns from and for what is held out.
-const BITS = { y: "bits per byte", learnt: "bits_per_byte", held: "held_out_bits_per_byte" };
-const NATS = { y: "nats a token", learnt: "loss", held: "held_out" };
-const LOSS = { y: "loss", learnt: "loss", held: null };
+// What a curve can show: the label of the y axis, and the columns of training and of held-out data.
+const BITS = { y: "bits per byte", training: "bits_per_byte", heldOut: "held_out_bits_per_byte" };
+const NATS = { y: "nats per token", training: "loss", heldOut: "held_out" };
+const LOSS = { y: "loss", training: "loss", heldOut: null };
 
-export class Curve {
+export class RunCurve {
   constructor(run) {
     Object.assign(this, { run, offset: 0, columns: {}, length: 0, events: [], sample: "", result: null });
   }
 
-  /** Read what was written since the last time; whether there was anything. */
+  /** Read what was written since the last time; returns whether there was anything. */
   async read(signal) {
-    let news = false;
+    let changed = false;
     for (;;) {
-      const told = await get(`/api/curve?${new URLSearchParams({ run: this.run, offset: this.offset })}`, signal);
-      if (told.again) Object.assign(this, { columns: {}, length: 0, events: [], sample: "" });
-      news ||= told.again || told.offset !== this.offset || told.result !== this.result;
-      this.#add(told);
-      if (!told.more) return news;
+      const rows = await get(`/api/curve?${new URLSearchParams({ run: this.run, offset: this.offset })}`, signal);
+      if (rows.restarted) Object.assign(this, { columns: {}, length: 0, events: [], sample: "" });
+      changed ||= rows.restarted || rows.offset !== this.offset || rows.result !== this.result;
+      this.#add(rows);
+      if (!rows.more) return changed;
     }
   }
 
-  #add(told) {
-    const added = Math.max(0, ...Object.values(told.columns).map((column) => column.length));
-    for (const name of new Set([...Object.keys(this.columns), ...Object.keys(told.columns)])) {
+  #add(rows) {
+    const added = Math.max(0, ...Object.values(rows.columns).map((column) => column.length));
+    for (const name of new Set([...Object.keys(this.columns), ...Object.keys(rows.columns)])) {
       const before = this.columns[name] ?? new Array(this.length).fill(null);
-      this.columns[name] = before.concat(told.columns[name] ?? new Array(added).fill(null));
+      this.columns[name] = before.concat(rows.columns[name] ?? new Array(added).fill(null));
     }
     this.length += added;
-    this.events = this.events.concat(told.events);
-    Object.assign(this, { offset: told.offset, result: told.result, sample: told.sample || this.sample });
+    this.events = this.events.concat(rows.events);
+    Object.assign(this, { offset: rows.offset, result: rows.result, sample: rows.sample || this.sample });
   }
 
   /** Whether there is something to draw. */
@@ -46,24 +46,24 @@ export class Curve {
     return ys.map((value, i) => [xs[i], value]).filter(([a, b]) => a != null && b != null);
   }
 
-  /** What can be drawn upwards. */
+  /** What the curve shows. */
   get kind() {
     return this.columns.bits_per_byte ? BITS : this.columns.held_out ? NATS : LOSS;
   }
 
-  /** The lines of this curve over `x`: what it learns from, and what is held out. */
+  /** The lines of this curve over `x`: training and held-out data. */
   lines(x, kind, colours, name = "") {
-    const called = (what) => (name ? `${name}, ${what}` : what);
+    const label = (what) => (name ? `${name}, ${what}` : what);
     return [
-      kind.learnt && { name: called("learnt from"), points: this.#points(x, kind.learnt), colour: colours[0] },
-      kind.held && {
-        name: called("held out"), points: this.#points(x, kind.held), colour: colours[1], dots: true, dash: "6 3",
+      { name: label("training"), points: this.#points(x, kind.training), colour: colours[0], dash: "" },
+      kind.heldOut && {
+        name: label("held out"), points: this.#points(x, kind.heldOut), colour: colours[1], dots: true, dash: "6 3",
       },
     ].filter(Boolean);
   }
 }
 
-/** What several curves can be drawn in together: bits per byte, or the loss of each. */
+/** What several curves can show together: bits per byte, or the loss of each. */
 export function kindOf(curves) {
   const kinds = new Set(curves.filter((one) => !one.empty).map((one) => one.kind));
   return kinds.size === 1 ? [...kinds][0] : kinds.size ? LOSS : BITS;

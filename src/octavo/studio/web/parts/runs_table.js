@@ -4,7 +4,7 @@ import { h, replace } from "/web/dom.js";
 import { addressOf } from "/web/main.js";
 import { PAGES } from "/web/pages.js";
 import { bytes, duration, short } from "/web/parts/numbers.js";
-import { shortFigure } from "/web/parts/run_picker.js";
+import { scoreLabel } from "/web/parts/run_picker.js";
 
 const when = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
@@ -13,23 +13,23 @@ export const COLUMNS = [
   { key: "run", title: "Run", of: (one) => one.run.toLowerCase() },
   { key: "model", title: "Model", of: (one) => `${one.model} ${one.detail}` },
   { key: "corpus", title: "Trained on", of: (one) => one.corpus || null },
-  { key: "figure", title: "Figure", right: true, of: ranked, told: "on text or examples held out; best first" },
-  { key: "seconds", title: "Training", right: true, of: (one) => one.seconds, told: "time that training took" },
+  { key: "score", title: "Score", right: true, of: ranked, hint: "on held-out text or examples; best first" },
+  { key: "seconds", title: "Training", right: true, of: (one) => one.seconds, hint: "duration of training" },
   {
-    key: "numbers", title: "Numbers", right: true, of: (one) => one.numbers,
-    told: "numbers in the model's file: a network's parameters, an n-gram's table; and the file's size",
+    key: "parameters", title: "Parameters", right: true, of: (one) => one.parameters,
+    hint: "numbers in the model's file: a network's parameters, an n-gram's table; and the file's size",
   },
   {
-    key: "operations", title: "Operations", right: true, of: (one) => one.operations,
-    told: "operations to read one token after a full context; counts are looked up, which takes none",
+    key: "flops", title: "FLOPs", right: true, of: (one) => one.flops,
+    hint: "floating-point operations of one token after a full context; counts are looked up, which takes none",
   },
-  { key: "made", title: "Changed", right: true, of: (one) => one.made, told: "when the run was last written" },
+  { key: "modified", title: "Modified", right: true, of: (one) => one.modified, hint: "when the run was last written" },
 ];
 
 /** Runs of one unit stand together, bits per byte first, the best before the others. */
 function ranked(one) {
-  if (one.figure == null) return null;
-  return [one.unit === "bits per byte" ? 0 : 1, one.unit, one.low ? one.figure : -one.figure];
+  if (one.score == null) return null;
+  return [one.unit === "bits per byte" ? 0 : 1, one.unit, one.lower_is_better ? one.score : -one.score];
 }
 
 function compared(a, b) {
@@ -54,14 +54,14 @@ export function sorted(runs, sort) {
 export function filtered(runs, words) {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   return runs.filter((one) => {
-    const told = [one.run, one.model, one.detail, one.corpus, one.unit, one.task, one.state].join(" ").toLowerCase();
-    return wanted.every((word) => told.includes(word));
+    const text = [one.run, one.model, one.detail, one.corpus, one.unit, one.task, one.state].join(" ").toLowerCase();
+    return wanted.every((word) => text.includes(word));
   });
 }
 
 /** The table; `on` has sort(key), choose(run) and resume(run). */
 export function runsTable(runs, view, on) {
-  const pick = h("th", { class: "pick", scope: "col" }, h("span", { class: "unseen" }, "Look"));
+  const pick = h("th", { class: "pick", scope: "col" }, h("span", { class: "unseen" }, "Select"));
   const head = h("thead", {}, h("tr", {}, pick, COLUMNS.map((column) => heading(column, view.sort, on.sort))));
   return h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs"), head,
     h("tbody", {}, runs.map((one) => row(one, view.chosen.includes(one.run), on))));
@@ -72,7 +72,7 @@ function heading(column, sort, onsort) {
   const way = !mine ? null : sort.startsWith("-") ? "descending" : "ascending";
   return h("th", { scope: "col", "aria-sort": way, class: column.right ? "r" : null },
     h("button", {
-      class: "sort", type: "button", title: column.told, "data-key": column.key,
+      class: "sort", type: "button", title: column.hint, "data-key": column.key,
       onclick: () => onsort(mine && way === "ascending" ? `-${column.key}` : column.key),
     }, column.title, h("span", { "aria-hidden": "true" }, way === "ascending" ? " ▲" : way ? " ▼" : "")));
 }
@@ -85,27 +85,28 @@ function row(one, chosen, on) {
   }
   return h("tr", { "data-run": one.run, class: chosen ? "chosen" : null },
     h("td", { class: "pick" }, h("input", {
-      type: "checkbox", checked: chosen, "aria-label": `Look closer at ${one.run}`, onchange: () => on.choose(one.run),
+      type: "checkbox", checked: chosen, "aria-label": `Select ${one.run}`, onchange: () => on.choose(one.run),
     })),
     h("th", { scope: "row" }, one.run, state(one, on), links(one)),
     cell("Model", false, one.model, one.detail && h("small", {}, one.detail)),
     cell("Trained on", false, one.corpus),
-    cell("Figure", true, one.figure == null ? "" : figure(one), one.label && h("small", {}, one.label)),
+    cell("Score", true, one.score == null ? "" : score(one), one.label && h("small", {}, one.label)),
     cell("Training", true, one.seconds == null ? "" : duration(one.seconds)),
-    cell("Numbers", true, one.numbers == null ? "" : short(one.numbers), one.bytes && h("small", {}, bytes(one.bytes))),
-    cell("Operations", true, one.operations == null ? "" : short(one.operations)),
-    cell("Changed", true, one.made == null ? "" : h("small", {}, when.format(1000 * one.made))));
+    cell("Parameters", true, one.parameters == null ? "" : short(one.parameters),
+      one.bytes && h("small", {}, bytes(one.bytes))),
+    cell("FLOPs", true, one.flops == null ? "" : short(one.flops)),
+    cell("Modified", true, one.modified == null ? "" : h("small", {}, when.format(1000 * one.modified))));
 }
 
-function figure(one) {
-  const [value, ...unit] = shortFigure(one).split(" ");
+function score(one) {
+  const [value, ...unit] = scoreLabel(one).split(" ");
   return [h("b", {}, value), " ", h("small", {}, unit.join(" "))];
 }
 
 function state(one, on) {
   if (one.state === "training") return h("small", { class: "good" }, "being trained");
   if (one.state !== "stopped") return null;
-  if (!one.resumable) return h("small", {}, "stopped; go on with ", h("code", {}, one.command));
+  if (!one.resumable) return h("small", {}, "stopped; resume with ", h("code", {}, one.resume_command));
   return h("small", {}, "stopped ", h("button", {
     type: "button", "aria-label": `Resume ${one.run}`, onclick: () => on.resume(one.run),
   }, "Resume"));
@@ -117,7 +118,7 @@ function links(one) {
     one.pages.map((page) => h("a", {
       href: addressOf(page, { run: one.run }), "aria-label": `${PAGES[page]} ${one.run}`,
     }, PAGES[page])),
-    one.report && h("a", { href: report, target: "_blank", rel: "noopener", "aria-label": `Report of ${one.run}` },
+    one.has_report && h("a", { href: report, target: "_blank", rel: "noopener", "aria-label": `Report of ${one.run}` },
       "Report"));
 }
 

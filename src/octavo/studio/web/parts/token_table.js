@@ -5,7 +5,7 @@ import { h, replace } from "/web/dom.js";
 import { heat } from "/web/parts/colours.js";
 import { tokenRow } from "/web/parts/token_picker.js";
 
-const TINTS = ["--a", "--b", "--c", "--d"];
+const TINTS = ["--series0", "--series1", "--series2", "--series3"];
 
 const tint = (part) => ({ background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) 30%, var(--paper))` });
 const shade = (share) => ({ background: heat(share) });

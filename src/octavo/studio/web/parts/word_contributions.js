@@ -4,11 +4,11 @@ import { h } from "/web/dom.js";
 
 const FULL = 1, STEPS = 4, LEAST = 0.05; // nats at which the colour is deepest; its steps; what is shown at all
 
-/** The colour's class: f1 to f4 for the answer, a1 to a4 against it. */
+/** The colour's class: for1 to for4 for the answer, against1 to against4 against it. */
 export function side(contribution) {
   if (Math.abs(contribution) < LEAST) return "";
   const step = Math.min(STEPS, Math.ceil((STEPS * Math.abs(contribution)) / FULL));
-  return `${contribution > 0 ? "f" : "a"}${step}`;
+  return `${contribution > 0 ? "for" : "against"}${step}`;
 }
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(2)}`;
@@ -23,7 +23,7 @@ export function colouredWords(words, contributions) {
 /** What the colours mean. */
 export function wordsLegend(answer) {
   const mark = (kind, text) => h("mark", { class: kind }, text);
-  return h("p", { class: "words" }, mark("f1", "a little"), " ", mark("f4", "much"), ` for ${answer}; `,
-    mark("a1", "a little"), " ", mark("a4", "much"), " against it. The number is how much the log-odds of the answer, "
+  return h("p", { class: "words" }, mark("for1", "a little"), " ", mark("for4", "much"), ` for ${answer}; `,
+    mark("against1", "a little"), " ", mark("against4", "much"), " against it. The number is how much the log-odds of the answer, "
     + "ln p / (1 − p), fall when the word is left out.");
 }

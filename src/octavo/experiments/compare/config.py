@@ -1,0 +1,168 @@
+"""What a comparison is asked to do: which text, which models, for how long."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from octavo import __version__
+from octavo.errors import UserError
+from octavo.experiments.compare.candidates import Candidate, candidates, choose
+from octavo.experiments.excerpts import first_part
+from octavo.experiments.store import check_folder
+from octavo.io.files import whole_file
+from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.text import Corpus, Split
+from octavo.text.reading import STDIN
+from octavo.training.schedule import Budget
+
+KIND = "comparison"
+DEFAULT_BUDGET, QUICK_BUDGET = "60s", "26s"  # of training, for a neural model
+MIN_SCORED_BYTES = 1 << 17  # of held-out text
+SCORED_BYTES_PER_SECOND = 1 << 11  # and how many more for each second of training beyond
+OWN_TEXT = "text.txt"
+LONGEST_NAME = 200  # characters; a longer string is a text, not the name of one
+
+Text = str | bytes | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class CompareConfig:
+    """What to compare, and how long each model may take."""
+
+    models: tuple[str, ...] = ()
+    """Names of candidates (gru), families (recurrent) or patterns (kn*); without any, all of them."""
+    budget: str = ""
+    """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
+    total: str = ""
+    """The same for all neural models together, in equal shares."""
+    quick: bool = False
+    """A budget that is done in a few minutes."""
+    seeds: int = 1
+    """Train what begins with random weights so many times, and show the mean."""
+    pretrained: tuple[str, ...] = ()
+    """Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2."""
+    tokenizer: str = "byte"
+    """byte, char, word or bpe, or a tokenizer.json."""
+    valid: tuple[str, ...] = ()
+    """Text to measure on; without it the last tenth of the text."""
+    field: str = "text"
+    """JSON lines, parquet: where the text is."""
+    bytes: int = 0
+    """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
+    seed: int = 0
+    device: str = "auto"
+    """auto, cpu or cuda."""
+
+    def __post_init__(self) -> None:
+        given = [f"--{name}" for name in ("budget", "total", "quick") if getattr(self, name)]
+        if len(given) > 1:
+            raise UserError(f"how long to train can be said in one way: {' and '.join(given)} were given; choose one")
+        for budget in filter(None, (self.budget, self.total)):
+            Budget.parse(budget)
+        if self.seeds < 1 or self.bytes < 0:
+            raise UserError(f"seeds must be at least 1 and bytes not negative: {self.seeds}, {self.bytes}; try 3 and 0")
+        choose(self.models, candidates())
+        pick_device(self.device)
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """What is compared, with the settings for this budget and device, in the table's order."""
+        return choose(self.models, candidates(self.seconds_each, str(pick_device(self.device))))
+
+    @property
+    def each(self) -> str:
+        """The budget of one neural model."""
+        if not self.total:
+            return self.budget or (QUICK_BUDGET if self.quick else DEFAULT_BUDGET)
+        neural = sum(one.by_gradient for one in choose(self.models, candidates()))
+        total, share = Budget.parse(self.total), max(1, self.seeds * neural)
+        unit = {"seconds": "s"}.get(total.kind, total.kind)
+        amount = total.amount / share if total.kind == "seconds" else max(1, total.amount // share)
+        return f"{amount:.9g}{unit}"
+
+    @property
+    def seconds_each(self) -> float | None:
+        """The budget of one neural model, where it is a time."""
+        budget = Budget.parse(self.each)
+        return budget.amount if budget.kind == "seconds" else None
+
+    @property
+    def text(self) -> TextConfig:
+        """How the text is read."""
+        return TextConfig(tokenizer=self.tokenizer, valid=self.valid, field=self.field)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What all rows must have in common, so that a comparison can be resumed."""
+        alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
+        return alike | {"budget": self.each, "device": str(pick_device(self.device)), "octavo": __version__}
+
+    def flags(self) -> list[str]:
+        """The words of a command line that say the same."""
+        words: list[str] = []
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value == one.default:
+                continue
+            flag = "--with" if one.name == "pretrained" else f"--{one.name}"
+            words += [flag, *([] if value is True else map(str, value if isinstance(value, tuple) else (value,)))]
+        return words
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as the page shows them."""
+        values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return values | self.common | {"models": [one.name for one in self.candidates]}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the text is, and the folder for what comes of it."""
+
+    sources: list[str]
+    folder: Path
+    name: str
+
+    def command(self, config: CompareConfig, jobs: int = 1) -> str:
+        """Reproduces the comparison, or resumes it."""
+        words = [*config.flags(), *(["--jobs", str(jobs)] if jobs > 1 else [])]
+        return shlex.join(["octavo", "compare", *self.sources, *words, "--out", str(self.folder)])
+
+
+def place_of(text: Text, out: str | Path | None) -> Place:
+    """What was named, and where the comparison goes.
+
+    Bytes are the text itself; a Path, or a list, are files, folders and named sources. A string of one short line is
+    such a name too, and a longer one the text itself.
+    """
+    if isinstance(text, bytes) or (isinstance(text, str) and ("\n" in text or len(text) > LONGEST_NAME)):
+        return _save_text(text, out)
+    sources = [str(text)] if isinstance(text, str | Path) else list(map(str, text))
+    if STDIN in sources:
+        raise UserError("a comparison reads its text several times, and standard input can be read once; name a file")
+    name = "-".join(Path(source).stem for source in sources[:3])
+    return Place(sources, Path(out) if out is not None else Path("runs") / f"compare-{name}", name)
+
+
+def _save_text(text: str | bytes, out: str | Path | None) -> Place:
+    """A text of the caller's own goes into the folder, because it is read again when the comparison is resumed."""
+    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+    folder = Path(out) if out is not None else Path("runs") / f"compare-{hashlib.sha256(data).hexdigest()[:8]}"
+    path = folder / OWN_TEXT
+    if path.is_file() and path.read_bytes() != data:
+        raise UserError(f"{folder} is a comparison of another text; choose another out")
+    if not path.is_file():
+        check_folder(folder, KIND)
+        with whole_file(path) as file:
+            file.write(data)
+    return Place([str(path)], folder, "text")
+
+
+def scored_part(corpus: Corpus, config: CompareConfig) -> Split:
+    """The part of the held-out text that every model is measured on: its beginning, or all of it."""
+    limit = config.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(config.seconds_each or 0.0, 600.0))
+    return first_part(corpus.valid, limit)

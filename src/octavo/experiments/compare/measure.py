@@ -1,0 +1,205 @@
+"""The work of a comparison's cells: train a model or resume it, score it, let it generate, and write its page."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from octavo.core import single_thread
+from octavo.datasets.sources import MODEL_SOURCES, fetch_model
+from octavo.errors import UserError
+from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
+from octavo.experiments.compare.byte_costs import block_interval, save_byte_costs, score_run
+from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
+from octavo.experiments.compare.texts import open_texts
+from octavo.io.files import whole_file
+from octavo.models import stored_entries
+from octavo.scoring.bits_per_byte import Score, finite
+from octavo.scoring.proof import proof_of
+from octavo.tasks.count_training import TextConfig, learnt_text, pick_device
+from octavo.tasks.language_page import page_maker, run_page
+from octavo.tasks.language_training import Recipe
+from octavo.tasks.mixture_training import PROBED
+from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, Run, load
+from octavo.tasks.run_facts import bytes_on_disk
+from octavo.tasks.surprisal import opening
+from octavo.text import Split, fingerprint
+from octavo.text.overlap import MAX_OVERLAP, overlap
+from octavo.training.metrics_log import read_rows
+
+BYTE_COSTS = "byte_costs"  # a folder of .npy files
+HELD_OUT = "held-out text"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one run came to."""
+
+    bits: float | None
+    """Of all of the held-out text; None: infinite."""
+    tokens: int
+    impossible: int
+    score_seconds: float
+    seconds: float | None
+    """Of training."""
+    parameters: int
+    generation_rate: float | None
+    bytes: int
+    run: str
+    byte_costs: str
+    policy: str
+    low: float | None
+    high: float | None
+    interval: str
+    validation_bits_per_byte: float | None
+    """Of chunks of the training text that were held out of training: a mixture's parts are chosen by it."""
+    tokenizer: str
+    """Its fingerprint."""
+    title: str
+    flops: float | None = None
+    """Of training; of a mixture, without its parts'."""
+    memory: int | None = None
+    stages: dict[str, float] = field(default_factory=dict)
+    """Seconds of training, scoring, generation, page."""
+    summary: str = ""
+    """For progress lines."""
+    files: list[str] = field(default_factory=list)
+
+
+class Stages:
+    """Counts the seconds of named stages."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += perf_counter() - began
+
+
+def measure_candidate(cell: Cell, folder: Path) -> Json:
+    """Train a candidate, or resume it, and measure it."""
+    train, held_out = open_texts(cell)
+    stages, path = Stages(), folder / cell.key
+    device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
+    parts = {"parts": [folder / part for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
+    text = {"valid": cell.data["valid"], "field": cell.data["field"]}
+    with stages.timed("training"), peak_memory(device) as peak:
+        run = train_or_resume(cell, path, cell.data["sources"], **text, **parts)
+    score, sample, values = _measure(cell, run, folder, held_out, device, stages)
+    with stages.timed("page"):
+        _complete(cell, run, path, held_out, score, sample)
+    flops = training_flops(run, read_rows((path / METRICS).read_bytes()), train)
+    more = {"flops": flops, "memory": peak.bytes, "bytes": _size_on_disk(path), "stages": dict(stages.seconds)}
+    return values | more | {"files": files_of_run(cell.key)}
+
+
+def measure_pretrained(cell: Cell, folder: Path) -> Json:
+    """Measure a model that was trained elsewhere; it stays as it is, its page goes into the comparison's folder."""
+    _, held_out = open_texts(cell)
+    path, run = load_pretrained(cell.model)
+    try:
+        known = overlap(learnt_text(run).chunks(), held_out.read()[:PROBED])
+    except UserError:  # its training text is not available
+        known = 0.0
+    if known >= MAX_OVERLAP:
+        raise UserError(f"{known:.0%} of the held-out text stands in the training text of {cell.key}; leave it out")
+    stages = Stages()
+    _, sample, values = _measure(cell, run, folder, held_out, pick_device(cell.options["device"]), stages)
+    with stages.timed("page"):
+        commands = [f"octavo eval {path}", f"octavo generate {path}"]
+        page = run_page(run, cell.key, opening(held_out), sample, commands)
+        _write(folder / cell.key, {SAMPLES: sample, REPORT: page})
+    seconds = run.record.get("train_seconds")
+    more = {"run": cell.key, "bytes": _size_on_disk(path), "stages": dict(stages.seconds), "seconds": seconds}
+    return values | more | {"title": f"pretrained: {run.summary().split(', on ')[0]}"}
+
+
+def load_pretrained(name: str) -> tuple[Path, Run]:
+    """A run's folder, a file or folder of another format, or a named source."""
+    given = Path(name)
+    path = fetch_model(name) if name in MODEL_SOURCES and not given.exists() else given
+    return path, load(path)
+
+
+def prove_best(cell: Cell, folder: Path) -> Json:
+    """Compress the held-out text with the best run, and restore it."""
+    _, held_out = open_texts(cell)
+    run = load_pretrained(cell.model)[1] if cell.options["pretrained"] else load(folder / cell.model)
+    claim = Score(HELD_OUT, cell.options["bits"], held_out.size, cell.options["tokens"], 0.0)
+    with single_thread():
+        proof = proof_of(run.model, run.tokenizer, run.identity, claim, held_out.read())
+    verdict = "restored" if proof["restored"] else "NOT RESTORED"
+    return {"proof": proof, "summary": f"{proof['archive_bytes']:,} bytes, {verdict}"}
+
+
+def _measure(
+    cell: Cell, run: Run, folder: Path, held_out: Split, device: torch.device, stages: Stages
+) -> tuple[Score, str, Json]:
+    """Score the held-out text and generate a sample."""
+    run.model.to(device)
+    costs = f"{BYTE_COSTS}/{cell.key}.npy"
+    with stages.timed("scoring"):
+        score, bits_N = score_run(run, held_out, HELD_OUT)
+        save_byte_costs(bits_N, folder / costs)
+        interval, over = block_interval(bits_N)
+    with stages.timed("generation"):
+        sample, rate = generate_sample(run, cell.options["seed"])
+    run.model.cpu()
+    run.record["result"] = score.to_json()
+    low, high = interval or (None, None)
+    training = run.record.get("training", {})
+    return score, sample, asdict(Measurement(
+        finite(score.bits), score.tokens, score.impossible, score.seconds, run.record.get("train_seconds", 0.0),
+        sum(stored_entries(run.model).values()), rate, 0, cell.key, costs, score.policy, low, high, over,
+        training.get("held_out_bits_per_byte"), fingerprint(run.tokenizer), cell.options["title"],
+        summary=f"{score.bits_per_byte:.4f} bits per byte",
+    ))  # fmt: skip
+
+
+def _complete(cell: Cell, run: Run, path: Path, held_out: Split, score: Score, sample: str) -> None:
+    """Put the result, the sample and the page into the run's folder, as training with its measuring would have."""
+    record = json.loads((path / CONFIG).read_text(encoding="utf-8")) | {"result": score.to_json()}
+    metrics = [*read_rows((path / METRICS).read_bytes()), record["result"]]
+    recipe = Recipe.of(record) if "training" in record else None
+    text = TextConfig(
+        tokenizer=cell.settings.get("tokenizer", "byte"), valid=tuple(cell.data["valid"]), field=cell.data["field"]
+    )
+    parts = [path.parent / part["run"] for part in record.get("mixed", ())]
+    page = page_maker(
+        record["model"], cell.data["sources"], recipe.text if recipe else text, run.model.config, path,
+        record["seed"], parts, *((recipe.loop, recipe.optim) if recipe else ()),
+    )  # fmt: skip
+    _write(path, {
+        SAMPLES: sample, REPORT: page(run, held_out, sample, metrics),
+        METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in metrics),
+        CONFIG: json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+    })  # fmt: skip
+
+
+def _write(folder: Path, texts: dict[str, Any]) -> None:
+    for name, text in texts.items():
+        with whole_file(folder / name) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+
+
+def _size_on_disk(path: Path) -> int:
+    """The files that using a model takes."""
+    if path.is_file():
+        return path.stat().st_size
+    try:
+        return bytes_on_disk(path)
+    except OSError:  # a folder of another tool may have its weights in several files
+        return sum(one.stat().st_size for one in path.iterdir() if one.suffix in (".safetensors", ".json"))

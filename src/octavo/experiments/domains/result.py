@@ -1,0 +1,109 @@
+"""What came of scoring models on two domains: a pair of readings for each model, and the table of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from octavo.experiments.domains.scoring import MARK, Reading, gap
+from octavo.experiments.table import Column, show_bits
+from octavo.scoring.bits_per_byte import finite
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """A model's readings of both excerpts; a family is a model with and without preprocessing."""
+
+    name: str
+    title: str
+    family: str
+    home: Reading
+    away: Reading
+    overlap: float = 0.0
+    """The share of an excerpt that stands in the training text."""
+    run: str = ""
+    """The path of its folder."""
+
+    @property
+    def steps(self) -> str:
+        return ", ".join(self.home.steps)
+
+    @property
+    def label(self) -> str:
+        return self.home.label
+
+    @property
+    def gap(self) -> float:
+        return self.away.bits_per_byte - self.home.bits_per_byte
+
+
+def perplexity(value: float) -> str:
+    """Four digits, more where the number is larger."""
+    return f"{value:#.4g}".rstrip(".") if value < 1e4 else f"{value:,.0f}" if math.isfinite(value) else "infinite"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A model and a text."""
+
+    model: Annotated[str, Column("model", align="left")]
+    title: str
+    text: Annotated[str, Column("text", align="left")]
+    tokens: Annotated[int | None, Column("tokens", lambda value: f"{value:,}")] = None
+    token_perplexity: Annotated[float | None, Column("ppl/token", perplexity, "perplexity of a token")] = None
+    character_perplexity: Annotated[float | None, Column("ppl/char", perplexity, "perplexity of a character")] = None
+    bits_per_byte: Annotated[float | None, Column("bits/byte", lambda row: row.shown_bits, of_row=True)] = None
+    unknown_rate: Annotated[
+        float | None, Column("unknown", lambda value: f"{value:.1%}", "share of words that had to be spelt")
+    ] = None
+    comparable: bool = True
+    error: str | None = None
+
+    @property
+    def shown_bits(self) -> str:
+        if self.bits_per_byte is None:
+            return "failed "
+        return show_bits(self.bits_per_byte) + (" " if self.comparable else "*")
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Everything that was measured."""
+
+    models: tuple[ModelResult, ...]
+    excerpts: tuple[tuple[str, bytes], ...]
+    """Of both texts: the name and the bytes as they were."""
+    folder: Path
+    command: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Models without a result, and why."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """The table: two rows for each model, and one for each that failed."""
+        return rows_of(self.models, self.failed)
+
+    def to_json(self) -> dict[str, Any]:
+        texts = [{"name": name, "bytes": len(data), "unk_marks": data.count(MARK)} for name, data in self.excerpts]
+        return {
+            "texts": texts,
+            "models": [
+                {"run": one.run, "family": one.family, "title": one.title, "overlap": one.overlap,
+                 "readings": [one.home.to_json(), one.away.to_json()], "gap": finite(one.gap),
+                 "gap_by_group": {group: finite(value) for group, value in gap(one.home, one.away).items()}}
+                for one in self.models
+            ],
+            "failed": self.failed,
+        }  # fmt: skip
+
+
+def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[Row]:
+    """A row for each model and text."""
+    return [
+        Row(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity, reading.character_perplexity,
+            reading.bits_per_byte, reading.unknown_rate, not one.label)
+        for one in models for reading in (one.home, one.away)
+    ] + [Row(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip

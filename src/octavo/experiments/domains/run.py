@@ -1,0 +1,194 @@
+"""Models on excerpts of two domains: trained on the first text, or runs that are there already."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from octavo.errors import UserError
+from octavo.experiments.cell import Cell, Outcome, file_identity
+from octavo.experiments.domains.measure import open_excerpt
+from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
+from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
+from octavo.experiments.domains.scoring import Reading, excerpt
+from octavo.experiments.progress import Progress, default_progress
+from octavo.experiments.runner import Runner, failures
+from octavo.experiments.store import Store, check_folder
+from octavo.io.files import whole_file
+from octavo.models import MODELS
+from octavo.tasks.count_training import learnt_text
+from octavo.tasks.run import REPORT, load
+from octavo.text import Split, open_corpus
+from octavo.text.overlap import MAX_OVERLAP, overlap
+from octavo.text.preprocess import check_steps
+from octavo.text.reading import STDIN
+from octavo.training.schedule import Budget
+
+KIND = "domains table"
+STEPS = ("lower",)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that is trained on the first text; one that is trained by gradient gets the budget."""
+
+    name: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    by_gradient: bool = False
+
+
+CANDIDATES = (
+    Candidate("bag-bytes", "bag", {"tokenizer": "byte"}),
+    Candidate("bag-chars", "bag", {"tokenizer": "char"}),
+    Candidate("bag-words", "bag", {"tokenizer": "word"}),
+    Candidate("kn5-bytes", "ngram", {"tokenizer": "byte", "order": 5}),
+    Candidate("kn5-chars", "ngram", {"tokenizer": "char", "order": 5}),
+    Candidate("kn3-words", "ngram", {"tokenizer": "word", "order": 3}),
+    Candidate("bigram-words", "bigram", {"tokenizer": "word"}),
+    Candidate("rnn-chars", "rnn", {"tokenizer": "char"}, True),
+    Candidate("gru-chars", "gru", {"tokenizer": "char"}, True),
+    Candidate("lstm-chars", "lstm", {"tokenizer": "char"}, True),
+    Candidate("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
+    Candidate("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
+)
+
+
+def domains(
+    runs: Sequence[str | Path] = (),
+    *,
+    texts: Sequence[str] = ("shakespeare", "wikitext-2"),
+    bytes: int = 20_000,
+    preprocess: Sequence[str] = STEPS,
+    out: str | Path = "runs/domains",
+    budget: str = "30s",
+    seed: int = 0,
+    jobs: int = 1,
+    candidates: Sequence[Candidate] | None = None,
+    progress: Progress | None = None,
+) -> Domains:
+    """Score models on excerpts of two texts, and find which words make the difference.
+
+    Without runs, the candidates are trained on the first text, each a second time with preprocessing; what is finished
+    in `out` is used again.
+    """
+    named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
+    _check(named, texts, bytes, steps, budget)
+    check_folder(folder, KIND)
+    names = [Path(text).name for text in texts]
+    names = names if len(set(names)) == len(names) else texts
+    originals = tuple((name, open_excerpt(text, bytes).read()) for name, text in zip(names, texts, strict=True))
+    for name, original in originals:
+        excerpt(name, original, steps)  # an empty one is refused before any training
+    options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
+    progress = progress or default_progress()
+    candidates = CANDIDATES if candidates is None else candidates
+    if named:
+        families, known = _named(named, originals, progress)
+        cells = [
+            Cell(Path(run).absolute().name, "domains", run, data={"identity": file_identity(Path(run))},
+                 options=options) for run in named
+        ]  # fmt: skip
+    else:
+        cells, families = _plan(
+            texts[0], CANDIDATES if candidates is None else candidates, steps, budget, seed, options
+        )
+        train = {one: open_corpus(texts[0], errors="raw", preprocess=one).train for one in ((), steps)}
+        shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
+        known = {cell.key: shares[tuple(cell.settings.get("preprocess", ()))] for cell in cells}
+
+    def results(outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
+        return tuple(_result(one, families, known, folder) for one in outcomes.values() if one.error is None)
+
+    def rows(outcomes: Mapping[str, Outcome]) -> list[Row]:
+        return rows_of(results(outcomes), failures(outcomes))
+
+    command = _command(named, texts, bytes, steps, str(out), budget, seed)
+    with progress:
+        runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
+        outcomes = runner.run(cells)
+    found, failed = results(outcomes), failures(outcomes)
+    if not found:
+        raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
+    with whole_file(folder / REPORT) as file:
+        file.write(domains_page(found, originals, folder, command).encode())
+    return Domains(found, originals, folder, command, failed)
+
+
+def _check(runs: Sequence[str], texts: Sequence[str], bytes: int, steps: tuple[str, ...], budget: str) -> None:
+    """What would only fail after the training is refused before."""
+    check_steps(steps)
+    Budget.parse(budget)
+    if len(texts) != 2 or len(set(texts)) != 2:
+        raise UserError(f"--texts must be two different texts: got {' '.join(texts) or 'none'}; try two names or files")
+    if STDIN in texts:
+        raise UserError("the texts are read several times, and standard input can be read once; name files")
+    if bytes < 1:
+        raise UserError(f"--bytes must be at least 1: got {bytes}; try --bytes 20000")
+    if runs and steps != STEPS:
+        raise UserError("--preprocess is for the models that are trained here; a named run keeps its own: leave it out")
+
+
+def _plan(
+    text: str, candidates: Sequence[Candidate], steps: tuple[str, ...], budget: str, seed: int, options: dict[str, Any]
+) -> tuple[list[Cell], dict[str, str]]:  # fmt: skip
+    """A cell for each candidate that this octavo has a model for, with and without preprocessing; and its family."""
+    data = {"sources": [text], "sha256": open_corpus(text, errors="raw").train.sha256}
+    cells, families = [], {}
+    for one in (one for one in candidates if one.model in MODELS):
+        for how in [(), *([steps] if steps else [])]:
+            key = "-".join([one.name, *how])
+            settings = dict(one.settings) | ({"preprocess": list(how)} if how else {})
+            cells.append(Cell(
+                key, "domains", one.model, settings, data, seed, budget if one.by_gradient else "", options, key
+            ))  # fmt: skip
+            families[key] = one.name
+    return cells, families
+
+
+def _named(
+    runs: Sequence[str], originals: Sequence[tuple[str, bytes]], progress: Progress
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Of runs that are there already: each is a family of its own, and what it knows of the excerpts."""
+    known = {}
+    for path in runs:
+        run = load(path)
+        steps = tuple(run.record.get("preprocess", ()))
+        known[run.name] = _overlap(run.name, learnt_text(run), steps, originals, progress)
+    return {name: name for name in known}, known
+
+
+def _overlap(
+    name: str, train: Split, steps: tuple[str, ...], originals: Sequence[tuple[str, bytes]], progress: Progress
+) -> float:
+    """The largest share of an excerpt that stands in a training text; half of one or more is refused."""
+    shares = [overlap(train.chunks(), excerpt(text, data, steps).data) for text, data in originals]
+    for (text, _), share in zip(originals, shares, strict=True):
+        if share >= MAX_OVERLAP:
+            raise UserError(
+                f"{name} was trained on the excerpt of {text} itself ({share:.0%} of it); name another of "
+                "--texts, or train the run without --valid, so that the last tenth is held out"
+            )
+        if share >= REPORTED_OVERLAP:
+            what = f"{share:.0%} of the excerpt of {text}"
+            progress.note(f"{name}: {what} is in its training text, so its result is too good")
+    return max(shares)
+
+
+def _result(outcome: Outcome, families: Mapping[str, str], known: Mapping[str, float], folder: Path) -> ModelResult:
+    cell, value = outcome.cell, outcome.value
+    home, away = (Reading.of(record) for record in value["readings"])
+    run = str(folder / cell.key) if "sources" in cell.data else cell.model
+    return ModelResult(value["name"], value["title"], families[cell.key], home, away, known[cell.key], run)
+
+
+def _command(
+    runs: Sequence[str], texts: Sequence[str], bytes: int, steps: Sequence[str], out: str, budget: str, seed: int
+) -> str:
+    """What reproduces the page."""
+    words = ["octavo", "domains", *runs, "--texts", *texts, "--bytes", str(bytes)]
+    words += [] if runs else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
+    return shlex.join([*words, "--out", out])

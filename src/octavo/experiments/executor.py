@@ -1,0 +1,143 @@
+"""Where cells are executed: in this process, or in several worker processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import redirect_stderr, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from octavo.experiments.cell import Cell, Outcome, execute
+from octavo.experiments.progress import Progress
+
+STOP_SECONDS = 60.0  # that stopped workers may take for their checkpoints
+
+
+class Executor(Protocol):
+    """Executes cells somewhere, and gives their outcomes in the order in which they are finished."""
+
+    def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
+        """Take cells one by one, as soon as there is room for them; `folder` is the experiment's."""
+
+
+class ThisProcess:
+    """One cell after the other, here."""
+
+    def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
+        for cell in cells:
+            with redirect_stderr(progress.stream):
+                outcome = execute(cell, folder)
+            yield outcome
+
+
+class Workers:
+    """So many processes of this machine, each with its share of the cores; one that dies costs only its cell."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+
+    def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
+        waiting, events = iter(cells), queue.Queue[tuple[_Worker, Outcome | None]]()
+        busy: set[_Worker] = set()
+        try:
+            while True:
+                while len(busy) < self.jobs and (cell := next(waiting, None)) is not None:
+                    busy.add(_Worker.start(cell, folder, self.jobs, progress, events))
+                if not busy:
+                    return
+                worker, outcome = events.get()
+                if worker not in busy:  # it has ended because nothing was left to do
+                    continue
+                if outcome is None:
+                    busy.discard(worker)
+                    yield worker.death()
+                    continue
+                yield outcome
+                if (cell := next(waiting, None)) is None:
+                    busy.discard(worker)
+                    worker.dismiss()
+                else:
+                    worker.give(cell, folder)
+        except (KeyboardInterrupt, GeneratorExit):
+            _stop(busy)
+            raise
+
+
+class _Worker:
+    """A process and the threads that listen to it."""
+
+    def __init__(self, process: subprocess.Popen[str], cell: Cell) -> None:
+        self.process, self.cell = process, cell
+
+    @classmethod
+    def start(
+        cls, cell: Cell, folder: Path, jobs: int, progress: Progress,
+        events: queue.Queue[tuple[_Worker, Outcome | None]],
+    ) -> _Worker:  # fmt: skip
+        pipe, threads = subprocess.PIPE, _threads(jobs)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "octavo.experiments.worker"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            encoding="utf-8", errors="backslashreplace", start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        )  # fmt: skip
+        worker = cls(process, cell)
+        for target, arguments in ((worker._listen, (events,)), (worker._pass_on, (progress,))):
+            threading.Thread(target=target, args=arguments, daemon=True).start()
+        worker.give(cell, folder)
+        return worker
+
+    def give(self, cell: Cell, folder: Path) -> None:
+        self.cell = cell
+        assert self.process.stdin is not None
+        with suppress(OSError):  # a worker that has died says so by the end of its output
+            self.process.stdin.write(json.dumps({"cell": asdict(cell), "folder": str(folder.absolute())}) + "\n")
+            self.process.stdin.flush()
+
+    def dismiss(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+
+    def death(self) -> Outcome:
+        code = self.process.wait()
+        why = f"signal {-code} killed" if code < 0 else f"exit code {code} ended"
+        return Outcome(self.cell, error=f"{why} the process that worked on it; run the same command to try again")
+
+    def _listen(self, events: queue.Queue[tuple[_Worker, Outcome | None]]) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            events.put((self, Outcome.of(json.loads(line))))
+        events.put((self, None))
+
+    def _pass_on(self, progress: Progress) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            progress.stream.write(line)
+
+
+def _threads(jobs: int) -> int:
+    """The cores of one worker; fewer where the user asks for fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(cores // jobs, int(asked) if asked.isdigit() else cores))
+
+
+def _stop(workers: set[_Worker]) -> None:
+    """Let the workers save checkpoints; a second interrupt, or too long a wait, ends them at once."""
+    for worker in workers:
+        with suppress(OSError):
+            worker.process.send_signal(signal.SIGINT)
+    try:
+        for worker in workers:
+            worker.process.wait(STOP_SECONDS)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        for worker in workers:
+            worker.process.kill()

@@ -1,0 +1,154 @@
+"""A table's columns, defined once beside the fields of its rows: terminal, page, notebook, CSV and JSON read them.
+
+A row is a frozen dataclass. Every field is in its CSV and JSON; one that is annotated with a `Column` is also shown:
+
+    bits_per_byte: Annotated[float | None, Column("bits/byte", show_bits)] = None
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+from markupsafe import Markup
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from octavo.pages import sections
+from octavo.scoring.bits_per_byte import finite
+
+Output = Literal["terminal", "page"]
+PLAIN_WIDTH = 160  # characters of a line where there is no terminal
+GAP_CHARACTERS = 3  # between two columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one field of the rows is shown."""
+
+    title: str
+    format: Callable[[Any], str] = str
+    """From a value, or, with `of_row`, from the whole row, to a text."""
+    help: str = ""
+    align: Literal["left", "right"] = "right"
+    rank: int = 0
+    """Where there is no room for all, those of the lowest ranks are shown."""
+    outputs: tuple[Output, ...] = ("terminal", "page")
+    of_row: bool = False
+    if_varies: bool = False
+    """Shown only where the rows have different values."""
+    key: str = ""
+    """The name of the field."""
+
+    def text(self, row: Any) -> str:
+        """What stands in the cell of a row; nothing where the value is None."""
+        value = row if self.of_row else getattr(row, self.key)
+        return "" if value is None else self.format(value)
+
+    def is_needed(self, rows: Sequence[Any]) -> bool:
+        """Whether it tells something about these rows."""
+        texts = {self.text(row) for row in rows}
+        return len(texts) > 1 if self.if_varies else texts != {""}
+
+
+def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Column, ...]:
+    """The columns of a kind of row that an output shows; given `rows`, only those that are needed for them."""
+    found = [
+        dataclasses.replace(one, key=name)
+        for name, hint in typing.get_type_hints(row, include_extras=True).items()
+        for one in getattr(hint, "__metadata__", ()) if isinstance(one, Column) and output in one.outputs
+    ]  # fmt: skip
+    return tuple(one for one in found if not rows or one.is_needed(rows))
+
+
+def keys_of(row: type) -> tuple[str, ...]:
+    """The names of all fields, as in CSV and JSON."""
+    return tuple(field.name for field in dataclasses.fields(row))
+
+
+def row_to_json(row: Any) -> dict[str, Any]:
+    """Plain JSON values; what is not finite becomes null."""
+    values = dataclasses.asdict(row)
+    return {key: finite(value) if isinstance(value, float) else value for key, value in values.items()}
+
+
+def to_csv(row: type, rows: Sequence[Any]) -> str:
+    """A line for each row, below a line of names."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, keys_of(row), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(dataclasses.asdict(one) for one in rows)
+    return text.getvalue()
+
+
+def fitting_columns(rows: Sequence[Any], width: int) -> list[Column]:
+    """The columns that there is room for on a terminal, the most important first, in the table's order."""
+    columns = columns_of(type(rows[0]), "terminal", rows)
+    widths = {one.key: max(map(len, (one.title, *(one.text(row) for row in rows)))) + GAP_CHARACTERS for one in columns}
+    chosen: list[Column] = []
+    for one in sorted(columns, key=lambda one: one.rank):
+        if sum(widths[other.key] for other in (*chosen, one)) - GAP_CHARACTERS <= width:
+            chosen.append(one)
+    return [one for one in columns if one in chosen]
+
+
+def terminal_table(rows: Sequence[Any], width: int) -> Table:
+    """The table for a terminal; a row's `style`, where it has one, is rich's."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    columns = fitting_columns(rows, width) if rows else []
+    for one in columns:
+        table.add_column(one.title, justify=one.align, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(one.text(row), getattr(row, "style", "")) for one in columns))
+    return table
+
+
+def table_text(rows: Sequence[Any], file: TextIO) -> str:
+    """The table for a file: as wide as the terminal, if it is one."""
+    console = Console(file=file, highlight=False, width=None if file.isatty() else PLAIN_WIDTH)
+    with console.capture() as drawn:
+        console.print(terminal_table(rows, console.width))
+    return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
+
+
+def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.Column]:
+    """The columns of a kind of row on a page."""
+    return [sections.Column(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
+
+
+def cells_of(row: Any, rows: Sequence[Any] = ()) -> list[str]:
+    """The texts of a row on a page."""
+    return [one.text(row) for one in columns_of(type(row), "page", rows)]
+
+
+def page_table(rows: Sequence[Any]) -> Markup:
+    """The table on a page, with the columns that these rows need."""
+    return (
+        sections.table(page_columns(type(rows[0]), rows), [cells_of(row, rows) for row in rows]) if rows else Markup()
+    )
+
+
+def show_bits(value: float) -> str:
+    """Bits per byte: four places, infinity as a word."""
+    return f"{value:.4f}" if math.isfinite(value) else "infinite"
+
+
+def show_seconds(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.1f}"
+
+
+def show_amount(value: float) -> str:
+    """855553 as 856 k, and so on."""
+    for unit in ("", "k", "M", "G", "T", "P"):
+        if abs(value) < 999.5:
+            return f"{value:.3g} {unit}".rstrip()
+        value /= 1000
+    return f"{value:.3g} E"

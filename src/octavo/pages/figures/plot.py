@@ -1,0 +1,125 @@
+"""What every figure with two axes has: the plot's place, ticks, a legend, reference lines, marks and their colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from octavo.pages.figures.axis import Axis
+from octavo.pages.figures.svg import CHARACTER, LINE_HEIGHT, SERIES, WIDTH, halo_words, line, shape, shorten, words
+
+LABEL_GAP = 13  # units; labels closer than this would overlap
+LEGEND_SAMPLE = 30  # units
+MARKS = (  # around the origin
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "M-3.5 -3.5h7v7h-7z", "M0 -5L4.5 3.5H-4.5z",
+    "M0 -5L5 0L0 5L-5 0z", "M0 5L4.5 -3.5H-4.5z", "M-5 -1.5h3.5v-3.5h3v3.5h3.5v3h-3.5v3.5h-3v-3.5h-3.5z",
+)  # fmt: skip
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2 1 2")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Where the plot lies and how its numbers become places."""
+
+    x: Axis
+    y: Axis
+    left: float
+    right: float
+    top: float
+    height: float = 230
+
+    @property
+    def bottom(self) -> float:
+        return self.top + self.height
+
+    def across(self, x: float) -> float:
+        return self.left + (self.right - self.left) * self.x.share(x)
+
+    def up(self, y: float) -> float:
+        return self.top + self.height * (1 - self.y.share(y))
+
+
+def series_colour(place: int) -> str:
+    """The colour of a place in the order of curves."""
+    return f"series{place % SERIES}"
+
+
+def dash(place: int) -> str | None:
+    """After one round of colours and marks, the dashes have moved on by one."""
+    return DASHES[(place + place // len(DASHES)) % len(DASHES)] or None
+
+
+def mark(place: int, x: float, y: float, is_hollow: bool = False) -> Markup:
+    """The mark of a place in the order of curves, around a point."""
+    colour = series_colour(place)
+    fill, stroke, width = ("paper", colour, 1.5) if is_hollow else (colour, "paper", 0.8)
+    drawn = MARKS[place % len(MARKS)]
+    return shape(
+        "path", fill=fill, stroke=stroke, stroke_width=width, class_="mark",
+        transform=f"translate({x:.1f} {y:.1f})", d=drawn,
+    )  # fmt: skip
+
+
+def curve(d: str, colour: str, width: float = 1.8, dashes: str | None = None) -> Markup:
+    """A line through a plot."""
+    return shape("path", fill="none", stroke=colour, stroke_width=width, stroke_dasharray=dashes, d=d)
+
+
+def legend_sample(place: int, x: float, y: float) -> Markup:
+    """A curve's sample for the legend: its dashes and its mark."""
+    return shape(
+        "g", curve(f"M{x + 1:.1f} {y:.1f}h{LEGEND_SAMPLE - 2}", series_colour(place), dashes=dash(place)),
+        mark(place, x + LEGEND_SAMPLE / 2, y),
+    )  # fmt: skip
+
+
+def draw_legend(
+    labels: Sequence[tuple[int, str]], sample: Callable[[int, float, float], Markup] = legend_sample,
+    sample_width: float = LEGEND_SAMPLE,
+) -> tuple[list[Markup], float]:  # fmt: skip
+    """A sample for each place and its label, in lines; and how high all of that is."""
+    shapes, x, y = [], 0.0, 0.0
+    for place, label in labels:
+        label = shorten(label, int((WIDTH - sample_width - 6) / CHARACTER))
+        width = sample_width + 18 + CHARACTER * len(label)
+        if x and x + width - 12 > WIDTH:
+            x, y = 0.0, y + LINE_HEIGHT
+        shapes += [sample(place, x, y + 8), words(x + sample_width + 5, y + 12, label)]
+        x += width
+    return shapes, y + LINE_HEIGHT if labels else 0.0
+
+
+def draw_axes(plot: Plot, titles: tuple[str, str]) -> list[Markup]:
+    """Ticks, their numbers, and the titles of x and y."""
+    right, bottom = plot.right, plot.bottom
+    shapes = []
+    for y, label in plot.y.ticks:
+        at = plot.up(y)
+        shapes += [line(plot.left, at, right, at), words(plot.left - 5, at + 4, label, "end", fill="quiet")]
+    for x, label in plot.x.ticks:
+        at = plot.across(x)
+        side = "end" if at > right - CHARACTER * len(label) / 2 and len(label) > 3 else "middle"
+        shapes += [line(at, bottom, at, bottom + 4), words(at, bottom + 17, label, side, fill="quiet")]
+    shapes.append(words(0, plot.top - 9, titles[1], fill="quiet"))
+    return [*shapes, words(right, bottom + 31, titles[0], "end", fill="quiet")]
+
+
+def draw_references(references: Sequence[tuple[str, float]], plot: Plot) -> tuple[list[Markup], list[Markup]]:
+    """Horizontal lines, and their labels above them at the right."""
+    lines = [
+        line(plot.left, plot.up(y), plot.right, plot.up(y), "quiet", stroke_dasharray="4 3") for _, y in references
+    ]
+    places = spread_labels([(label, plot.up(y) - 4) for label, y in references], plot)
+    return lines, [halo_words(plot.right - 2, y, label, "end", fill="quiet") for label, y in places]
+
+
+def spread_labels(labels: Sequence[tuple[str, float]], plot: Plot) -> list[tuple[str, float]]:
+    """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
+    placed, above = [], math.inf
+    for done, (label, y) in enumerate(sorted(labels, key=lambda label: -label[1]), 1):
+        above = max(min(y, above - LABEL_GAP), plot.top + 10 + LABEL_GAP * (len(labels) - done))
+        placed.append((label, above))
+    return placed
