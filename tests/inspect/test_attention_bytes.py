@@ -73,8 +73,8 @@ def test_an_encoder_s_maps_are_the_softmax_of_its_scores(runs: Path) -> None:
     assert "[MASK]" in maps_bytes.queries
     rows_LHT = np.square(maps_bytes.maps_LHTS / 255).sum(-1)
     assert np.abs(rows_LHT - 1).max() < 0.03  # every row is one whole look, but for the bytes' rounding
-    x_T = [encoder.tokenizer.first, *encoder.tokenizer.encode(["The cat [MASK] on the mat."], typed=True)[0].tolist(),
-           encoder.tokenizer.end]  # fmt: skip
+    (words,) = encoder.tokenizer.encode_texts(["The cat [MASK] on the mat."], typed=True)
+    x_T = [encoder.tokenizer.first, *words.tolist(), encoder.tokenizer.end]
     with torch.no_grad(), trace() as found:
         encoder.model.eval().encode(torch.tensor([x_T]))
     assert np.array_equal(maps_bytes.maps_LHTS[1, 0], as_bytes(found["attention"][1][0, 0].numpy()))

@@ -423,7 +423,7 @@ def test_the_page_is_whole_and_closed_and_shows_every_run(octavo: Callable[..., 
     code, _, err = octavo(*FOUR, "--text", SAID, "--out", str(out))
     assert (code, err) == (0, f"the page is {out}\n")
     page = Page(out.read_text(encoding="utf-8"))
-    assert page.tags.count("figure") == 1 + 2 + 3 + 3 + 4  # curves, then layers and units, and two of attention
+    assert page.tags.count("figure") == 1 + 2 + 3 + 3 + 5  # curves, then layers and units, and three of attention
     assert "script" not in page.tags
     assert not [value for name, value in page.attributes if name in ("src", "href")]
     assert all(f"Inside {name}" in page.text for name in FOUR)

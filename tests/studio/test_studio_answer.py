@@ -14,10 +14,10 @@ import torch
 from starlette.testclient import TestClient
 
 from octavo.cli import main
-from octavo.datasets.questions import mark_of, prompt_of
 from octavo.studio.routes.answer import FACTS_FOLDER
 from octavo.tasks.facts_file import open_file_of_facts
 from octavo.tasks.facts_run import Oracle, load_oracle
+from octavo.text.question_tokens import mark_of, prompt_of
 from studio_place import client, make_runs, opened, served
 
 ASKED = "Where was Ada Ash born?"

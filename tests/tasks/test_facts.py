@@ -19,18 +19,7 @@ from hypothesis import strategies as st
 import octavo
 from octavo.cli import main
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import (
-    LEARNT,
-    NEVER,
-    TOLD,
-    Frame,
-    Knowledge,
-    Pair,
-    mark_of,
-    open_knowledge,
-    question_rows,
-    shuffled,
-)
+from octavo.datasets.questions import LEARNT, NEVER, TOLD, Frame, Knowledge, Pair, open_knowledge
 from octavo.decode.answers import answer_questions, log_probability
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
@@ -42,7 +31,8 @@ from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import Oracle, learn, load_oracle, measure, oracle_of, train_facts
 from octavo.tasks.facts_training import FactsConfig, Questions, Texts, answer_loss, fresh_model, pretrain
 from octavo.tasks.run import Run
-from octavo.tasks.span_corruption import MARK, SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
+from octavo.tasks.span_corruption import SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
+from octavo.text.question_tokens import MARK, mark_of, question_rows, shuffled
 
 FIRSTS, LASTS = ("Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hal"), ("Ash", "Birch", "Cedar", "Elm", "Fir")
 PLACES = ("Rome", "Oslo", "Lima", "Bern")

@@ -19,16 +19,9 @@ from torch import Tensor
 from octavo import __version__
 from octavo.errors import UserError
 from octavo.exchange.foreign_config import check_context, check_settings, settings_of
+from octavo.exchange.formats import CONFIG, is_huggingface, read_object
 from octavo.exchange.huggingface_export import MARK, check_target
-from octavo.exchange.huggingface_import import (
-    CONFIG,
-    TENSORS,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
-    is_huggingface,
-    read_object,
-    read_weights,
-)
+from octavo.exchange.huggingface_import import TENSORS, TOKENIZER, TOKENIZER_CONFIG, read_weights
 from octavo.exchange.tensor_names import Names
 from octavo.io.files import whole_folder
 from octavo.models.bert import Bert, BertConfig

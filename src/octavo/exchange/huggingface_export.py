@@ -15,7 +15,8 @@ import safetensors.torch
 from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.exchange.huggingface_import import CONFIG, GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
+from octavo.exchange.formats import CONFIG
+from octavo.exchange.huggingface_import import GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
 from octavo.exchange.tokenizer_json import Written, tokenizer_json
 from octavo.io.files import whole_folder
 from octavo.models import name_of, spec_of

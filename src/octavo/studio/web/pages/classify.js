@@ -6,7 +6,7 @@ import { remember } from "/web/main.js";
 import { bars, sure } from "/web/parts/bars.js";
 import { colouredWords, wordsLegend } from "/web/parts/word_contributions.js";
 import { coverage } from "/web/parts/coverage.js";
-import { tellCut } from "/web/parts/text_field.js";
+import { limitPaste } from "/web/parts/text_field.js";
 import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
@@ -55,7 +55,7 @@ export async function show(main, params, signal) {
     if (about.measured) replace(figures, measured(about.measured, "held out of its training"));
   });
 
-  const text = tellCut(h("textarea", {
+  const text = limitPaste(h("textarea", {
     value: view.text, maxlength: LONGEST, spellcheck: "false", placeholder: "A text to classify",
     oninput: debounce(() => { view.text = text.value; ask(); }),
   }));

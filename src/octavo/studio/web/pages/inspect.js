@@ -6,8 +6,8 @@ import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
 import { tableView } from "/web/parts/token_table.js";
 import { curveView, layersView, maskedView } from "/web/parts/layer_views.js";
-import { tellCut } from "/web/parts/text_field.js";
-import { patient } from "/web/parts/cancellable.js";
+import { limitPaste } from "/web/parts/text_field.js";
+import { cancellable } from "/web/parts/cancellable.js";
 import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { imageView } from "/web/parts/image_attention.js";
 import { rowsView } from "/web/parts/gate_views.js";
@@ -32,7 +32,7 @@ export async function show(main, params, signal) {
   const lost = await missingRuns([settings.run], signal);
   if (!runs.some((one) => one.run === settings.run)) settings.run = runs[0].run;
   const views = h("div", {});
-  const text = tellCut(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
+  const text = limitPaste(h("textarea", { rows: 3, maxlength: 20000, spellcheck: "false", value: settings.text }));
   const page = { settings, about: null, remember, go, again, write: rewrite };
   const wanted = () => write("inspect", { ...settings, text: settings.text === SENTENCE ? "" : settings.text });
   let asking = null; // of the view that is shown
@@ -57,7 +57,7 @@ export async function show(main, params, signal) {
 
   function again() {
     const { kind } = page.about.views.find((one) => one.view === settings.view);
-    asking.begin((ended) => DRAWINGS[kind](place.panel, page, ended));
+    asking.start((ended) => DRAWINGS[kind](place.panel, page, ended));
   }
 
   function rewrite(next) {
@@ -74,7 +74,7 @@ export async function show(main, params, signal) {
   const load = latest(views, signal);
   const open = () => load(async (ended) => {
     page.about = null;
-    asking?.begin(async () => {}); // what is asked of the run before is not wanted any more
+    asking?.start(async () => {}); // what is asked of the run before is not wanted any more
     const about = await post("/api/inspect/about", { run: settings.run }, ended);
     page.about = about;
     if (!about.views.length) {
@@ -84,15 +84,15 @@ export async function show(main, params, signal) {
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
     writing.hidden = about.family === "vision";
     replace(languages, about.languages.length > 1 ? field("Into", languageList(about.languages)) : []);
-    place = shelf(about);
+    place = viewTabs(about);
     const summary = about.summary !== settings.run && h("p", { class: "quiet small" }, about.summary);
-    asking = patient(place.panel, signal);
+    asking = cancellable(place.panel, signal);
     replace(views, [summary, place.bar, asking.element, place.panel]);
     wanted();
     again();
   });
 
-  function shelf(about) {
+  function viewTabs(about) {
     return tabs(about.views, settings.view, (view) => {
       forget(OF_A_TEXT);
       remember({ view });

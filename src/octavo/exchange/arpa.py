@@ -19,19 +19,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.errors import UserError
+from octavo.exchange.arpa_lines import Lines, Section, read_end, read_ngrams, read_sizes, read_words
+from octavo.exchange.arpa_tokens import token_names
+from octavo.exchange.imported import ImportedModel
 from octavo.io.compressed import is_compressed
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
-from octavo.models.ngram.arpa_lines import Lines, Section, read_end, read_ngrams, read_sizes, read_words
 from octavo.models.ngram.counting import Level
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.model import NGram, NGramConfig
 from octavo.models.ngram.trie import parents
-from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS, ClosedVocabulary
 
 ZERO = -99.0  # how the format writes log10 of zero
 ROWS = 1 << 18  # n-grams worked on at once
 MARGIN = 1 - 2.0**-48  # of what is handed down, the most that a negative alpha takes back
+
+
+def read_model(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
+    """The n-gram model of an ARPA file: its words are a closed vocabulary, or the names of a tokenizer's tokens."""
+    record = {"corpus": {"name": Path(path).name}, "imported": {"file": str(path), "format": "arpa"}}
+    if tokenizer is None:
+        model, names = read_arpa(path)
+        return ImportedModel(model, ClosedVocabulary(names), record)
+    model, _ = read_arpa(path, token_names(tokenizer), tokenizer.newline)
+    return ImportedModel(model, tokenizer, record)
+
+
+def write_model(model: NGram, tokenizer: Tokenizer, path: str | Path) -> list[str]:
+    """Write the model with readable names for its tokens."""
+    write_arpa(model, path, token_names(tokenizer))
+    return []
 
 
 def write_arpa(model: NGram, path: str | Path, names: Sequence[str]) -> None:
