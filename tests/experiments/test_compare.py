@@ -38,7 +38,8 @@ from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size,
 from octavo.experiments.compare.config import place_of, scored_part
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
-from octavo.models import find_spec, preset
+from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
+from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.byte_costs import ByteCosts
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
@@ -200,6 +201,23 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
         model, usual = preset(one.model)
         assert set(one.settings) <= {*(field.name for field in fields(usual)), "tokenizer"}
         assert one.by_gradient == find_spec(model).trained_by_gradient
+
+
+class Foreign(GRU):
+    """A model of another package."""
+
+
+def test_a_model_of_another_package_is_compared_without_a_change_here(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModelSpec("foreign", "a foreign network", "for this test", "convolution", Foreign, RecurrentConfig)
+    monkeypatch.setitem(MODELS, "foreign", spec)
+    quiet = Progress(io.StringIO())
+    found = octavo.compare(corpus, models=["kn3", "convolution", "mix"], budget=STEPS, out=tmp_path, progress=quiet)
+    assert found.failed == []
+    assert (found["foreign"].title, found["foreign"].family) == ("a foreign network", "convolution")
+    assert found["mix"].title == "mixture of kn3 and foreign"
+    assert "convolution" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 # ---------------------------------------------------------------------- a frame
