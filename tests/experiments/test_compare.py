@@ -257,14 +257,14 @@ def test_rows_and_comparisons_survive_json() -> None:
 
 def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> None:
     code, out, _ = run_cli(str(corpus), "--models", "bag,kn3,zlib", "--out", str(tmp_path / "out"), "--json")
-    told = json.loads(out)
+    record = json.loads(out)
     assert code == 0
-    assert {row["model"] for row in told["rows"]} == {"bag", "kn3", "zlib"}
-    for row in told["rows"]:
+    assert {row["model"] for row in record["rows"]} == {"bag", "kn3", "zlib"}
+    for row in record["rows"]:
         assert set(row) == set(keys_of(Row))
         assert row["bits_per_byte"] > 0
-    assert told["page"] == str(tmp_path / "out" / "report.html")
-    assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(told)
+    assert record["page"] == str(tmp_path / "out" / "report.html")
+    assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(record)
 
 
 # ---------------------------------------------------------------------- stopped and resumed
