@@ -232,7 +232,7 @@ def test_other_settings_write_anew_so_that_the_address_gives_what_is_seen(page: 
     sampled.get_by_text(re.compile("^30 tokens.*per token$")).wait_for()
     before = sampled.inner_text()
     page.get_by_label("Seed").fill("7")
-    sampled.get_by_text("from seed 7").wait_for()
+    sampled.get_by_text("with seed 7").wait_for()
     sampled.get_by_text(re.compile("^30 tokens.*per token$")).wait_for()
     after = sampled.inner_text()
     assert after != before
