@@ -170,6 +170,15 @@ class Recurrent(Embedded):
             after.append(last)
         return self.logits(y_TBD.transpose(0, 1)), tuple(after)
 
+    def name_state_parts(self, parts: list[Tensor]) -> dict[str, list[Tensor]]:
+        """A state's tensors, or gradients with respect to them, by name: all, an LSTM's h and c, layer by layer."""
+        each = 2 if self.cell == "lstm" else 1
+        named = {"state": parts} | ({"h": parts[::2], "c": parts[1::2]} if self.cell == "lstm" else {})
+        layers = len(parts) // each
+        if layers > 1:
+            named |= {f"layer {l + 1}": parts[each * l : each * (l + 1)] for l in range(layers)}
+        return named
+
     def _layers(self) -> list[Layer]:
         return list(self.layers)  # type: ignore[arg-type]
 
@@ -192,17 +201,18 @@ class LSTM(Recurrent):
     cell = "lstm"
 
 
-HIDDEN = Tap("hidden", "what the layer hands on", signed=True)
+HIDDEN = Tap("hidden", "the output of the layer", signed=True)
 CANDIDATE = Tap("candidate", "what could be stored", signed=True)
 TAPS: dict[Cell, tuple[Tap, ...]] = {
     "rnn": (HIDDEN,),
     "gru": (
-        Tap("reset", "how much of the past the candidate sees"), Tap("update", "how much of the old state is kept"),
+        Tap("reset", "how much of the past the candidate sees"), Tap("update", "how much of the old state is retained"),
         CANDIDATE, HIDDEN,
     ),
     "lstm": (
-        Tap("input", "how much of the candidate is let in"), Tap("forget", "how much of the cell is kept"), CANDIDATE,
-        Tap("output", "how much of the cell is shown"), Tap("cell", "what is stored", signed=True), HIDDEN,
+        Tap("input", "how much of the candidate is let in"), Tap("forget", "how much of the cell is retained"),
+        CANDIDATE, Tap("output", "how much of the cell is shown"), Tap("cell", "what is stored", signed=True),
+        HIDDEN,
     ),
 }  # fmt: skip
 SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51

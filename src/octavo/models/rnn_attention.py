@@ -119,6 +119,14 @@ class RNNAttention(Embedded):
         scoring = 2 * D * D if self.config.score == "additive" else 0
         return super().flops_per_token() + 2 * (scoring + 2 * M * D)
 
+    def name_state_parts(self, grads: list[Tensor]) -> dict[str, list[Tensor]]:
+        """Gradients with respect to the state and to what the memory holds besides."""
+        h_1D, memory_1MD = grads
+        if memory_1MD.shape[1]:
+            h_1D = h_1D + memory_1MD[:, -1]  # the newest in the memory is h itself: later steps see it on both ways
+        # What else the memory holds are the states of earlier steps: each counts for the step that it comes from.
+        return {"state": [h_1D], "memory": [memory_1MD[:, :-1]]}
+
     def _scaled(self, h_BD: Tensor) -> Tensor:
         return F.rms_norm(h_BD, h_BD.shape[-1:]) if self.config.norm else h_BD
 

@@ -80,7 +80,7 @@ def stream_shape(model: LanguageModel[Any]) -> StreamShape | None:
     field = model.receptive_field
     if field is None:
         return None
-    if model.window_stride:  # each window is read from its beginning, so any number of them at once
+    if model.window_stride:  # each window is read from its beginning, so any number of them in parallel
         return StreamShape(field, model.window_stride, field - model.window_stride + 1)
     length = max(MIN_STREAM_TOKENS, STREAM_RECEPTIVE_FIELDS * field)
     return StreamShape(length, length, max(1, field)) if 2 * length <= model.max_scored_tokens else None
