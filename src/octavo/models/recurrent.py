@@ -25,7 +25,7 @@ from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
 Init = Literal["orthogonal", "xavier", "he"]
 INITS: tuple[Init, ...] = ("orthogonal", "xavier", "he")
-WINDOW = 4096  # tokens absorbed at once when scoring; more would only take memory
+SCORED_TOKENS = 4096  # by one call; more would only take memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RecurrentConfig:
     layers: int = 2
     """How many layers, each reading the one below."""
     dropout: float = 0.0
-    """The share of values dropped while training: of embeddings, between layers and before the output."""
+    """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
     """Take the embeddings as output weights too."""
     init: Init = "orthogonal"
@@ -119,7 +119,7 @@ class Embedded(LanguageModel[State]):
 
     @property
     def max_scored_tokens(self) -> int:
-        return min(WINDOW, super().max_scored_tokens)
+        return min(SCORED_TOKENS, super().max_scored_tokens)
 
     def embed(self, x: Tensor) -> Tensor:
         return self.drop(F.embedding(x, self.embedding_VD))
@@ -190,7 +190,7 @@ class RNN(Recurrent):
 
 
 class GRU(Recurrent):
-    """h' = (1 - z) n + z h: the update gate z says how much of the past is kept."""
+    """h' = (1 - z) n + z h: the update gate z says how much of the old state stays."""
 
     cell = "gru"
 

@@ -1,4 +1,4 @@
-"""A recurrent network that looks back at its own earlier states.
+"""A recurrent network with attention to its own earlier states.
 
 B batch, T time, M remembered states, D hidden units, V vocabulary, G = gates × D.
 """
@@ -40,7 +40,7 @@ class RNNAttentionConfig:
     score: ScoreKind = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64
-    """How many earlier states can be looked at; 0: all."""
+    """Number of earlier states that it attends to; 0: all."""
     norm: bool = True
     """Bring each state to a mean square of one before it is used; without it h = s + a grows step by step."""
     init: Init = "orthogonal"
@@ -62,8 +62,8 @@ class RNNAttention(Embedded):
     """s_t = RNN(x_t, h_{t-1}); a_t = the earlier states h_1 .. h_{t-1}, weighted by their match with s_t;
     h_t = s_t + a_t, with a_1 = 0.
 
-    When a_t is the state before, h_t is that plus s_t, and so on without end; so with `norm` every h, once it is there,
-    is scaled to a mean square of one.
+    When a_t is the state before, h_t is that plus s_t, and so on without bound; so with `norm` every h is scaled to a
+    mean square of one.
     """
 
     config: RNNAttentionConfig
