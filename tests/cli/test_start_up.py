@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +23,4 @@ def imports_of(folder: Path, *argv: str) -> str:
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["data", "list"], ["data", "list", "--json"]], ids=str)
 def test_a_command_without_a_model_imports_no_slow_library(argv: list[str], tmp_path: Path) -> None:
-    assert imports_of(tmp_path, *argv) == "0 []"
-
-
-@pytest.mark.parametrize("argv", [["list"], ["list", "--json"]], ids=str)
-def test_listing_runs_imports_no_slow_library(argv: list[str], tmp_path: Path) -> None:
-    for name, task in (("kn", None), ("digits", "classify images")):
-        record = {"octavo": "0.2.0", "format": 1, "model": name, "task": task, "result": {"bits_per_byte": 2.0}}
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "config.json").write_text(json.dumps(record))
     assert imports_of(tmp_path, *argv) == "0 []"
