@@ -66,16 +66,16 @@ def compression(run_: octavo.tasks.api.Run, name: str, data: bytes) -> None:
     there, back = [], []
     for _ in range(3):
         began = time.perf_counter()
-        archive = coder.compress(run_.model, run_.tokenizer, data, run_.identity)
+        archive = coder.compress_bytes(run_.model, run_.tokenizer, data, run_.identity)
         between = time.perf_counter()
-        assert coder.decompress(run_.model, run_.tokenizer, archive, run_.identity) == data
+        assert coder.decompress_bytes(run_.model, run_.tokenizer, archive, run_.identity) == data
         there.append(len(data) / (between - began) / 1e3)
         back.append(len(data) / (time.perf_counter() - between) / 1e3)
     claim = score.bits / 8
-    lanes = coder.read_header(archive)[0].lanes
+    streams = coder.read_header(archive)[0].streams
     excess = len(archive) / claim - 1
     print(f"\n{name}: {len(data):,} bytes, claimed {claim:,.0f}, archive {len(archive):,} ({excess:+.3%})")
-    print(f"  {lanes} lanes; compress {middle(there)} kB/s, restore {middle(back)} kB/s")
+    print(f"  {streams} streams; compress {middle(there)} kB/s, restore {middle(back)} kB/s")
 
 
 def nltk(train: bytes, valid: bytes) -> None:

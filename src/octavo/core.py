@@ -25,7 +25,7 @@ STATE_CARRIED = "state carried from the first byte of each document to its last"
 class LanguageModel(nn.Module, Generic[S]):
     """Predicts the next token from a state. `step` is the definition; the rest must agree with it.
 
-    Logits are whatever a softmax turns into the distribution: neural models return scores, count models
+    The softmax of the logits is the distribution: neural models return scores, count models
     log-probabilities. `begin` opens every sequence, so the first real token is predicted like any other.
     """
 
@@ -35,15 +35,15 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def begin_resets(self) -> bool:
-        """Whether absorbing `begin` forgets everything before it."""
+        """Whether processing `begin` forgets everything before it."""
         return False
 
     def start(self, batch: int) -> S:
-        """The state before anything, `begin` included, was absorbed."""
+        """The state before any token, `begin` included, was processed."""
         raise NotImplementedError
 
     def step(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
-        """Absorb one token a row: logits_BV of the token after it, and the new state. Never changes `state`."""
+        """Process one token of each row: logits_BV of the next token, and the new state. Never changes `state`."""
         raise NotImplementedError
 
     def predict(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
@@ -52,7 +52,7 @@ class LanguageModel(nn.Module, Generic[S]):
         return logits_BV.softmax(-1, dtype=torch.float64), state
 
     def absorb(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
-        """Absorb many tokens: logits_BTV after each of them, and the last state."""
+        """Process many tokens: logits_BTV after each of them, and the new state."""
         return scan(self, state, x_BT)
 
     def forward(self, x_BT: Tensor) -> Tensor:
@@ -60,9 +60,9 @@ class LanguageModel(nn.Module, Generic[S]):
         return self.absorb(self.start(len(x_BT)), x_BT)[0]
 
     def token_log_probs(self, state: S, x_BT: Tensor) -> tuple[Tensor, S]:
-        """log p of every token but the first, and the state with every token but the last absorbed.
+        """Log-probability of every token but the first, and the state after every token but the last.
 
-        Windows that overlap by one token therefore charge a long text once, with the state carried.
+        So windows that overlap by one token score each token of a long text once, with the state carried.
         """
         logits_BTV, state = self.absorb(state, x_BT[:, :-1])
         logp_BTV = logits_BTV.log_softmax(-1)
@@ -70,27 +70,27 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def carries_state(self) -> bool:
-        """Whether training goes on from the state of the window before; else each window starts with nothing."""
+        """Whether training carries the state from one sequence of a stream to the next, or starts each one afresh."""
         return True
 
     @property
     def default_batch_shape(self) -> tuple[int, int]:
-        """Tokens of a training step, and how many of them follow each other, where nothing else is asked for."""
+        """The default tokens of a training step, and sequence length."""
         return 4096, 32
 
     @property
     def muon_learning_rate(self) -> float:
-        """Muon's learning rate, where nothing else is asked for."""
+        """The default of Muon's learning rate."""
         return 0.05
 
     @property
     def context_policy(self) -> str:
-        """What of the past a token is charged with: part of every figure."""
+        """How much of the past a token's probability depends on when it is scored: reported with every score."""
         return STATE_CARRIED
 
     @property
     def max_scored_tokens(self) -> int:
-        """How many tokens `token_log_probs` should get at once: as many as keep the logits of one row below 128 MB."""
+        """The tokens, of all rows together, that one call of `token_log_probs` should get: logits of at most 128 MB."""
         return max(16, (1 << 25) // self.vocab)
 
     def score(self, x_BT: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class LanguageModel(nn.Module, Generic[S]):
         return torch.cat([x_BT.new_full((len(x_BT), 1), self.begin), x_BT], 1)
 
     def session(self, state: S, tokens: int = 1 << 30) -> Session[S]:
-        """The fast way to go on from a state token by token, for so many tokens: few are not worth much preparation."""
+        """The fast way to continue from a state token by token, for about so many tokens: few need less preparation."""
         return Session(self, state)
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
@@ -134,7 +134,7 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def repeated_blocks(self) -> Sequence[Any]:
-        """Parts of one code, which absorb one after the other: compiled once, they are all fast."""
+        """Blocks of the same code, one after the other: compiling one compiles all."""
         return ()
 
     @property
@@ -154,7 +154,7 @@ class LanguageModel(nn.Module, Generic[S]):
 
     @property
     def context_classes(self) -> int:
-        """How many values `context_class` has; one means that it tells nothing."""
+        """How many values `context_class` has; one means that it says nothing."""
         return 1
 
     def context_class(self, state: S) -> Tensor:
@@ -171,8 +171,8 @@ class LanguageModel(nn.Module, Generic[S]):
 
 
 class Session(Generic[S]):
-    """Sequences that are continued, and taken back a little. It owns its state and may change it in place, where `step`
-    may not; whoever wants to go on in two ways forks it. This one is the plain twin of every faster one.
+    """Sequences that are continued, and rewound a little. It owns its state and may change it in place, where `step`
+    may not; to continue in two ways, fork it. This is the reference implementation of every faster session.
     """
 
     calls = 0  # how often `absorb` called the model
@@ -194,14 +194,14 @@ class Session(Generic[S]):
         self._due = False  # whether the last of those tokens are still to be absorbed, from the state before them
 
     def step(self, x_B: Tensor) -> Tensor:
-        """Absorb one token a row: logits_BV of the token after it, valid until the next step."""
+        """Process one token of each row: logits_BV of the next token, valid until the next step."""
         before = self.state
         logits_BV, self._state = self.model.step(before, x_B)
-        self._note(before, x_B[:, None])
+        self._record(before, x_B[:, None])
         return logits_BV
 
     def absorb(self, x_BT: Tensor) -> Tensor:
-        """Absorb several tokens a row: logits_BTV after each of them."""
+        """Process several tokens of each row: logits_BTV after each of them."""
         self.calls += 1
         if type(self.model).absorb is LanguageModel.absorb and x_BT.shape[1]:  # a scan comes past every state
             return torch.stack([self.step(x_B) for x_B in x_BT.unbind(1)], 1)
@@ -210,28 +210,28 @@ class Session(Generic[S]):
         before, due_BT = self._trail.pop() if self._due else (self._state, x_BT[:, :0])
         seen_BT = torch.cat([due_BT, x_BT], 1)
         logits_BTV, self._state = self.model.absorb(before, seen_BT)
-        self._note(before, seen_BT)
+        self._record(before, seen_BT)
         self._due = False
         return logits_BTV[:, due_BT.shape[1] :]
 
     def rewind(self, count: int) -> None:
-        """Forget the last `count` tokens, which may be up to MAX_REWIND_TOKENS of those absorbed here."""
+        """Forget the last `count` tokens, which may be up to MAX_REWIND_TOKENS of those processed here."""
         held = sum(x_BT.shape[1] for _, x_BT in self._trail)
         if not 0 <= count <= held:
             raise UserError(f"only the last {held} tokens can be taken back: count={count}; fork before instead")
         while count:
             self._state, x_BT = self._trail.pop()
-            kept = max(0, x_BT.shape[1] - count)
-            count -= x_BT.shape[1] - kept
-            self._due = kept > 0  # they are absorbed with the next ones: one call is cheaper than two
-            if kept:
-                self._trail.append((self._state, x_BT[:, :kept]))
+            left = max(0, x_BT.shape[1] - count)
+            count -= x_BT.shape[1] - left
+            self._due = left > 0  # they are processed with the next ones: one call is cheaper than two
+            if left:
+                self._trail.append((self._state, x_BT[:, :left]))
 
     def fork(self) -> Session[S]:
-        """Another one at the same place; what either does from now on, the other does not see."""
+        """Another one at the same place; neither changes the other from now on."""
         return Session(self.model, self.state)
 
-    def _note(self, before: S, x_BT: Tensor) -> None:
+    def _record(self, before: S, x_BT: Tensor) -> None:
         if x_BT.shape[1]:
             self._trail.append((before, x_BT))
             if len(self._trail) > MAX_REWIND_TOKENS:
@@ -244,7 +244,7 @@ class Session(Generic[S]):
 
 
 def scan(model: LanguageModel[S], state: S, x_BT: Tensor) -> tuple[Tensor, S]:
-    """`step` over each column of x_BT: the plain twin of every `absorb`."""
+    """`step` over each column of x_BT: the reference implementation of every `absorb`."""
     logits = []
     for x_B in x_BT.unbind(1):
         logits_BV, state = model.step(state, x_B)

@@ -145,7 +145,7 @@ def test_a_source_package_is_read_without_running_its_code(place: Path, monkeypa
 def test_a_package_with_other_bytes_is_refused_and_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, packaged("a.txt"), packaged("b.txt", b"right"), package=Package("tiny-data", "1.0"))
     build_wheel(place, {"a.txt": TEXT, "b.txt": b"wrong"})
-    with pytest.raises(UserError, match=rf"tiny/b.txt .*{sha256(b'wrong')}.*{sha256(b'right')}.*nothing was kept"):
+    with pytest.raises(UserError, match=rf"tiny/b.txt .*{sha256(b'wrong')}.*{sha256(b'right')}.*nothing was written"):
         sources.get("tiny")
     assert everything_under(place / "cache") == []
 
@@ -271,7 +271,7 @@ def test_a_failed_second_fetch_keeps_the_file_of_the_first(
     (place / "web" / "a.txt").write_bytes(TEXT)
     sources.get("tiny")
     (place / "web" / "a.txt").write_bytes(b"other bytes")
-    with pytest.raises(UserError, match=r"nothing was kept"):
+    with pytest.raises(UserError, match=r"nothing was written"):
         sources.get("tiny", again=True)
     assert sources.get_files("tiny")["a.txt"].read_bytes() == TEXT
 

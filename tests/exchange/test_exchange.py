@@ -17,9 +17,9 @@ import octavo
 from octavo.cli import main
 from octavo.cli.exchange import export_run, import_run
 from octavo.errors import UserError
+from octavo.exchange.arpa import read_arpa, write_arpa
+from octavo.exchange.arpa_tokens import names_of, spelling_of, token_names
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.ngram.arpa import read_arpa, write_arpa
-from octavo.models.ngram.arpa_tokens import names_of, spelling_of, token_names
 from octavo.tasks.run import Run, load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word, load_tokenizer
 from octavo.text.tokenizers.closed_vocabulary import ClosedVocabulary
@@ -305,7 +305,7 @@ def test_what_cannot_be_imported_is_refused_with_what_can(
 def test_a_folder_without_a_model_and_a_run_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes(TEXT)
     octavo.train("bag", tmp_path / "text.txt", out=tmp_path / "bag", measure=False)
-    with pytest.raises(UserError, match=r"no config\.json; give an ARPA file"):
+    with pytest.raises(UserError, match=r"no config\.json; give a Hugging Face folder"):
         import_run(tmp_path)
     with pytest.raises(UserError, match="needs no import"):
         import_run(tmp_path / "bag")

@@ -19,7 +19,8 @@ import octavo
 from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.exchange import is_foreign, read_foreign, write_huggingface
+from octavo.exchange import is_foreign, read_foreign
+from octavo.exchange.huggingface_export import write_huggingface
 from octavo.models import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.tasks.run import Run, load, save
@@ -538,4 +539,4 @@ def test_the_format_is_the_one_the_model_has(tmp_path: Path, capsys: pytest.Capt
     assert main(["export", str(tmp_path / "gpt"), "--format", "arpa"]) == 2
     assert "--format hf" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "kn"), "--format", "hf"]) == 2
-    assert "only transformers have a Hugging Face form" in capsys.readouterr().err
+    assert "a model of kind ngram cannot be written as a Hugging Face folder" in capsys.readouterr().err

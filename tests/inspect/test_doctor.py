@@ -300,7 +300,7 @@ def gru(vocab: int = 257) -> GRU:
 
 
 def ngram(order: int, text: bytes = b"abcabcabdxyz" * 20) -> NGram:
-    x_N = torch.tensor([Byte.begin, *text], dtype=torch.int32)
+    x_N = torch.tensor([Byte().begin, *text], dtype=torch.int32)
     return NGram.fit(x_N, NGramConfig(order=order), Byte().vocab, Byte().newline)
 
 

@@ -283,9 +283,9 @@ def test_where_flex_cannot_be_compiled_attention_falls_back(monkeypatch: pytest.
     def broken(device: str) -> None:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr(flex, "pays", lambda *_: True)
+    monkeypatch.setattr(flex, "is_fastest", lambda *_: True)
     monkeypatch.setattr(flex, "kernel", broken)
-    monkeypatch.setattr(flex, "why_not", lambda *_: None)
+    monkeypatch.setattr(flex, "unsupported_reason", lambda *_: None)
     flex.compiles.cache_clear()
     inputs, _ = case(9, 9)
     try:

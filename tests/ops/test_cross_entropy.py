@@ -21,7 +21,7 @@ def inputs(rows: int, vocab: int = 11, width: int = 5) -> tuple[torch.Tensor, to
 @pytest.mark.parametrize("rows", [0, 1, 2, 63])
 @pytest.mark.parametrize("at_once", [1, 40, 1 << 20])
 def test_rows_at_a_time_cost_what_all_at_once_cost(monkeypatch: pytest.MonkeyPatch, rows: int, at_once: int) -> None:
-    monkeypatch.setattr(cross_entropy, "AT_ONCE", {"cpu": at_once})
+    monkeypatch.setattr(cross_entropy, "MAX_LOGITS", {"cpu": at_once})
     h_ND, weight_VD, target_N = inputs(rows)
     expected = F.cross_entropy(h_ND @ weight_VD.t(), target_N, ignore_index=IGNORE, reduction="sum")
     found = cross_entropy.nats(h_ND, weight_VD, target_N, IGNORE, path="chunked")

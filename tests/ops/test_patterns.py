@@ -88,7 +88,7 @@ def test_pairs_counted_band_by_band_are_those_that_brute_force_finds(
     positions = [(t, s) for t in range(S - T, S) for s in range(S)]
     by_hand = sum(bool(pattern.allows(torch.tensor(t), torch.tensor(s))) for t, s in positions)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(patterns, "ROOM", room)
+        patch.setattr(patterns, "MAX_MASK_ENTRIES", room)
         assert pattern.pairs(T, S) == by_hand
 
 
@@ -127,7 +127,7 @@ def test_counting_holds_no_whole_mask(monkeypatch: pytest.MonkeyPatch) -> None:
         return held[-1]
 
     monkeypatch.setattr(patterns.Causal, "allows", watching)
-    monkeypatch.setattr(patterns, "ROOM", 1000)
+    monkeypatch.setattr(patterns, "MAX_MASK_ENTRIES", 1000)
     assert (CAUSAL | Global(1)).pairs(100, 100) == 5050 + 99
     assert len(held) == 10
     assert max(mask.numel() for mask in held) == 1000

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.io.progress import listening
 from octavo.scoring import range_coder as coder
-from octavo.scoring.range_coder import Header, compress, decompress
+from octavo.scoring.range_coder import Header, compress_bytes, decompress_bytes
 from tiny_models import Bytes, Dropped, Markov, Recurrent, random_markov
 
 MINE, OTHER = b"model-01", b"model-02"
@@ -28,9 +29,9 @@ def some_bytes(length: int, seed: int = 0) -> bytes:
     return np.random.default_rng(seed).integers(97, 123, length, dtype=np.uint8).tobytes()
 
 
-def claimed_bits(model: LanguageModel[Any], tokens: Tensor, lanes: int) -> float:
-    """-log2 p of every token, each lane scored by itself."""
-    starts = coder.lane_starts(len(tokens), lanes)
+def claimed_bits(model: LanguageModel[Any], tokens: Tensor, streams: int) -> float:
+    """-log2 p of every token, each stream scored by itself."""
+    starts = coder.stream_starts(len(tokens), streams)
     parts = [tokens[a:b] for a, b in pairwise(starts)]
     return -sum(float(model.score(part[None]).sum()) for part in parts) / math.log(2)
 
@@ -39,15 +40,15 @@ def forged(archive: bytes, header: Header, words: bytes = b"") -> bytes:
     return coder.write_header(header, words) + words
 
 
-@pytest.mark.parametrize("lanes", [None, 1, 2, 7, 64])
+@pytest.mark.parametrize("streams", [None, 1, 2, 7, 64])
 @pytest.mark.parametrize("length", [0, 1, 2, 63, 1000])
-def test_the_bytes_come_back_and_the_size_is_the_claim(length: int, lanes: int | None) -> None:
+def test_the_bytes_come_back_and_the_size_is_the_claim(length: int, streams: int | None) -> None:
     data = some_bytes(length)
     for model in (random_markov(257), Recurrent(257, seed=1, scale=0.5)):  # no token is below 2**-24 here
-        archive = compress(model, Bytes(), data, MINE, lanes)
-        assert decompress(model, Bytes(), archive, MINE) == data
-        used = coder.read_header(archive)[0].lanes
-        assert used == max(1, min(lanes or 1, length))
+        archive = compress_bytes(model, Bytes(), data, MINE, streams)
+        assert decompress_bytes(model, Bytes(), archive, MINE) == data
+        used = coder.read_header(archive)[0].streams
+        assert used == max(1, min(streams or 1, length))
         bits = claimed_bits(model, torch.from_numpy(Bytes().encode(data)).long(), used) if length else 0
         assert len(archive) <= 1.001 * bits / 8 + 64
         assert len(archive) >= 0.999 * bits / 8
@@ -55,18 +56,18 @@ def test_the_bytes_come_back_and_the_size_is_the_claim(length: int, lanes: int |
 
 @settings(max_examples=30, deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 9))
-def test_any_bytes_come_back(data: bytes, lanes: int) -> None:
+def test_any_bytes_come_back(data: bytes, streams: int) -> None:
     model = random_markov(257, scale=6.0)
-    assert decompress(model, Bytes(), compress(model, Bytes(), data, MINE, lanes), MINE) == data
+    assert decompress_bytes(model, Bytes(), compress_bytes(model, Bytes(), data, MINE, streams), MINE) == data
 
 
 def test_logits_in_single_precision_come_back_too() -> None:
     model, data = Markov(random_markov(257).get_buffer("logits_VV").float()), some_bytes(999)
-    assert decompress(model, Bytes(), compress(model, Bytes(), data, MINE, 5), MINE) == data
+    assert decompress_bytes(model, Bytes(), compress_bytes(model, Bytes(), data, MINE, 5), MINE) == data
 
 
 def test_an_empty_file_is_a_header_of_less_than_forty_bytes() -> None:
-    archive = compress(random_markov(257), Bytes(), b"", MINE)
+    archive = compress_bytes(random_markov(257), Bytes(), b"", MINE)
     assert len(archive) < 40
     assert len(coder.write_header(Header(MINE, MINE, 10**11, 10**12, 512), b"")) <= 40
 
@@ -74,20 +75,20 @@ def test_an_empty_file_is_a_header_of_less_than_forty_bytes() -> None:
 def test_a_long_certain_text_costs_nearly_nothing_and_comes_back() -> None:
     model, data = Markov(40 * torch.eye(257, dtype=torch.float64)), b"a" * 100_000
     model.get_buffer("logits_VV")[256, 97] = 80.0
-    archive = compress(model, Bytes(), data, MINE)
+    archive = compress_bytes(model, Bytes(), data, MINE)
     assert len(archive) < 100
-    assert decompress(model, Bytes(), archive, MINE) == data
+    assert decompress_bytes(model, Bytes(), archive, MINE) == data
 
 
 def test_a_large_vocabulary_loses_less_than_a_twentieth_of_a_percent() -> None:
     V, L, steps = 100_000, 256, 140
     logits_V = 6 * torch.randn(V, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    p_GK = coder._grouped(logits_V.softmax(0)[None])[0]
+    p_GK = coder.group_probabilities(logits_V.softmax(0)[None])[0]
     p_V = p_GK.flatten()[:V]
     x_TL = torch.multinomial(p_V, L * steps, True, generator=torch.Generator().manual_seed(1)).view(steps, L)
     encoder = constriction.stream.queue.RangeEncoder()
     for x_L in x_TL:
-        coder._encode(encoder, p_GK.expand(L, -1, -1), x_L, x_L)
+        coder.encode_column(encoder, p_GK.expand(L, -1, -1), x_L, x_L)
     claim = float(-p_V[x_TL].log2().sum())
     assert claim > 64 / 0.0005  # so that the coder's last words do not hide a loss
     assert encoder.num_bits() <= 1.0005 * claim + 64
@@ -118,62 +119,62 @@ def test_a_token_below_the_coders_precision_costs_less_than_the_model_claims() -
     assert 8 * len(words) <= 24 * 100 + 64
 
 
-def test_lanes_cover_the_text_in_order_and_differ_by_at_most_one() -> None:
-    for count, lanes in ((10, 3), (9, 3), (5, 5), (0, 1), (1001, 64)):
-        sizes = np.diff(coder.lane_starts(count, lanes))
+def test_streams_cover_the_text_in_order_and_differ_by_at_most_one() -> None:
+    for count, streams in ((10, 3), (9, 3), (5, 5), (0, 1), (1001, 64)):
+        sizes = np.diff(coder.stream_starts(count, streams))
         assert sizes.sum() == count
         assert sizes.max() - sizes.min() <= 1
         assert (np.diff(sizes) <= 0).all()
 
 
 @pytest.mark.parametrize("start_bits", [0.0, 40.0])
-def test_lanes_are_few_enough_that_their_starts_cost_little(start_bits: float) -> None:
+def test_streams_are_few_enough_that_their_starts_cost_little(start_bits: float) -> None:
     """A model that pays `start_bits` more for a sequence's first token, and three bits for any token."""
     logits_VV = torch.zeros(9, 9, dtype=torch.float64)
     logits_VV[:, 8] = -torch.inf
     logits_VV[8, 0] = start_bits * math.log(2)  # after begin, everything but token 0 is dear
     x_T = torch.randint(1, 8, (200_000,), generator=torch.Generator().manual_seed(0))
-    lanes = coder.lanes_for(Markov(logits_VV), x_T)
-    assert 1 < lanes <= coder.MOST_LANES
-    assert lanes * max(8, start_bits) == pytest.approx(coder.LANES_COST * 3 * len(x_T), rel=0.15)
+    streams = coder.choose_streams(Markov(logits_VV), x_T)
+    assert 1 < streams <= coder.MAX_AUTO_STREAMS
+    assert streams * max(8, start_bits) == pytest.approx(coder.MAX_STREAMS_COST * 3 * len(x_T), rel=0.15)
 
 
-def test_short_texts_and_huge_vocabularies_get_one_lane() -> None:
+def test_short_texts_and_huge_vocabularies_get_one_stream() -> None:
     model = Markov(torch.zeros(9, 9, dtype=torch.float64))
-    assert coder.lanes_for(model, torch.zeros(300, dtype=torch.long)) == 1
-    assert coder.lanes_for(model, torch.zeros(0, dtype=torch.long)) == 1
+    assert coder.choose_streams(model, torch.zeros(300, dtype=torch.long)) == 1
+    assert coder.choose_streams(model, torch.zeros(0, dtype=torch.long)) == 1
 
 
 def test_probability_zero_is_refused_and_named() -> None:
     model = random_markov(257)
     model.get_buffer("logits_VV")[:, ord("z")] = -torch.inf
     with pytest.raises(UserError, match=r"probability zero to token 122 at position 5; smooth the model"):
-        compress(model, Bytes(), b"abcdez", MINE, 2)
+        compress_bytes(model, Bytes(), b"abcdez", MINE, 2)
 
 
 def test_logits_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(UserError, match="smooth the model"):
-        compress(Markov(torch.full((257, 257), torch.nan)), Bytes(), b"abc", MINE)
+        compress_bytes(Markov(torch.full((257, 257), torch.nan)), Bytes(), b"abc", MINE)
 
 
 def test_every_changed_byte_and_every_cut_is_refused() -> None:
     model, data = random_markov(257), some_bytes(40)
-    archive = compress(model, Bytes(), data, MINE)
+    archive = compress_bytes(model, Bytes(), data, MINE)
     for at in range(len(archive)):
         for bit in (0x01, 0x80):
             wrong = bytearray(archive)
             wrong[at] ^= bit
             with pytest.raises(UserError):
-                decompress(model, Bytes(), bytes(wrong), MINE)
+                decompress_bytes(model, Bytes(), bytes(wrong), MINE)
         with pytest.raises(UserError):
-            decompress(model, Bytes(), archive[:at], MINE)
+            decompress_bytes(model, Bytes(), archive[:at], MINE)
     with pytest.raises(UserError, match="damaged or cut off"):
-        decompress(model, Bytes(), archive + b"\0\0\0\0", MINE)
+        decompress_bytes(model, Bytes(), archive + b"\0\0\0\0", MINE)
 
 
 def test_each_refusal_has_its_own_line() -> None:
     model, data = random_markov(257), some_bytes(40)
-    archive = compress(model, Bytes(), data, MINE)
+    archive = compress_bytes(model, Bytes(), data, MINE)
     newer, older = archive[:4] + b"\2" + archive[5:], archive[:4] + b"\0" + archive[5:]
     for wrong, identity, line in (
         (b"PK\3\4" + archive[4:], MINE, "not an octavo archive"),
@@ -185,13 +186,13 @@ def test_each_refusal_has_its_own_line() -> None:
         (archive, OTHER, "opens only with the model that wrote it"),
     ):
         with pytest.raises(UserError, match=line):
-            decompress(model, Bytes(), wrong, identity)
+            decompress_bytes(model, Bytes(), wrong, identity)
 
 
 def test_a_model_that_computes_otherwise_is_noticed() -> None:
-    archive = compress(random_markov(257, seed=0), Bytes(), some_bytes(300), MINE)
+    archive = compress_bytes(random_markov(257, seed=0), Bytes(), some_bytes(300), MINE)
     with pytest.raises(UserError, match="computes other"):
-        decompress(random_markov(257, seed=1), Bytes(), archive, MINE)
+        decompress_bytes(random_markov(257, seed=1), Bytes(), archive, MINE)
 
 
 class Untouchable(Markov):
@@ -200,21 +201,21 @@ class Untouchable(Markov):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "lanes", "words"),
+    ("tokens", "streams", "words"),
     [(2**60, 1, 8), (10**9, 1, 8), (10, 11, 8), (10, 0, 8), (2**40, 2**30, 8), (10, 1, 7)],
 )
-def test_a_forged_header_is_refused_before_it_costs_anything(tokens: int, lanes: int, words: int) -> None:
+def test_a_forged_header_is_refused_before_it_costs_anything(tokens: int, streams: int, words: int) -> None:
     model = Untouchable(random_markov(257).get_buffer("logits_VV"))
-    archive = forged(b"", Header(MINE, MINE, tokens, tokens, lanes), bytes(words))
+    archive = forged(b"", Header(MINE, MINE, tokens, tokens, streams), bytes(words))
     with pytest.raises(UserError, match="header cannot be true"):
-        decompress(model, Bytes(), archive, MINE)
+        decompress_bytes(model, Bytes(), archive, MINE)
 
 
 def test_a_number_without_end_in_the_header_is_refused() -> None:
     body = MINE + MINE + b"\xff" * 12
     archive = coder.MAGIC + b"\1" + zlib.crc32(body).to_bytes(4, "little") + body
     with pytest.raises(UserError, match="has no end"):
-        decompress(random_markov(257), Bytes(), archive, MINE)
+        decompress_bytes(random_markov(257), Bytes(), archive, MINE)
 
 
 def test_a_tokenizer_that_loses_bytes_is_refused_before_anything_is_written() -> None:
@@ -223,26 +224,28 @@ def test_a_tokenizer_that_loses_bytes_is_refused_before_anything_is_written() ->
             return super().decode(tokens).lower()
 
     with pytest.raises(UserError, match="only a lossless tokenizer"):
-        compress(random_markov(257), Lossy(), b"Abc", MINE)
+        compress_bytes(random_markov(257), Lossy(), b"Abc", MINE)
 
 
-def test_wrong_lanes_and_foreign_tokens_are_refused() -> None:
-    for lanes in (0, 2**30):
-        with pytest.raises(UserError, match="lanes must lie between 1 and"):
-            compress(random_markov(257), Bytes(), b"abc", MINE, lanes)
+def test_wrong_streams_and_foreign_tokens_are_refused() -> None:
+    for streams in (0, 2**30):
+        with pytest.raises(UserError, match="streams must lie between 1 and"):
+            compress_bytes(random_markov(257), Bytes(), b"abc", MINE, streams)
     with pytest.raises(UserError, match="tokens must lie between 0 and 9"):
-        compress(random_markov(10), Bytes(), b"abc", MINE)
+        compress_bytes(random_markov(10), Bytes(), b"abc", MINE)
 
 
 def test_dropout_is_off_while_coding() -> None:
     model, data = Dropped(257), some_bytes(50)
-    assert decompress(model, Bytes(), compress(model, Bytes(), data, MINE), MINE) == data
+    assert decompress_bytes(model, Bytes(), compress_bytes(model, Bytes(), data, MINE), MINE) == data
     assert model.training
 
 
-def test_progress_adds_up_to_one() -> None:
+def test_progress_ends_with_all_of_the_work_done() -> None:
     done: list[float] = []
-    archive = compress(random_markov(257), Bytes(), some_bytes(100), MINE, 3, done.append)
-    assert sum(done) == pytest.approx(1)
-    decompress(random_markov(257), Bytes(), archive, MINE, done.append)
-    assert sum(done) == pytest.approx(2)
+    with listening(lambda amount, total: done.append(amount / total)):
+        archive = compress_bytes(random_markov(257), Bytes(), some_bytes(100), MINE, 3)
+        assert done[-1] == pytest.approx(1)
+        decompress_bytes(random_markov(257), Bytes(), archive, MINE)
+    assert done[-1] == pytest.approx(1)
+    assert done.count(done[0]) == 2  # two bars, each from its beginning

@@ -155,7 +155,7 @@ def test_no_name_of_a_setting_is_taken_for_python(asks: TestClient) -> None:
 
 
 def test_an_answer_to_a_long_text_is_bounded(asks: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PAIRS", 40_000)
+    monkeypatch.setattr(reading, "MAX_CANDIDATES", 40_000)
     text = "\U0001f600" * 2000  # four bytes each, which are tokens
     answer = asks.post("/api/read", json={"run": "kn", "text": text, "candidates": 50})
     told = answer.json()

@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import expect
 from starlette.testclient import TestClient
 
+import octavo
 from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import surprises
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.run import Run, load
@@ -64,19 +65,27 @@ def test_what_is_read_is_what_the_lens_says(asked: TestClient, runs: Path, name:
     assert sum(said["bytes"]) == len(TEXT.encode())
     whole = score_text(run.model, run.tokenizer, text_in_memory(TEXT), "")
     assert sum(said["bits"]) == pytest.approx(whole.bits, rel=1e-5)
-    assert (said["looks"], said["comparable"]) == (name in ("gpt", "looking"), True)
+    assert (said["has_attention"], said["comparable"]) == (name in ("gpt", "looking"), True)
+
+
+@pytest.mark.parametrize("name", ["kn", "words", "gpt", "looking", "gru"])
+def test_bits_per_byte_are_those_of_octavo_eval(asked: TestClient, runs: Path, name: str) -> None:
+    score = octavo.evaluate(load(runs / name), TEXT * 40)
+    said = told(asked, "read", run=name, text=TEXT * 40)["score"]
+    for key in ("bits_per_byte", "bits", "perplexity", "tokens", "bytes"):
+        assert said[key] == getattr(score, key), key
 
 
 @pytest.mark.parametrize("name", ["gpt", "looking"])
 @pytest.mark.parametrize("layers", ["last", "all"])
-def test_what_was_looked_at_is_the_mean_of_the_maps(asked: TestClient, runs: Path, name: str, layers: str) -> None:
+def test_top_attention_is_the_mean_of_the_maps(asked: TestClient, runs: Path, name: str, layers: str) -> None:
     run = load(runs / name)
-    said = told(asked, "looked", run=name, text=TEXT, layers=layers)
+    said = told(asked, "read/attention", run=name, text=TEXT, layers=layers)
     x_N = tokens_of(run, TEXT)
     maps = attention_over(run.model, x_N).layers
     chosen = maps[-1:] if layers == "last" else maps
-    assert len(said["places"]) == len(x_N)
-    for row, (places, shares) in enumerate(zip(said["places"], said["shares"], strict=True)):
+    assert len(said["positions"]) == len(x_N)
+    for row, (places, shares) in enumerate(zip(said["positions"], said["weights"], strict=True)):
         for place, share in zip(places, shares, strict=True):
             mean = sum(float(a_HTT[:, row, place].mean()) for a_HTT in chosen) / len(chosen)
             assert share == pytest.approx(mean, abs=1e-5)
@@ -85,7 +94,7 @@ def test_what_was_looked_at_is_the_mean_of_the_maps(asked: TestClient, runs: Pat
 
 
 def test_two_tokenizers_are_compared_over_the_same_bytes(asked: TestClient, runs: Path) -> None:
-    said = told(asked, "compare", run="kn", other="words", text=TEXT)
+    said = told(asked, "read/compare", run="kn", other="words", text=TEXT)
     assert said["first"] == told(asked, "read", run="kn", text=TEXT)
     assert said["second"] == told(asked, "read", run="words", text=TEXT)
     assert "".join(said["spans"]) == "".join(said["first"]["tokens"])
@@ -104,9 +113,9 @@ def test_runs_that_do_not_read_the_same_bytes_are_not_compared(asked: TestClient
     record = (runs / "kn" / "config.json").read_text()
     try:
         change(runs / "kn" / "config.json", preprocess=["lower"])
-        answer = asked.post("/api/compare", json={"run": "kn", "other": "words", "text": TEXT})
+        answer = asked.post("/api/read/compare", json={"run": "kn", "other": "words", "text": TEXT})
         assert answer.status_code == 400
-        assert answer.json()["error"].startswith("kn does not read the text as it stands")
+        assert answer.json()["error"].startswith("kn does not read the text unchanged")
         assert not told(asked, "read", run="kn", text=TEXT)["comparable"]
     finally:
         (runs / "kn" / "config.json").write_text(record)
@@ -115,8 +124,8 @@ def test_runs_that_do_not_read_the_same_bytes_are_not_compared(asked: TestClient
 def test_an_empty_text_has_no_tokens(asked: TestClient) -> None:
     for name in ("kn", "gpt"):
         assert told(asked, "read", run=name, text="")["tokens"] == []
-    assert told(asked, "looked", run="gpt", text="") == {"places": [], "shares": []}
-    assert told(asked, "compare", run="kn", other="gpt", text="")["spans"] == []
+    assert told(asked, "read/attention", run="gpt", text="") == {"positions": [], "weights": []}
+    assert told(asked, "read/compare", run="kn", other="gpt", text="")["spans"] == []
 
 
 def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,9 +146,9 @@ def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monk
     ("read", {"run": "kn", "text": "a", "candidates": 0}, 422, "candidates"),
     ("read", {"run": "kn", "text": "a", "more": 1}, 422, "more"),
     ("read", {"run": "kn", "text": 3}, 422, "text"),
-    ("looked", {"run": "kn", "text": "a"}, 400, "has no attention"),
-    ("looked", {"run": "gpt", "text": "a", "layers": "first"}, 422, "layers"),
-    ("compare", {"run": "kn", "text": "a"}, 422, "other"),
+    ("read/attention", {"run": "kn", "text": "a"}, 400, "has no attention"),
+    ("read/attention", {"run": "gpt", "text": "a", "layers": "first"}, 422, "layers"),
+    ("read/compare", {"run": "kn", "text": "a"}, 422, "other"),
 ])  # fmt: skip
 def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
     answer = asked.post(f"/api/{path}", json=value)
@@ -199,12 +208,12 @@ def test_typing_reads_and_the_address_keeps_it(page: Any, runs: Path) -> None:
 
 
 @pytest.mark.browser
-def test_pointing_and_the_arrow_keys_show_what_was_expected(page: Any, runs: Path) -> None:
+def test_pointing_and_the_arrow_keys_show_the_most_probable_tokens(page: Any, runs: Path) -> None:
     go(page, "#/read?run=kn&text=The+cat+sat")
     run, card = load(runs / "kn"), page.locator(".about")
     page.locator(".walk span").nth(4).hover()
     card.get_by_text(cost(run, "The cat sat", 4)).wait_for()
-    assert "longest n-gram" in card.inner_text()
+    assert "longest known n-gram" in card.inner_text()
     page.locator(".walk span").nth(2).click()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
@@ -218,17 +227,17 @@ def test_pointing_and_the_arrow_keys_show_what_was_expected(page: Any, runs: Pat
 
 
 @pytest.mark.browser
-def test_what_a_transformer_looked_at_follows_the_reading(page: Any, runs: Path) -> None:
+def test_the_attention_of_a_transformer_follows_the_reading(page: Any, runs: Path) -> None:
     go(page, "#/read?run=gpt&text=The+cat+sat")
     page.locator(".walk span").nth(9).click()
-    page.locator(".about caption:text-is('looked at')").wait_for()
+    page.locator(".about caption:text-is('attends to')").wait_for()
     assert page.locator(".about table").nth(1).locator("tr").count() == 5
     assert page.locator(".walk span[style*=box-shadow]").count() >= 4
     page.get_by_label("Attention of").select_option("all")
     expect(page).to_have_url(re.compile("layers=all"))
     go(page, "#/read?run=gru&text=The+cat+sat")
     page.locator(".walk span").nth(9).click()
-    page.locator(".about caption:text-is('expected')").wait_for()
+    page.locator(".about caption:text-is('most probable')").wait_for()
     expect(page.get_by_label("Attention of")).to_be_hidden()
 
 

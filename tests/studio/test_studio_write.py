@@ -21,7 +21,7 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import prepare
 from octavo.decode.greedy import without_begin
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
 from octavo.tasks.run import Run, load
 from studio_place import client, make_runs, opened, served
@@ -116,9 +116,9 @@ def test_a_beam_tells_its_best_and_the_others_with_their_bits(asked: TestClient,
     ("write", {"run": "kn", "seed": -1}, 422, "seed"),
     ("write", {"run": "kn", "prompt": "a" * 8001}, 422, "prompt"),
     ("write", {"run": "kn", "method": "exact"}, 422, "method"),
-    ("next", {"run": "kn", "path": [100_000]}, 400, "path must be of tokens that kn writes"),
+    ("next", {"run": "kn", "path": [100_000]}, 400, "path must be ids of tokens that kn generates"),
     ("next", {"run": "kn", "path": [-1]}, 422, "path"),
-    ("tree", {"run": "kn", "opened": 61}, 422, "opened"),
+    ("tree", {"run": "kn", "expanded": 61}, 422, "expanded"),
     ("branch", {"run": "kn", "path": [1] * 1001}, 422, "path"),
 ])  # fmt: skip
 def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
@@ -164,10 +164,10 @@ def test_the_shown_distribution_is_the_one_that_is_drawn_from(
     logits_1V = prepare(run.model, tokens_of(run, PROMPT)).logits_1V
     drawn_V = Sample(**cuts).filtered(without_begin(logits_1V, run.model.begin)).softmax(-1)[0]
     own_V = logits_1V[0].double().softmax(-1)
-    assert said["drawn"] == pytest.approx(drawn_V[torch.tensor(said["ids"])].tolist(), rel=1e-6)
+    assert said["sampled"] == pytest.approx(drawn_V[torch.tensor(said["ids"])].tolist(), rel=1e-6)
     assert said["p"] == pytest.approx(own_V[torch.tensor(said["ids"])].tolist(), rel=1e-6)
-    assert sum(said["drawn"]) + said["rest"][1] == pytest.approx(1)
-    assert said["kept"] == int((drawn_V > 0).sum())
+    assert sum(said["sampled"]) + said["rest"][1] == pytest.approx(1)
+    assert said["allowed"] == int((drawn_V > 0).sum())
 
 
 def test_three_and_three_point_nothing_are_the_same_number(asked: TestClient) -> None:
@@ -187,12 +187,12 @@ def test_a_place_is_not_read_again_for_another_temperature(asked: TestClient, mo
 
 
 def test_a_node_opened_later_is_as_if_it_had_grown_there(asked: TestClient) -> None:
-    whole = told(asked, "tree", run="gru", prompt=PROMPT, branches=3, opened=9)
+    whole = told(asked, "tree", run="gru", prompt=PROMPT, branches=3, expanded=9)
     inner = next(i for i in whole["parents"][1:] if i > 0)
     path, at = [], inner
     while at > 0:
         path, at = [whole["ids"][at], *path], whole["parents"][at]
-    part = told(asked, "tree", run="gru", prompt=PROMPT, path=path, branches=3, opened=1)
+    part = told(asked, "tree", run="gru", prompt=PROMPT, path=path, branches=3, expanded=1)
     below = [i for i, parent in enumerate(whole["parents"]) if parent == inner]
     assert part["ids"][1:] == [whole["ids"][i] for i in below]
     assert part["p"][1:] == pytest.approx([whole["p"][i] for i in below], rel=1e-4)
@@ -238,16 +238,16 @@ def greedy_text(run: Run, prompt: str, count: int) -> str:
 def test_three_ways_are_written_side_by_side_with_their_bits(page: Any, runs: Path) -> None:
     go(page, "#/write?run=kn&text=The+cat&tokens=20")
     page.get_by_role("button", name="Write", exact=True).click()
-    for name in ("Greedy", "Sampling", "Beam"):
+    for name in ("Greedy", "Sampling", "Beam search"):
         expect(column(page, name).locator(".walk span[role=option]")).to_have_count(20)
         expect(column(page, name).get_by_role("status")).to_have_text(
-            re.compile(r"^20 tokens, [\d.]+ bits, [\d.]+ a token$")
+            re.compile(r"^20 tokens, [\d.]+ bits, [\d.]+ per token$")
         )
     run = load(runs / "kn")
     text = column(page, "Greedy").locator(".walk").evaluate("place => place.textContent")
     assert text.replace("⏎", "") == PROMPT + greedy_text(run, PROMPT, 20)
     best = beam_search(run.model, [tokens_of(run, PROMPT)], 20, Beam(4))[0][0]
-    assert f" {-best.logp / math.log(2):.2f} bits" in column(page, "Beam").get_by_role("status").inner_text()
+    assert f" {-best.logp / math.log(2):.2f} bits" in column(page, "Beam search").get_by_role("status").inner_text()
     assert "go=1" in page.url
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()
 
@@ -288,7 +288,7 @@ def test_another_token_in_its_place_becomes_the_prompt(page: Any, runs: Path) ->
 @pytest.mark.browser
 def test_temperature_and_cut_offs_act_at_once(page: Any, runs: Path) -> None:
     go(page, "#/write?run=gpt&text=The+cat")
-    said = page.get_by_role("status").filter(has_text="can be drawn")
+    said = page.get_by_role("status").filter(has_text="can be sampled")
     said.wait_for()
     page.get_by_label("Top k").fill("3")
     expect(said).to_contain_text("3 of")
@@ -353,13 +353,13 @@ def test_stop_stops_and_an_error_on_the_way_keeps_what_was_written(page: Any) ->
     page.get_by_role("button", name="Write", exact=True).click()
     expect(page.get_by_role("alert")).to_have_text(["that was too much"] * 3)
     page.unroute("**/api/write")
-    expect(column(page, "Beam").get_by_role("status")).to_have_text("1 tokens, 1.50 bits, 1.50 a token")
+    expect(column(page, "Beam search").get_by_role("status")).to_have_text("1 tokens, 1.50 bits, 1.50 per token")
 
 
 @pytest.mark.browser
 def test_a_phone_does_not_scroll_sideways(page: Any) -> None:
     go(page, "#/write?run=words&text=The+cat&tokens=30&go=1")
-    expect(column(page, "Beam").get_by_role("status")).to_have_text(re.compile("^30 tokens.*token$"))
+    expect(column(page, "Beam search").get_by_role("status")).to_have_text(re.compile("^30 tokens.*token$"))
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.set_viewport_size({"width": 1100, "height": 900})

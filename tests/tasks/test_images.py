@@ -137,13 +137,13 @@ def test_the_grid_path_computes_the_pairs_it_says(pattern: Any) -> None:
     with flop_counter() as counted:
         grid.attend_patches(q, k, v, pattern, "grid")
     assert counted.get_total_flops() == 2 * 3 * 4 * K * grid.computed(pattern)
-    assert grid.pays(pattern)
+    assert grid.is_faster(pattern)
 
 
 def test_a_small_grid_is_masked_and_a_large_one_is_cut() -> None:
-    assert [grid.pays(Axial(n, n)) for n in (4, 7, 16, 32)] == [False, False, True, True]
-    assert not grid.pays(FULL)
-    assert not grid.pays(Neighbourhood(16, 16, 8))  # nearly all rows are seen
+    assert [grid.is_faster(Axial(n, n)) for n in (4, 7, 16, 32)] == [False, False, True, True]
+    assert not grid.is_faster(FULL)
+    assert not grid.is_faster(Neighbourhood(16, 16, 8))  # nearly all rows are seen
 
 
 def seen_from(model: Vit, patch: int) -> list[int]:

@@ -85,10 +85,10 @@ def test_the_object_that_was_trained_and_the_one_loaded_agree(runs: Path, tmp_pa
 
 def test_an_archive_opens_with_a_copy_of_the_run_and_with_no_other(runs: Path, tmp_path: Path) -> None:
     first, copy, other = load(runs / "kn3"), load(copied(runs, tmp_path)), load(runs / "kn2")
-    archive = coder.compress(first.model, first.tokenizer, TEXT.encode(), first.identity)
-    assert coder.decompress(copy.model, copy.tokenizer, archive, copy.identity) == TEXT.encode()
+    archive = coder.compress_bytes(first.model, first.tokenizer, TEXT.encode(), first.identity)
+    assert coder.decompress_bytes(copy.model, copy.tokenizer, archive, copy.identity) == TEXT.encode()
     with pytest.raises(UserError, match="opens only with the model that wrote it"):
-        coder.decompress(other.model, other.tokenizer, archive, other.identity)
+        coder.decompress_bytes(other.model, other.tokenizer, archive, other.identity)
 
 
 def test_identities_tell_models_settings_and_tokenizers_apart(runs: Path) -> None:

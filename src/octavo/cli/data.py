@@ -1,4 +1,4 @@
-"""octavo data: the named sources, and any text as files of tokens. Nothing here needs torch, so it starts at once."""
+"""octavo data: the named datasets, and any text as files of tokens. Nothing here needs torch, so it starts fast."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.datasets import sources
 from octavo.errors import UserError
-from octavo.text import learn_tokenizer, open_corpus, save_tokenizer
-from octavo.text.nanogpt_bin import TOKENIZER, check_fits, write_bin
 
 
 def run_data(argv: list[str]) -> None:
@@ -32,7 +30,7 @@ def run_data(argv: list[str]) -> None:
 
 
 def list_sources(json: bool = False) -> None:
-    """List the named sources and whether each is on this machine.
+    """List the named datasets and whether each is on this machine.
 
     Example: octavo data list
 
@@ -54,13 +52,13 @@ def list_sources(json: bool = False) -> None:
 def get_source(
     name: Annotated[Positional[str], arg(metavar="NAME")] = sources.DEFAULT, again: bool = False, json: bool = False
 ) -> None:
-    """Fetch a source if it is not here yet, check it, and print where its files are.
+    """Download a dataset if it is not here yet, verify its hash, and print where its files are.
 
     Example: octavo data get shakespeare
 
     Args:
         name: A name from octavo data list.
-        again: Fetch it even if it is here.
+        again: Download it even if it is here.
         json: Print JSON.
     """
     files = sources.get_files(name, again)
@@ -75,7 +73,7 @@ def show_source(
     lines: Annotated[int, arg(aliases=["-n"])] = 10,
     json: bool = False,
 ) -> None:
-    """Show where a source comes from, its licence and hashes, and its first lines if it is here.
+    """Show where a dataset comes from, its licence and hashes, and its first lines if it is here.
 
     Example: octavo data show shakespeare
 
@@ -110,7 +108,7 @@ def write_bins(
     corpus: Corpora,
     out: str = "tokens",
     tokenizer: str = "bpe",
-    size: int | None = None,
+    vocab_size: int | None = None,
     valid: tuple[str, ...] = (),
     field: str = "text",
     errors: Literal["strict", "replace", "raw"] = "strict",
@@ -121,40 +119,44 @@ def write_bins(
     Every document is opened by the tokenizer's begin token. octavo reads such files too: octavo train gpt
     tokens/train.bin --valid tokens/val.bin --tokenizer tokens/tokenizer.json
 
-    Example: octavo data bin shakespeare --tokenizer bpe --size 1024 --out tokens
+    Example: octavo data bin shakespeare --tokenizer bpe --vocab-size 1024 --out tokens
 
     Args:
         corpus: Files, folders or named texts.
         out: The folder to write to.
-        tokenizer: byte, char, word, bpe, or the path of a tokenizer.json.
-        size: How many words, or BPE tokens, to know at most.
+        tokenizer: byte, char, word, bpe, another one that is installed, or the path of a tokenizer.json.
+        vocab_size: The number of BPE tokens, or of words at most.
         valid: Text for val.bin; without it the last tenth of the corpus.
         field: JSON lines, parquet: where the text is.
         errors: What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them).
         json: Print JSON.
     """
-    told = export_bins(corpus, out, tokenizer, size, valid, field, errors)
+    written = export_bins(corpus, out, tokenizer, vocab_size, valid, field, errors)
     if json:
-        print_json(told)
+        print_json(written)
         return
-    for name, count in told["tokens"].items():
+    for name, count in written["tokens"].items():
         print(f"{Path(out, name)}  {count:,} tokens")
-    where = Path(out, TOKENIZER)
-    print(f"{where}  {told['tokenizer']}, {told['vocab']:,} ids")
+    where = Path(out, "tokenizer.json")
+    print(f"{where}  {written['tokenizer']}, {written['vocab']:,} ids")
     files = f"{Path(out, 'train.bin')} --valid {Path(out, 'val.bin')}"
     print(f"next:\n  octavo train gpt {files} --tokenizer {where}")
 
 
 def export_bins(
-    corpus: tuple[str, ...], out: str, tokenizer: str, size: int | None, valid: tuple[str, ...], field: str,
+    corpus: tuple[str, ...], out: str, tokenizer: str, vocab_size: int | None, valid: tuple[str, ...], field: str,
     errors: Literal["strict", "replace", "raw"],
 ) -> dict[str, Any]:  # fmt: skip
-    """Learn or load the tokenizer, write the three files, and say what is in them."""
-    errors = "raw" if tokenizer == "byte" and errors == "strict" else errors
+    """Learn or load the tokenizer, write the three files, and describe them."""
+    from octavo.text import learn_tokenizer, open_corpus, save_tokenizer  # here: the other verbs start without numpy
+    from octavo.text.nanogpt_bin import TOKENIZER, check_fits, write_bin
+    from octavo.text.tokenizers.registry import reads_raw_bytes
+
+    errors = "raw" if reads_raw_bytes(tokenizer) and errors == "strict" else errors
     opened = open_corpus(list(corpus), field=field, errors=errors, valid=list(valid) or None)
-    for told in opened.notes:
-        note(told)
-    learnt = learn_tokenizer(tokenizer, opened, **({} if size is None else {"size": size}))
+    for line in opened.notes:
+        note(line)
+    learnt = learn_tokenizer(tokenizer, opened, **({} if vocab_size is None else {"vocab_size": vocab_size}))
     check_fits(learnt)
     folder = Path(out)
     # Tokens without a tokenizer.json are refused, so a stop in between leaves nothing that could be mistaken.
@@ -167,6 +169,7 @@ def export_bins(
     return {"out": out, "tokens": counts, "tokenizer": learnt.name, "vocab": learnt.vocab, "begin": learnt.begin}
 
 
+write_bins.RENAMED = {"size": "vocab_size"}  # type: ignore[attr-defined]
 ACTIONS: dict[str, Callable[..., None]] = {
     "list": list_sources,
     "get": get_source,

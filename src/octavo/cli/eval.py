@@ -11,7 +11,8 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import Score, score_text, total
-from octavo.scoring.proof import compressed, proof_of, restored
+from octavo.scoring.proof import prove_score
+from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
 from octavo.tasks.count_training import held_out
 from octavo.tasks.run import load
@@ -32,7 +33,7 @@ def eval_(
     Args:
         run: A run folder.
         files: Files, folders or named sources; each becomes a row.
-        prove: Compress, restore and compare, and show both figures.
+        prove: Compress, restore and compare, and show both sizes.
         field: JSON lines, parquet: where the text is.
         errors: What is not UTF-8: refuse it, replace it, or keep the bytes.
         json: Print JSON.
@@ -49,7 +50,7 @@ def eval_(
     rows = [score_text(loaded.model, loaded.tokenizer, text, name, label) for name, text in texts]
     score = total("all" if len(rows) > 1 else rows[0].name, rows, label)
     proofs = [
-        proof_of(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
+        prove_score(loaded.model, loaded.tokenizer, loaded.identity, row, text.read())
         for row, (_, text) in zip(rows, texts, strict=True) if prove
     ]  # fmt: skip
     if json:
@@ -86,7 +87,7 @@ def _print_score(score: Score, proofs: list[dict[str, Any]]) -> None:
             print(f"  {passage.bits_per_byte:6.2f}  {passage.offset:>9,}  {passage.text!r}{name}")
 
 
-def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = None, json: bool = False) -> None:
+def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None = None, json: bool = False) -> None:
     """Compress any file with a model. The archive opens only with the same model.
 
     Example: octavo compress runs/kn7 play.txt play.oct
@@ -95,20 +96,23 @@ def compress(run: RunPath, source: InPath, target: OutPath, lanes: int | None = 
         run: A run folder.
         source: The file to compress.
         target: The archive to write.
-        lanes: Parts coded side by side: more are faster and cost a few bytes each.
+        streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
         json: Print JSON.
     """
     _check_folder(target)
     data = _read(source)
     loaded = load(run)
-    archive = compressed(loaded.model, loaded.tokenizer, loaded.identity, data, lanes)
+    archive = compress_bytes(loaded.model, loaded.tokenizer, data, loaded.identity, streams)
     with whole_file(target) as file:
         file.write(archive)
-    told = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
+    summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     if json:
-        print_json(told)
+        print_json(summary)
     else:
-        print(f"{len(data):,} bytes to {len(archive):,}: {told['bits_per_byte']:.4f} bits per byte, in {target}")
+        print(f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}")
+
+
+compress.RENAMED = {"lanes": "streams"}  # type: ignore[attr-defined]
 
 
 def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False) -> None:
@@ -125,7 +129,7 @@ def decompress(run: RunPath, source: InPath, target: OutPath, json: bool = False
     _check_folder(target)
     archive = _read(source)
     loaded = load(run)
-    data = restored(loaded.model, loaded.tokenizer, loaded.identity, archive)
+    data = decompress_bytes(loaded.model, loaded.tokenizer, archive, loaded.identity)
     with whole_file(target) as file:
         file.write(data)
     if json:

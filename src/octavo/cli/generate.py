@@ -54,7 +54,7 @@ def generate(
         top_k: sample: only the k most probable tokens.
         top_p: sample: only the most probable tokens that make up this much.
         min_p: sample: only tokens at least this share of the most probable one.
-        width: beam: how many hypotheses are kept.
+        width: beam: number of hypotheses.
         length_penalty: beam: how much longer texts are preferred.
         limit: exact: give up after so many expansions.
         draft: sample, greedy: a run with the same tokenizer that guesses ahead; it changes only the speed.
@@ -78,7 +78,7 @@ def generate(
     began = time.perf_counter()
     if isinstance(chosen, Speculative):
         tries = (speculate(loaded.model, x_T, max_tokens, chosen, luck) for luck in lucks(chosen, generator, count))
-        rows: Iterable[Iterable[list[int]]] = (_noting(one, rounds) for one in tries)
+        rows: Iterable[Iterable[list[int]]] = (_recording(one, rounds) for one in tries)
     elif streamed:
         rows = [(x_B.tolist() for x_B in stream(loaded.model, [x_T], max_tokens, chosen, generator))]  # type: ignore[arg-type]
     else:
@@ -98,10 +98,10 @@ def generate(
         note(SPEED.format(**speed))
 
 
-def _noting(rounds: Iterable[Round], noted: list[Round]) -> Iterator[list[int]]:
-    """The rounds' tokens; the rounds themselves are noted."""
+def _recording(rounds: Iterable[Round], recorded: list[Round]) -> Iterator[list[int]]:
+    """The rounds' tokens; the rounds themselves are recorded."""
     for one in rounds:
-        noted.append(one)
+        recorded.append(one)
         yield one.tokens
 
 

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.errors import UserError
 from octavo.exchange import is_foreign
-from octavo.tasks.run import TENSORS, find_runs, read_record
+from octavo.io.run_folder import TENSORS, find_runs, read_record
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
 
 RUNS = "runs"

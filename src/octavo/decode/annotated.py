@@ -66,8 +66,8 @@ def write(
             possible_1V = without_begin(logits_1V, model.begin)
             check_choosable(possible_1V)
             x_1 = method.choose(possible_1V, generator)
-            noted = note(model, logits_1V[0], int(x_1), count)
-        yield noted
+            annotated = note(model, logits_1V[0], int(x_1), count)
+        yield annotated
 
 
 def note(model: LanguageModel[Any], logits_V: Tensor, token: int, count: int = ALTERNATIVES) -> Noted:

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.datasets.questions import mark_of, prompt_of
 from octavo.decode.beam import Beam, beam_search
 from octavo.decode.greedy import Greedy, stream
 from octavo.errors import UserError
+from octavo.text.question_tokens import mark_of, prompt_of
 from octavo.text.tokenizers.base import Tokenizer
 
 LONGEST = 48  # tokens of an answer
-AT_ONCE = 256  # questions that are answered together
+MAX_QUESTIONS = 256  # answered in one batch
 
 
 class Answer(NamedTuple):
@@ -49,8 +49,8 @@ def answer_questions(
             )
     order = sorted(range(len(prompts)), key=lambda n: len(prompts[n]))  # those of one length go together
     found: dict[int, Answer] = {}
-    for first in range(0, len(order), AT_ONCE):
-        at = order[first : first + AT_ONCE]
+    for first in range(0, len(order), MAX_QUESTIONS):
+        at = order[first : first + MAX_QUESTIONS]
         some = [prompts[n] for n in at]
         room = min(LONGEST, context - 1 - max(map(len, some)))
         said = _greedy(model, tokenizer, some, room) if beam == 1 else _beams(model, tokenizer, some, room, beam)
@@ -73,8 +73,8 @@ def _beams(
 ) -> list[Answer]:
     mark, found = mark_of(tokenizer), []
     for ranked in beam_search(model, prompts, room, Beam(width), (mark,), best=width):
-        told = [(_spelt(tokenizer, one.tokens.tolist(), mark), math.exp(min(0.0, one.logp))) for one in ranked]
-        found.append(Answer(*told[0], tuple(told[1:])))
+        answers = [(_spelt(tokenizer, one.tokens.tolist(), mark), math.exp(min(0.0, one.logp))) for one in ranked]
+        found.append(Answer(*answers[0], tuple(answers[1:])))
     return found
 
 

@@ -86,49 +86,49 @@ def stream_beam(
 ) -> Iterator[list[Hypothesis]]:
     """The hypotheses after each token, best first, from where a prompt has been absorbed; the last are the result."""
     group = Group(torch.zeros(1, dtype=torch.long, device=logits_1V.device), logits_1V, state)
-    for kept in _search(model, group, max_tokens, method, stop):
-        yield _ranked(kept, 0, method.length_penalty)
+    for beams in _search(model, group, max_tokens, method, stop):
+        yield _ranked(beams, 0, method.length_penalty)
 
 
 def _search(
     model: LanguageModel[Any], group: Group, max_tokens: int, method: Beam, stop: Sequence[int]
 ) -> Iterator[_Hypotheses]:
-    """What is kept after each token, first after none."""
+    """The hypotheses after each token, first after none."""
     B, device = len(group.rows_B), group.rows_B.device
     stop_S = torch.tensor(list(stop), dtype=torch.long, device=device)
     zero_BW = torch.zeros(B, 1, dtype=torch.long, device=device)
-    kept = _Hypotheses(zero_BW.new_empty(B, 1, 0), zero_BW.double(), zero_BW, zero_BW.bool())
+    beams = _Hypotheses(zero_BW.new_empty(B, 1, 0), zero_BW.double(), zero_BW, zero_BW.bool())
     logits_NV, state = group.logits_BV, group.state
-    yield kept
+    yield beams
     for left in reversed(range(max_tokens)):
         logp_NV = without_begin(logits_NV.double().log_softmax(-1), model.begin)
-        W = kept.logp_BW.shape[1]
-        kept, parent_BW = _extend(kept, logp_NV.view(B, W, -1), model.begin, stop_S, method)
-        yield kept
-        if not left or bool(kept.done_BW.all()):
+        W = beams.logp_BW.shape[1]
+        beams, parent_BW = _extend(beams, logp_NV.view(B, W, -1), model.begin, stop_S, method)
+        yield beams
+        if not left or bool(beams.done_BW.all()):
             break
         rows_N = (torch.arange(B, device=device)[:, None] * W + parent_BW).flatten()
-        logits_NV, state = model.step(select(state, rows_N), kept.x_BWT[:, :, -1].flatten())
+        logits_NV, state = model.step(select(state, rows_N), beams.x_BWT[:, :, -1].flatten())
 
 
 def _extend(
-    kept: _Hypotheses, next_BWV: Tensor, begin: int, stop_S: Tensor, method: Beam
+    beams: _Hypotheses, next_BWV: Tensor, begin: int, stop_S: Tensor, method: Beam
 ) -> tuple[_Hypotheses, Tensor]:
     """The best hypotheses one token longer, and which of the old ones each continues."""
     V = next_BWV.shape[-1]
     # What has ended can only be followed by begin, which stands for nothing and costs nothing.
     nothing_V = torch.full_like(next_BWV[0, 0], -torch.inf).index_fill(0, torch.tensor([begin]).to(stop_S.device), 0.0)
-    next_BWV = torch.where(kept.done_BW[..., None], nothing_V, next_BWV)
-    length_BW = kept.length_BW + ~kept.done_BW
-    logp_BWV = kept.logp_BW[..., None] + next_BWV
+    next_BWV = torch.where(beams.done_BW[..., None], nothing_V, next_BWV)
+    length_BW = beams.length_BW + ~beams.done_BW
+    logp_BWV = beams.logp_BW[..., None] + next_BWV
     score_BWV = logp_BWV / _penalty(length_BW, method.length_penalty)[..., None]
     flat = score_BWV.flatten(1)
     at_BW = flat.topk(min(method.width, flat.shape[1])).indices
     parent_BW, x_BW = at_BW // V, at_BW % V
     logp_BW = logp_BWV.flatten(1).gather(1, at_BW)
-    old_BWT = kept.x_BWT.gather(1, parent_BW[..., None].expand(-1, -1, kept.x_BWT.shape[2]))
+    old_BWT = beams.x_BWT.gather(1, parent_BW[..., None].expand(-1, -1, beams.x_BWT.shape[2]))
     # An impossible hypothesis (a beam wider than there are continuations) counts as ended.
-    ended_BW = kept.done_BW.gather(1, parent_BW) | torch.isin(x_BW, stop_S) | logp_BW.isneginf()
+    ended_BW = beams.done_BW.gather(1, parent_BW) | torch.isin(x_BW, stop_S) | logp_BW.isneginf()
     x_BWT = torch.cat([old_BWT, x_BW[..., None]], -1)
     return _Hypotheses(x_BWT, logp_BW, length_BW.gather(1, parent_BW), ended_BW), parent_BW
 
@@ -138,11 +138,11 @@ def _penalty(length_BW: Tensor, alpha: float) -> Tensor:
     return ((5 + length_BW.double()) / 6) ** alpha
 
 
-def _ranked(kept: _Hypotheses, b: int, alpha: float) -> list[Hypothesis]:
-    logp_W, score_W = kept.logp_BW[b].tolist(), kept.score(alpha)[b].tolist()
-    lengths_W = kept.length_BW[b].tolist()
+def _ranked(beams: _Hypotheses, b: int, alpha: float) -> list[Hypothesis]:
+    logp_W, score_W = beams.logp_BW[b].tolist(), beams.score(alpha)[b].tolist()
+    lengths_W = beams.length_BW[b].tolist()
     return [
-        Hypothesis(kept.x_BWT[b, w, :length], logp, score)
+        Hypothesis(beams.x_BWT[b, w, :length], logp, score)
         for w, (length, logp, score) in enumerate(zip(lengths_W, logp_W, score_W, strict=True))
         if logp > -torch.inf
     ]

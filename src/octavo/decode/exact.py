@@ -92,7 +92,7 @@ def _children(model: LanguageModel[Any], group: Group, nodes: list[Node], bound:
 
 
 def _logp_after(model: LanguageModel[Any], group: Group, x_NT: list[tuple[int, ...]]) -> Tensor:
-    """log p of the token after the prompt and each of these equally long beginnings, which are absorbed anew.
+    """log p of the token after the prompt and each of these equally long beginnings, which are read from the start.
 
     Keeping a state for every open node would save that work and cost memory without bound.
     """

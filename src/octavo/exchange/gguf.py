@@ -12,13 +12,13 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
-from octavo.exchange.imported import Foreign, built
+from octavo.exchange.imported import ImportedModel, built, with_tokenizer
 from octavo.exchange.llama import LlamaSettings, config_from
 from octavo.exchange.tensor_names import Names
 from octavo.io.gguf import Gguf, read_gguf
+from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 
-MAGIC = b"GGUF"
 NAMES = Names(
     owner="a GGUF file of a Llama",
     prefix="",
@@ -36,16 +36,7 @@ NAMES = Names(
 )  # fmt: skip
 
 
-def is_gguf(path: Path) -> bool:
-    """Whether a file says that it is one."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
-    except OSError:
-        return False
-
-
-def read_llamacpp(path: str | Path) -> Foreign:
+def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
     """The model and the tokenizer of a GGUF file, its weights in single precision."""
     gguf = read_gguf(path)
     try:
@@ -60,13 +51,14 @@ def read_llamacpp(path: str | Path) -> Foreign:
         ids = special_ids(gguf)
         if not ids.keys() & {"bos", "eos"}:
             raise UserError("a special token must open every sequence: the file names none; take another model")
-        tokenizer = Bpe(tokenizer_parts(gguf), ids.get("bos", ids.get("eos")), settings.vocab_size)
-        model = built(config, settings.vocab_size, tokenizer.begin, tensors)
+        own = Bpe(tokenizer_parts(gguf), ids.get("bos", ids.get("eos")), settings.vocab_size)
+        model = built(config, settings.vocab_size, own.begin, tensors)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     kinds = sorted({tensor.kind for tensor in gguf.tensors.values()})
-    told = {"file": str(path), "format": "gguf", "stored": ", ".join(kinds)}
-    return Foreign(model, tokenizer, {"corpus": {"name": Path(path).name}, "imported": told})
+    source = {"file": str(path), "format": "gguf", "stored": ", ".join(kinds)}
+    imported = ImportedModel(model, own, {"corpus": {"name": Path(path).name}, "imported": source})
+    return with_tokenizer(imported, tokenizer)
 
 
 def _settings(gguf: Gguf) -> LlamaSettings:
@@ -101,7 +93,7 @@ def _settings(gguf: Gguf) -> LlamaSettings:
 
 
 def _rounded(value: float) -> float:
-    """The shortest decimal that single precision cannot tell from it: 1e-05, not 9.999999747378752e-06."""
+    """The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06."""
     return float(f"{value:.7g}")
 
 

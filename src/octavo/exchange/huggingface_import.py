@@ -6,7 +6,6 @@ another model of the weights than ours.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -20,12 +19,13 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange import gpt2, llama
-from octavo.exchange.imported import Foreign, built, untied
+from octavo.exchange.formats import CONFIG, read_object
+from octavo.exchange.imported import ImportedModel, built, untied, with_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 from octavo.text.tokenizers.token_ids import TokenIds
 
-CONFIG, TENSORS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+TENSORS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG, VOCAB, MERGES = "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"
 GENERATION = "generation_config.json"
 SHAPES: dict[str, ModuleType] = {"gpt2": gpt2, "llama": llama}
@@ -33,16 +33,7 @@ PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "
 WEIGHTS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def is_huggingface(folder: Path) -> bool:
-    """Whether a folder has the config.json of such a model."""
-    try:
-        told = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
-    except UserError:
-        return False
-    return "octavo" not in told and ("model_type" in told or "architectures" in told)
-
-
-def read_huggingface(folder: str | Path) -> Foreign:
+def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
     """The model and the tokenizer in a folder; without a tokenizer, one that knows ids only."""
     folder = Path(folder)
     values = read_object(folder / CONFIG)
@@ -51,12 +42,13 @@ def read_huggingface(folder: str | Path) -> Foreign:
         config, vocab = shape.config_of(values)
         ours = untied(shape.to_ours(read_weights(folder), config), config.tied)
         _check_vocab(vocab, ours["embedding_VD"])  # before a tokenizer of that size is made
-        tokenizer, notes = _tokenizer(folder, values, vocab)
-        model = built(config, vocab, tokenizer.begin, ours)
+        own, notes = _tokenizer(folder, values, vocab)
+        model = built(config, vocab, own.begin, ours)
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     record = {"corpus": {"name": folder.absolute().name}, "notes": notes}
-    return Foreign(model, tokenizer, record | {"imported": {"file": str(folder), "format": "hf"}})
+    record |= {"imported": {"file": str(folder), "format": "hf"}}
+    return with_tokenizer(ImportedModel(model, own, record), tokenizer)
 
 
 def _shape_of(values: Mapping[str, Any]) -> ModuleType:
@@ -154,15 +146,15 @@ def _special(parts: Mapping[str, Any]) -> dict[str, int]:
 def _ids(values: Mapping[str, Any]) -> Iterator[int]:
     """The ids that config.json has for the beginning and the end of a text, in that order."""
     for key in ("bos_token_id", "eos_token_id"):
-        told = values.get(key)
-        yield from (number for number in (told if isinstance(told, list) else [told]) if type(number) is int)
+        found = values.get(key)
+        yield from (number for number in (found if isinstance(found, list) else [found]) if type(number) is int)
 
 
 def _special_contents(folder: Path) -> Iterator[str]:
     """What tokenizer_config.json calls the tokens that begin and end a text."""
-    told = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    settings = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
     for key in ("bos_token", "eos_token"):
-        token = told.get(key)
+        token = settings.get(key)
         content = token.get("content") if isinstance(token, Mapping) else token
         if isinstance(content, str):
             yield content
@@ -188,13 +180,3 @@ def _parts_of_gpt2(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         "added_tokens": [{"id": vocab[content], "content": content, **flags} for content in dict.fromkeys(special)],
         "model": {"type": "BPE", "vocab": vocab, "merges": pairs},
     }  # fmt: skip
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} is missing or damaged: {error}; fetch the model again") from error
-    if not isinstance(told, dict):
-        raise UserError(f"{path} must hold a JSON object: it holds a {type(told).__name__}; fetch the model again")
-    return told

@@ -1,4 +1,4 @@
-"""What is read from another format: a transformer, its tokenizer, and where they came from."""
+"""A model read from another format: the model, its tokenizer, and where they came from."""
 
 from __future__ import annotations
 
@@ -16,12 +16,25 @@ from octavo.models.parts.config import GPTConfig
 from octavo.text.tokenizers.base import Tokenizer
 
 
-class Foreign(NamedTuple):
-    """What a run is made of."""
+class ImportedModel(NamedTuple):
+    """A model, its tokenizer, and the beginning of a run's record."""
 
     model: LanguageModel[Any]
     tokenizer: Tokenizer
     record: dict[str, Any]
+
+
+def with_tokenizer(imported: ImportedModel, tokenizer: Tokenizer | None) -> ImportedModel:
+    """The model with another tokenizer, which must have the model's ids; one without any text is refused."""
+    model = imported.model
+    if tokenizer is None:
+        return imported
+    if (tokenizer.vocab, tokenizer.begin) != (model.vocab, model.begin):
+        raise UserError(
+            f"the tokenizer must have the model's ids: it has {tokenizer.vocab:,} and begins with "
+            f"{tokenizer.begin:,}, the model has {model.vocab:,} and begins with {model.begin:,}; name another run"
+        )
+    return ImportedModel(model, tokenizer, imported.record | {"notes": []})
 
 
 def built(config: GPTConfig, vocab: int, begin: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:

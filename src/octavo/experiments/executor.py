@@ -45,54 +45,51 @@ class Workers:
         self.jobs = jobs
 
     def execute(self, cells: Iterable[Cell], folder: Path, progress: Progress) -> Iterator[Outcome]:
-        waiting, events = iter(cells), queue.Queue[tuple[_Worker, Outcome | None]]()
+        waiting, answers = iter(cells), queue.Queue[Answer]()
+        started: list[_Worker] = []
         busy: set[_Worker] = set()
         try:
             while True:
                 while len(busy) < self.jobs and (cell := next(waiting, None)) is not None:
-                    busy.add(_Worker.start(cell, folder, self.jobs, progress, events))
+                    idle = next((one for one in started if one not in busy and one.process.poll() is None), None)
+                    if idle is None:
+                        idle = _Worker(_threads(self.jobs), progress, answers)
+                        started.append(idle)
+                    idle.give(cell, folder)
+                    busy.add(idle)
                 if not busy:
                     return
-                worker, outcome = events.get()
-                if worker not in busy:  # it has ended because nothing was left to do
+                worker, outcome = answers.get()
+                if worker not in busy:  # it has died while it had nothing to do
                     continue
-                if outcome is None:
-                    busy.discard(worker)
-                    yield worker.death()
-                    continue
-                yield outcome
-                if (cell := next(waiting, None)) is None:
-                    busy.discard(worker)
-                    worker.dismiss()
-                else:
-                    worker.give(cell, folder)
+                busy.discard(worker)
+                yield worker.death() if outcome is None else outcome
         except (KeyboardInterrupt, GeneratorExit):
             _stop(busy)
             raise
+        finally:
+            for worker in started:
+                worker.end()
 
 
 class _Worker:
     """A process and the threads that listen to it."""
 
-    def __init__(self, process: subprocess.Popen[str], cell: Cell) -> None:
-        self.process, self.cell = process, cell
+    cell: Cell
 
-    @classmethod
-    def start(
-        cls, cell: Cell, folder: Path, jobs: int, progress: Progress,
-        events: queue.Queue[tuple[_Worker, Outcome | None]],
-    ) -> _Worker:  # fmt: skip
-        pipe, threads = subprocess.PIPE, _threads(jobs)
-        process = subprocess.Popen(
+    def __init__(self, threads: int, progress: Progress, answers: queue.Queue[Answer]) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "octavo.experiments.worker"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
             encoding="utf-8", errors="backslashreplace", start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )  # fmt: skip
-        worker = cls(process, cell)
-        for target, arguments in ((worker._listen, (events,)), (worker._pass_on, (progress,))):
-            threading.Thread(target=target, args=arguments, daemon=True).start()
-        worker.give(cell, folder)
-        return worker
+        self.listeners = [
+            threading.Thread(target=self._listen, args=(answers,), daemon=True),
+            threading.Thread(target=self._pass_on, args=(progress,), daemon=True),
+        ]
+        for listener in self.listeners:
+            listener.start()
 
     def give(self, cell: Cell, folder: Path) -> None:
         self.cell = cell
@@ -101,26 +98,37 @@ class _Worker:
             self.process.stdin.write(json.dumps({"cell": asdict(cell), "folder": str(folder.absolute())}) + "\n")
             self.process.stdin.flush()
 
-    def dismiss(self) -> None:
-        assert self.process.stdin is not None
-        with suppress(OSError):
-            self.process.stdin.close()
-
     def death(self) -> Outcome:
+        """The outcome of a cell whose process has ended."""
         code = self.process.wait()
         why = f"signal {-code} killed" if code < 0 else f"exit code {code} ended"
         return Outcome(self.cell, error=f"{why} the process that worked on it; run the same command to try again")
 
-    def _listen(self, events: queue.Queue[tuple[_Worker, Outcome | None]]) -> None:
+    def end(self) -> None:
+        """Let the process end, as it does when its input ends, and wait for that."""
+        assert self.process.stdin is not None
+        with suppress(OSError):
+            self.process.stdin.close()
+        self.process.wait()
+        for listener in self.listeners:
+            listener.join()
+
+    def _listen(self, answers: queue.Queue[Answer]) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            events.put((self, Outcome.of(json.loads(line))))
-        events.put((self, None))
+        with self.process.stdout as lines:
+            for line in lines:
+                answers.put((self, Outcome.of(json.loads(line))))
+        if self.process.wait() != 0:
+            answers.put((self, None))
 
     def _pass_on(self, progress: Progress) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            progress.stream.write(line)
+        with self.process.stderr as lines:
+            for line in lines:
+                progress.stream.write(line)
+
+
+Answer = tuple[_Worker, Outcome | None]  # None: the worker has died
 
 
 def _threads(jobs: int) -> int:

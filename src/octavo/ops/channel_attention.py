@@ -1,11 +1,11 @@
-"""Channel attention (DaViT): channels look at channels, over all positions.
+"""Channel attention (DaViT): channels attend to channels, over all positions.
 
 B batch, G groups of channels, N positions, C channels of a group, D = G C channels.
 
     a = softmax over d of (qᵀ k / sqrt(N)),   y_c = sum over d of a_cd v_d
 
 It is ordinary (spatial) attention with positions and channels exchanged: a channel is a token, and its N values are
-that token's vector. The map is C x C instead of N x N, so it is cheap for large images and sees all of them at once;
+that token's vector. The map is C x C instead of N x N, so it is cheap for large images and covers all of them;
 for the same reason it is not causal, and has its place in encoders only.
 """
 
@@ -21,12 +21,14 @@ def attend_channels(q_BGNC: Tensor, k_BGNC: Tensor, v_BGNC: Tensor) -> Tensor:
     """y_BGNC = v aᵀ: every channel becomes a mean of its group's channels."""
     if not q_BGNC.shape == k_BGNC.shape == v_BGNC.shape:
         shapes = ", ".join(str(tuple(x.shape)) for x in (q_BGNC, k_BGNC, v_BGNC))
-        raise UserError(f"q, k and v must all have shape (B, G, N, C): {shapes}; channels look at the same positions")
+        raise UserError(
+            f"q, k and v must all have shape (B, G, N, C): {shapes}; channels attend over the same positions"
+        )
     return v_BGNC @ tap("channels", channel_weights(q_BGNC, k_BGNC)).mT
 
 
 def channel_weights(q_BGNC: Tensor, k_BGNC: Tensor) -> Tensor:
-    """a_BGCC, what each channel takes of each other of its group: rows sum to one."""
+    """a_BGCC, the attention weights of the channels of a group: rows sum to one."""
     N = q_BGNC.shape[-2]
     e_BGCC: Tensor = (q_BGNC.mT @ k_BGNC) * N**-0.5
     return e_BGCC.softmax(-1)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-AT_ONCE = {"cuda": 1 << 29, "cpu": 1 << 22}  # logits held at a time: enough to keep the device busy
+MAX_LOGITS = {"cuda": 1 << 29, "cpu": 1 << 22}  # logits held at a time: enough to keep the device busy
 SMALL = 1 << 24  # so few are held in full: the plain equation is faster
 
 
@@ -41,7 +41,7 @@ def _plain(h_ND: Tensor, weight_VD: Tensor, target_N: Tensor, ignore: int, smoot
 
 
 def nats_of(logits_NV: Tensor, target_N: Tensor, ignore: int, smoothing: float = 0.0) -> Tensor:
-    """The same of logits that are there already; in single precision at least."""
+    """The same of given logits; in single precision at least."""
     logits_NV = logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
     return F.cross_entropy(logits_NV, target_N, ignore_index=ignore, reduction="sum", label_smoothing=smoothing)
 
@@ -53,7 +53,7 @@ def _low(h_ND: Tensor) -> torch.dtype:
 
 
 def _rows(weight_VD: Tensor) -> int:
-    return max(1, AT_ONCE.get(weight_VD.device.type, AT_ONCE["cpu"]) // len(weight_VD))
+    return max(1, MAX_LOGITS.get(weight_VD.device.type, MAX_LOGITS["cpu"]) // len(weight_VD))
 
 
 def _by_equation(z_NV: Tensor, target_N: Tensor, ignore: int) -> tuple[Tensor, Tensor]:

@@ -22,10 +22,10 @@ def _row(z_ptr, target_ptr, nats_ptr, V, ignore, BLOCK: tl.constexpr):
     """
     row = tl.program_id(0)
     target = tl.load(target_ptr + row)
-    charged = target != ignore
+    scored = target != ignore
     z_ptr += row.to(tl.int64) * V
     column = tl.arange(0, BLOCK)
-    right = tl.load(z_ptr + tl.where(charged, target, 0)).to(tl.float32)
+    right = tl.load(z_ptr + tl.where(scored, target, 0)).to(tl.float32)
     most = tl.full((), -float("inf"), tl.float32)
     total = tl.full((), 0.0, tl.float32)
     for start in range(0, V, BLOCK):
@@ -34,12 +34,12 @@ def _row(z_ptr, target_ptr, nats_ptr, V, ignore, BLOCK: tl.constexpr):
         total = total * tl.exp(most - new) + tl.sum(tl.exp(z - new))
         most = new
     lse = most + tl.log(total)
-    tl.store(nats_ptr + row, tl.where(charged, lse - right, 0.0))
+    tl.store(nats_ptr + row, tl.where(scored, lse - right, 0.0))
     for start in range(0, V, BLOCK):
         inside = start + column < V
         z = tl.load(z_ptr + start + column, mask=inside, other=-float("inf")).to(tl.float32)
         dz = tl.exp(z - lse) - tl.where(start + column == target, 1.0, 0.0)
-        tl.store(z_ptr + start + column, tl.where(charged, dz, 0.0).to(z_ptr.dtype.element_ty), mask=inside)
+        tl.store(z_ptr + start + column, tl.where(scored, dz, 0.0).to(z_ptr.dtype.element_ty), mask=inside)
 
 
 def nats_and_gradient(z_NV: Tensor, target_N: Tensor, ignore: int) -> Tensor:

@@ -34,7 +34,7 @@ def rows_and_columns(h: int, w: int, device: torch.device | str | None = None) -
 def sinusoids_2d(
     h: int, w: int, D: int, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
 ) -> Tensor:
-    """p_ND: half of the numbers tell the row, the other half the column."""
+    """p_ND: half of the numbers encode the row, the other half the column."""
     check_quarters(D, "width")
     row_N, column_N = rows_and_columns(h, w, device)
     return torch.cat([sinusoids(row_N, D // 2, dtype=dtype), sinusoids(column_N, D // 2, dtype=dtype)], -1)

@@ -1,4 +1,4 @@
-"""Positions: what tells attention, which sees a set, in which order its tokens stand.
+"""Position encodings: attention is over a set, and these give its tokens an order.
 
 B batch, H heads, T queries, S keys, K size of a query or key, D width. Angles are computed in double precision and
 only their sines and cosines rounded: an angle of millions, rounded itself, would be off by a visible part of a turn.

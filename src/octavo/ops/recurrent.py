@@ -84,7 +84,7 @@ def layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights, path: Path = "aut
 
 
 def choose(cell: Cell, x_TBI: Tensor) -> Path:
-    """The path that shows its gates when somebody looks, and otherwise the fastest."""
+    """The path that has the gates while they are traced, otherwise the fastest."""
     if is_tracing():
         return "plain"
     if x_TBI.device.type != "cpu":

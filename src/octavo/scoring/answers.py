@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 BINS = 10
-SHOWN = 100  # points of a curve that are kept
-LEVELS = (0.5, 0.7, 0.9)  # accuracies that a threshold is told for
+SHOWN = 100  # points of a curve
+LEVELS = (0.5, 0.7, 0.9)  # accuracies that a threshold is reported for
 
 
 class Point(NamedTuple):
@@ -34,7 +34,7 @@ class Bin(NamedTuple):
 
 
 def exact_match(said: str, right: str) -> bool:
-    """Whether they are the same, letter by letter, but for white space."""
+    """Whether they are the same, character by character, but for white space."""
     return " ".join(said.split()) == " ".join(right.split())
 
 

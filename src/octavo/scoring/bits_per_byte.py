@@ -67,10 +67,10 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
         numbers = {key: finite(getattr(self, key)) for key in NUMBERS}
-        told = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
+        record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
         passages = [asdict(p) | {"bits_per_byte": finite(p.bits_per_byte)} for p in self.passages]
-        return told | rows | ({"passages": passages} if passages else {})
+        return record | rows | ({"passages": passages} if passages else {})
 
     def _repr_html_(self) -> str:
         rows = [

@@ -1,4 +1,4 @@
-"""How good a classifier is: accuracy, F1, how far its probabilities can be believed, and what it takes for what.
+"""How good a classifier is: accuracy, F1, how far its probabilities can be believed, and the confusion matrix.
 
 B examples, C classes, K bins of confidence.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from octavo.scoring.answers import Point, coverage_curve, thinned
 
 BINS = 10
-COOLEST, HOTTEST = 1 / 20, 20.0  # temperatures that are looked at
+COOLEST, HOTTEST = 1 / 20, 20.0  # temperatures that are tried
 
 
 @dataclass(frozen=True)
@@ -87,10 +87,10 @@ def best_temperature(logits_BC: Tensor, y_B: Tensor) -> float:
     """
     logits_BC, low, high = logits_BC.double(), 1 / HOTTEST, 1 / COOLEST
 
-    def paid(inverse: float) -> float:
+    def mean_nats(inverse: float) -> float:
         return float(F.cross_entropy(logits_BC * inverse, y_B))
 
     for _ in range(60):
         first, second = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, second) if paid(first) < paid(second) else (first, high)
+        low, high = (low, second) if mean_nats(first) < mean_nats(second) else (first, high)
     return 2 / (low + high)

@@ -11,7 +11,8 @@ first token to its last.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, map_state
 from octavo.text import Tokens
 
+Turn = Callable[[], AbstractContextManager[None]]  # entered for each call of the model; it may end scoring by raising
 Costs = tuple[Tokens, NDArray[np.float64]]  # tokens, and the bits of each; begin tokens cost nothing
 
 MIN_STREAM_TOKENS = 2048  # that a stream scores
@@ -50,7 +52,7 @@ class StreamShape(NamedTuple):
 
 @torch.no_grad()
 def token_costs(
-    model: LanguageModel[Any], blocks: Iterable[Tokens], shape: StreamShape | None = None
+    model: LanguageModel[Any], blocks: Iterable[Tokens], shape: StreamShape | None = None, turn: Turn = nullcontext
 ) -> Iterator[Costs]:
     """The tokens of a text in order, many at a time, and the bits each costs; a begin token opens every document.
 
@@ -60,17 +62,17 @@ def token_costs(
     pieces = _pieces(blocks, model)
     with eval_mode(model):
         if shape is None:
-            yield from _score_documents(model, pieces)
+            yield from _score_documents(model, pieces, turn)
             return
         rows, size = [], 0
         for row in _streams(pieces, shape, model.begin):
             rows.append(row)
             size += len(row.tokens)
             if size >= model.max_scored_tokens or len(rows) == MAX_ROWS:
-                yield _score_rows(model, rows)
+                yield _score_rows(model, rows, turn)
                 rows, size = [], 0
         if rows:
-            yield _score_rows(model, rows)
+            yield _score_rows(model, rows, turn)
 
 
 def stream_shape(model: LanguageModel[Any]) -> StreamShape | None:
@@ -78,7 +80,7 @@ def stream_shape(model: LanguageModel[Any]) -> StreamShape | None:
     field = model.receptive_field
     if field is None:
         return None
-    if model.window_stride:  # each window is read from its beginning, so any number of them at once
+    if model.window_stride:  # each window is read from its beginning, so any number of them in parallel
         return StreamShape(field, model.window_stride, field - model.window_stride + 1)
     length = max(MIN_STREAM_TOKENS, STREAM_RECEPTIVE_FIELDS * field)
     return StreamShape(length, length, max(1, field)) if 2 * length <= model.max_scored_tokens else None
@@ -116,14 +118,14 @@ def _streams(pieces: Iterable[tuple[Tokens, bool]], shape: StreamShape, begin: i
         yield Row(held, context)
 
 
-def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, bool]]) -> Iterator[Costs]:
+def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, bool]], turn: Turn) -> Iterator[Costs]:
     """Whole documents: short ones together, long ones by themselves, piece by piece."""
     waiting: list[Row] = []
     held = Row(np.zeros(0, np.int32), 0)
     state: Any = None  # of a document that is too long to wait
     for piece, opens in pieces:
         if opens and state is not None:
-            yield _score_on(model, held, state)[0]
+            yield _score_on(model, held, state, turn)[0]
         elif opens and len(held.tokens) > held.context:
             waiting.append(held)
         if opens:
@@ -132,33 +134,34 @@ def _score_documents(model: LanguageModel[Any], pieces: Iterable[tuple[Tokens, b
         long = len(held.tokens) > MAX_DOCUMENT_TOKENS
         full = len(waiting) >= MAX_DOCUMENT_ROWS or sum(len(row.tokens) for row in waiting) > MAX_DOCUMENT_TOKENS
         if waiting and (long or full):
-            yield _score_rows(model, waiting)
+            yield _score_rows(model, waiting, turn)
             waiting = []
         if long:
-            costs, state = _score_on(model, held, model.start(1) if state is None else state)
+            costs, state = _score_on(model, held, model.start(1) if state is None else state, turn)
             yield costs
             held = Row(held.tokens[-1:], 1)
     if state is not None:
-        yield _score_on(model, held, state)[0]
+        yield _score_on(model, held, state, turn)[0]
     elif len(held.tokens) > held.context:
         waiting.append(held)
     if waiting:
-        yield _score_rows(model, waiting)
+        yield _score_rows(model, waiting, turn)
 
 
-def _score_on(model: LanguageModel[Any], row: Row, state: Any) -> tuple[Costs, Any]:
+def _score_on(model: LanguageModel[Any], row: Row, state: Any, turn: Turn) -> tuple[Costs, Any]:
     """The costs of the next tokens of one document, and the state after all of them but the last."""
     x_1T = torch.from_numpy(row.tokens.astype(np.int64))[None].to(device_of(model))
     parts = [np.zeros(0)]
     for at in range(0, x_1T.shape[1] - 1, model.max_scored_tokens):
-        logp_1W, state = model.token_log_probs(state, x_1T[:, at : at + model.max_scored_tokens + 1])
+        with turn():
+            logp_1W, state = model.token_log_probs(state, x_1T[:, at : at + model.max_scored_tokens + 1])
         parts.append(_bits(logp_1W)[0])
     tokens, bits = row.tokens[1:], np.concatenate(parts)
     bits[tokens == model.begin] = 0
     return (tokens, bits), state
 
 
-def _score_rows(model: LanguageModel[Any], rows: list[Row]) -> Costs:
+def _score_rows(model: LanguageModel[Any], rows: list[Row], turn: Turn) -> Costs:
     """The costs of the rows' tokens, one row after the other. Rows are padded with tokens whose bits nobody reads."""
     order = sorted(range(len(rows)), key=lambda i: -len(rows[i].tokens))
     lengths = [len(rows[i].tokens) for i in order]
@@ -176,7 +179,8 @@ def _score_rows(model: LanguageModel[Any], rows: list[Row]) -> Costs:
         if ended:
             active -= ended
             state = map_state(state, lambda tensor, left=active: tensor[:left])  # type: ignore[misc]
-        logp_BW, state = model.token_log_probs(state, x[:active, at : at + width + 1])
+        with turn():
+            logp_BW, state = model.token_log_probs(state, x[:active, at : at + width + 1])
         bits_BT[:active, at + 1 : at + 1 + width] = _bits(logp_BW)
     bits_BT[x_BT == model.begin] = 0
     place = {i: b for b, i in enumerate(order)}

@@ -1,4 +1,4 @@
-"""How good translations are, by the figures that people compare: BLEU and chrF of sacrebleu, on raw text."""
+"""The metrics of translation: BLEU and chrF of sacrebleu, on raw text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Translated:
     bleu: float
     chrf: float
     exact: float
-    """The share of translations that are a reference, letter by letter."""
+    """The share of translations that are a reference, character by character."""
     sentences: int
     signature: str
     chrf_signature: str

@@ -9,12 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octavo.datasets.questions import Pair, mark_of, prompt_of
+from octavo.datasets.questions import Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.tasks.facts_file import Facts
 from octavo.tasks.facts_run import Oracle
 from octavo.tasks.word_contributions import left_out
+from octavo.text.question_tokens import mark_of, prompt_of
 
 Source = Literal["model", "facts", "user", "nobody"]
 SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite

@@ -17,7 +17,7 @@ import torch
 
 from octavo.config import from_json
 from octavo.core import seeded_generator
-from octavo.datasets.questions import Frame, Knowledge, Pair, mark_of
+from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, STATE, check_out, read_record
@@ -37,6 +37,7 @@ from octavo.tasks.facts_training import (
     thinned,
 )
 from octavo.tasks.run import Run, load, save
+from octavo.text.question_tokens import mark_of
 from octavo.training.batch_loop import Fit
 
 PRETRAINING, FINETUNING, DONE = "pretraining", "finetuning", "done"

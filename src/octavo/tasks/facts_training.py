@@ -17,13 +17,14 @@ from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
-from octavo.datasets.questions import Knowledge, Pair, mark_of, open_knowledge, question_rows, shuffled, text_rows
+from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
-from octavo.tasks.span_corruption import MARK, MARKS, SPAN, corrupted_rows, draw_cuts
+from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
 from octavo.text.chunks import Chunk
+from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
 from octavo.training.batch_loop import Fit, fit

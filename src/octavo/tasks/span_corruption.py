@@ -19,7 +19,6 @@ from torch import Tensor
 
 from octavo.errors import UserError
 
-MARK = "⁇"  # stands where something is hidden, and around what it was; also between a question and its answer
 MARKS = 3  # in a row
 SHORTEST = 4  # tokens that are left of a text, where it has as many
 SPAN = 0.25  # of what is left is hidden, on average

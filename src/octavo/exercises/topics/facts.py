@@ -1,8 +1,8 @@
-"""Facts: what a model knows from pretraining, what it cannot know without, and what it says of a stranger.
+"""Factual knowledge: what a model learns in pretraining, and what it cannot answer without it.
 
-The people are made up (`data/people.py`): half of them are told of in the text and asked about in finetuning, a
-quarter is told of only, and those who are left stand nowhere. The small setting was tried with five draws of people and
-weights (seeds 0 to 4), and every claim held in each of them; `--full` does so again, beside a larger setting.
+The people are made up (`octavo.datasets.people`): half of them are described in the text and asked about in
+finetuning, a quarter is only described, and the rest occurs nowhere. The small setting was tried with five seeds (0 to
+4) for people and weights, and every claim held in each of them; `--full` repeats this, together with a larger setting.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import torch
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import Frame, Knowledge, Pair
+from octavo.datasets.questions import MARK, Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
+from octavo.exercises.framework.evidence import share_error
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
 from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
-from octavo.tasks.span_corruption import MARK
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
           for b in ("bin", "da", "lia", "mo", "nna", "ric", "sa", "ver")]  # fmt: skip
 LASTS = [a + b for a in ("Ash", "Birch", "Clay", "Dun", "Fern", "Hart", "Lin", "Mar", "Stone", "Win")
          for b in ("by", "dale", "field", "ford", "ham", "ley", "ton", "wood")]  # fmt: skip
-PLACES = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Baku", "Cairo", "Quito")  # the first is the commonest: 1/rank
-TOLD = ("{name} was born in {place} .", "{name} , born in {place} , is a writer .")
-STRANGERS = 400
-ASKED, TOLD_OF, NOWHERE = "asked about", "told of only", "nowhere"
-SURE = 2  # standard errors that a difference must exceed
+PLACES = ("Rome", "Oslo", "Lima", "Bern", "Kyiv", "Baku", "Cairo", "Quito")  # with probability proportional to 1/rank
+SENTENCES = ("{name} was born in {place} .", "{name} , born in {place} , is a writer .")
+UNKNOWN_COUNT = 400
+FINETUNED, DESCRIBED, UNKNOWN_PEOPLE = "asked about in finetuning", "only described", "unknown"
+STANDARD_ERRORS = 2  # that a difference must exceed
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How much is told, and how long it is learnt."""
+    """The size of the data and of the training."""
 
     people: int
     passes: int
@@ -49,30 +49,30 @@ class Setting:
 
 
 SMALL = (Setting(120, 60, 48),)
-# What the small setting says must not hang on one draw: the real one is larger, and repeats the small one with others.
-REAL = (Setting(480, 100, 96), *(Setting(120, 60, 48, seed) for seed in range(1, 5)))
+# Results must not depend on one seed: the full setting is larger, and repeats the small one with other seeds.
+FULL = (Setting(480, 100, 96), *(Setting(120, 60, 48, seed) for seed in range(1, 5)))
 Settings = Sequence[Setting]
 
 
 @dataclass(frozen=True)
-class Examined:
+class GroupAnswers:
     """A model's answers about one group of people."""
 
     pairs: tuple[Pair, ...]
     answers: tuple[Answer, ...]
-    commonest: str  # of the answers that finetuning has seen
+    commonest: str  # answer in the finetuning data
 
     @property
     def right(self) -> list[bool]:
         return [answer.text == pair.answer for answer, pair in zip(self.answers, self.pairs, strict=True)]
 
     @property
-    def share(self) -> float:
+    def accuracy(self) -> float:
         return sum(self.right) / len(self.pairs)
 
     @property
-    def constant(self) -> float:
-        """How often the commonest answer, always given, is right."""
+    def constant_accuracy(self) -> float:
+        """The accuracy of always giving the commonest answer."""
         return sum(pair.answer == self.commonest for pair in self.pairs) / len(self.pairs)
 
     @property
@@ -80,27 +80,27 @@ class Examined:
         return sum(answer.confidence for answer in self.answers) / len(self.answers)
 
     def beats_constant(self) -> bool:
-        """Whether it is right more often than the constant answer, person by person, by more than chance would do."""
+        """Whether it is significantly more accurate than the constant answer, compared person by person."""
         gains = [right - (pair.answer == self.commonest) for right, pair in zip(self.right, self.pairs, strict=True)]
         mean = sum(gains) / len(gains)
         spread = math.sqrt(sum((gain - mean) ** 2 for gain in gains)) / len(gains)
-        return mean > SURE * spread
+        return mean > STANDARD_ERRORS * spread
 
     @property
-    def doubtful(self) -> bool:
-        """Whether it is wrong to take its confidence for how often it is right."""
-        error = 2 * SURE * math.sqrt(self.share * (1 - self.share) / len(self.pairs))
-        return abs(self.confidence - self.share) > error
+    def is_miscalibrated(self) -> bool:
+        """Whether its mean confidence differs significantly from its accuracy."""
+        error = 2 * STANDARD_ERRORS * math.sqrt(self.accuracy * (1 - self.accuracy) / len(self.pairs))
+        return abs(self.confidence - self.accuracy) > error
 
     def __str__(self) -> str:
-        return f"{self.share:.0%} right, the constant answer {self.constant:.0%} ({len(self.pairs)} people)"
+        return f"accuracy {self.accuracy:.0%}, constant answer {self.constant_accuracy:.0%} ({len(self.pairs)} people)"
 
 
 def people(setting: Setting) -> Knowledge:
-    """People with a short text about them; more strangers than were made up with them, for surer figures."""
+    """People with a short text about them, and additional unknown people for smaller standard errors."""
     known, others = (
         made_up(FIRSTS, LASTS, PLACES, size, 2 * setting.seed + seed)
-        for size, seed in ((setting.people, 2), (2 * STRANGERS, 3))
+        for size, seed in ((setting.people, 2), (2 * UNKNOWN_COUNT, 3))
     )
     train, dev, strangers = (
         tuple(Pair(one.question.replace("?", " ?"), one.answer) for one in some)
@@ -108,21 +108,21 @@ def people(setting: Setting) -> Knowledge:
     )
     frame, met = Frame.of([pair.question for pair in train]), {pair.question for pair in (*train, *dev)}
     text = tuple(
-        way.format(name=frame.name_in(one.question), place=one.answer) for one in (*train, *dev) for way in TOLD
+        way.format(name=frame.name_in(one.question), place=one.answer) for one in (*train, *dev) for way in SENTENCES
     )
-    never = tuple(one for one in strangers if one.question not in met)[:STRANGERS]
+    never = tuple(one for one in strangers if one.question not in met)[:UNKNOWN_COUNT]
     return replace(known, text=text, train=train, dev=dev, never=never)
 
 
 def vocabulary(known: Knowledge) -> ClosedVocabulary:
-    """Whole words as tokens; the strangers' names are made of the same words, in other pairs."""
+    """A vocabulary of whole words; unknown people have the same first and last names in other combinations."""
     lines = [*known.text, *FIRSTS, *LASTS, *(part for pair in known.train for part in pair)]
     return ClosedVocabulary([MARK, *sorted({word for line in lines for word in line.split()}), END, UNKNOWN, BEGIN])
 
 
 @cache
-def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
-    """Train, with pretraining or without, and ask about everybody."""
+def train_and_ask(setting: Setting, pretraining: bool) -> dict[str, GroupAnswers]:
+    """Train with or without pretraining, and ask about everybody."""
     known, cpu = people(setting), torch.device("cpu")
     tokenizer = vocabulary(known)
     model = GPT(GPTConfig(width=setting.width, layers=2, heads=4, context=32), tokenizer.vocab)
@@ -134,9 +134,9 @@ def examined(setting: Setting, pretraining: bool) -> dict[str, Examined]:
     if pretraining:
         pretrain(model, tokenizer, known, how, setting.seed, cpu, quiet=True)
     finetune(model, tokenizer, known, how, setting.seed, cpu, quiet=True)
-    groups = {ASKED: known.train, TOLD_OF: known.dev, NOWHERE: known.never}
+    groups = {FINETUNED: known.train, DESCRIBED: known.dev, UNKNOWN_PEOPLE: known.never}
     return {
-        name: Examined(pairs, tuple(answer_questions(model, tokenizer, [one.question for one in pairs])),
+        name: GroupAnswers(pairs, tuple(answer_questions(model, tokenizer, [one.question for one in pairs])),
                        known.commonest)
         for name, pairs in groups.items()
     }  # fmt: skip
@@ -146,106 +146,101 @@ def constant_share() -> Finding:
     drawn = made_up(FIRSTS, LASTS, PLACES, 3000, seed=5)
     answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
     share = answers.count(drawn.commonest) / len(answers)
-    error = 4 * math.sqrt(share * (1 - share) / len(answers))
-    return Finding(
-        Interval(share - error, share + error),
-        f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors",
-    )
+    error = share_error(share, len(answers), 4)
+    note = f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors"
+    return Finding(Interval(share - error, share + error), note)
 
 
 def drawn_share() -> Finding:
-    """Every place with every answer, exactly."""
+    """The exact probability that two independent draws are equal."""
     chance = [Fraction(1, rank) for rank in range(1, len(PLACES) + 1)]
     chance = [one / sum(chance) for one in chance]
-    return Finding(
-        sum((one * one for one in chance), Fraction(0)), "the chance that two draws are the same place, added"
-    )
+    return Finding(sum((one * one for one in chance), Fraction(0)), "the probability that two draws are the same place")
 
 
-def each(settings: Settings, pretraining: bool, group: str) -> list[Examined]:
-    return [examined(one, pretraining)[group] for one in settings]
+def group_results(settings: Settings, pretraining: bool, group: str) -> list[GroupAnswers]:
+    return [train_and_ask(one, pretraining)[group] for one in settings]
 
 
-def told_each(some: Sequence[object]) -> str:
+def list_results(some: Sequence[object]) -> str:
     first, *others = map(str, some)
-    return f"{first}; with other people and weights: {'; '.join(others)}" if others else first
+    return f"{first}; with other seeds: {'; '.join(others)}" if others else first
 
 
-def without(settings: Settings = SMALL) -> Finding:
-    found = each(settings, False, TOLD_OF)
+def without_pretraining(settings: Settings = SMALL) -> Finding:
+    found = group_results(settings, False, DESCRIBED)
     beats = any(one.beats_constant() for one in found)
-    return Finding(verdict(beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
 
 
 def memorised(settings: Settings = SMALL) -> Finding:
-    found = each(settings, False, ASKED)
+    found = group_results(settings, False, FINETUNED)
     beats = all(one.beats_constant() for one in found)
-    return Finding(verdict(not beats), f"finetuned only: {told_each(found)}", f"{SURE} standard errors")
+    return Finding(verdict(not beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
 
 
 def with_pretraining(settings: Settings = SMALL) -> Finding:
-    found = each(settings, True, TOLD_OF)
+    found = group_results(settings, True, DESCRIBED)
     beats = all(one.beats_constant() for one in found)
-    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    note = f"pretrained and finetuned: {list_results(found)}"
+    return Finding(verdict(beats), note, f"{STANDARD_ERRORS} standard errors")
 
 
-def strangers(settings: Settings = SMALL) -> Finding:
-    found = each(settings, True, NOWHERE)
+def unknown_people(settings: Settings = SMALL) -> Finding:
+    found = group_results(settings, True, UNKNOWN_PEOPLE)
     beats = any(one.beats_constant() for one in found)
-    return Finding(verdict(beats), f"pretrained and finetuned: {told_each(found)}", f"{SURE} standard errors")
+    note = f"pretrained and finetuned: {list_results(found)}"
+    return Finding(verdict(beats), note, f"{STANDARD_ERRORS} standard errors")
 
 
 def facts_figure() -> str:
-    with_it, without_it = (examined(*SMALL, one)[TOLD_OF] for one in (True, False))
+    with_it, without_it = (train_and_ask(*SMALL, one)[DESCRIBED] for one in (True, False))
     return bars(
-        [("pretrained", 100 * with_it.share), ("not pretrained", 100 * without_it.share),
-         ("constant", 100 * with_it.constant), ("any place", 100 / len(PLACES))],
-        "Right answers in percent about people who are told of in the text but were not asked about in finetuning.", 0,
+        [("pretrained", 100 * with_it.accuracy), ("not pretrained", 100 * without_it.accuracy),
+         ("constant", 100 * with_it.constant_accuracy), ("random place", 100 / len(PLACES))],
+        "Accuracy in percent on people who are described in the text but not asked about in finetuning.", 0,
     )  # fmt: skip
 
 
 PRETRAINING = Exercise(
-    id="pretraining-or-not",
-    title="Pretraining, no pretraining, and the constant answer",
-    question="Made-up people are born in one of 8 places, the k-th with a chance in proportion to 1/k. A small "
-    "transformer may first learn a text that tells where people were born (pretraining), and is then taught to answer "
-    "“Where was ... born?” about half of them (finetuning). It is measured on others, who are told of in the text but "
-    "were not asked about.",
-    answer="A fact that a model has nowhere read it cannot know: without pretraining the questions about others can "
-    "only be guessed, and the best guess is always to say the commonest place, right in `1/(1 + 1/2 + 1/3 + 1/4 + 1/5 "
-    "+ 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may do worse than that, because it has learnt the questions by "
-    "heart and carries over what means nothing. With pretraining the text is where the answers come from, and "
-    "finetuning only teaches how to say them. So the constant answer is what every such figure must be held against.",
-    figure=facts_figure,
+    id="pretraining-or-not", title="Pretraining, no pretraining, and the constant answer", figure=facts_figure,
+    question="Made-up people are born in one of 8 places, the k-th with probability proportional to 1/k. A small "
+    "transformer may first be trained on a text that says where people were born (pretraining), and is then trained to "
+    "answer “Where was ... born?” for half of them (finetuning). It is tested on others, who are described in the text "
+    "but not asked about in finetuning.",
+    answer="A model cannot know a fact that is not in its training data: without pretraining the answers for other "
+    "people can only be guessed, and the best guess is always the commonest place, right in `1/(1 + 1/2 + 1/3 + 1/4 + "
+    "1/5 + 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may be worse than that, because it has memorized the "
+    "finetuning answers and generalizes from irrelevant features. With pretraining the answers come from the text, and "
+    "finetuning only teaches the format. So every such accuracy must be compared with that of the constant answer.",
     parts=[
-        Part("constant", "How often is the best constant answer right, on average?", Number("280/761"), "monte carlo",
-             constant_share, why="Its chance is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
+        Part("constant", "What is the expected accuracy of the best constant answer?", Number("280/761"), "monte carlo",
+             constant_share, why="Its probability is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
              wrong={"assumed the 8 places to be equally frequent": "1/8",
-                    "drew the answer by lot instead of always giving the best one": 0.2068,
-                    "mistook 1/k for its chance without making them add up to one": 1}),
-        Part("by-lot", "And if the answer is drawn with the places' own chances?",
+                    "sampled the answer instead of always giving the best one": 0.2068,
+                    "did not normalize the probabilities": 1}),
+        Part("by-lot", "And if the answer is sampled with the probabilities of the places?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
-             why="Both draws must be place k: the sum of the squares of the chances. Drawing in proportion looks fair, "
-             "but is worse than always saying the commonest.",
-             wrong={"thought it is as good as the constant answer": "280/761",
+             why="Both draws must be place k: the sum of the squared probabilities. Sampling in proportion is worse "
+             "than always giving the commonest answer.",
+             wrong={"thought that it is as good as the constant answer": "280/761",
                     "assumed all to be equally frequent": "1/8"}),
-        Part("memory", "Without pretraining it cannot learn even the answers that it is finetuned on.", Truth("false"),
-             "trained", memorised, full=lambda: memorised(REAL),
-             why="It learns them by heart, which says nothing of what it knows of others.",
-             wrong={"mistook not knowing others for not learning these": True}),
-        Part("without", "Without pretraining, it does better than the constant answer on the others.", Truth("false"),
-             "trained", without, full=lambda: without(REAL),
-             why="Nothing that it was given depends on where the others were born.",
-             wrong={"mistook learning by heart for knowing": True}),
-        Part("with", "With pretraining, it does better than the constant answer on the others.", Truth("true"),
-             "trained", with_pretraining, full=lambda: with_pretraining(REAL),
-             why="Their birthplaces stand in the text, and finetuning has taught the model to say what it has read.",
-             wrong={"thought that only what was asked about can be answered": False}),
-        Part("strangers", "With pretraining, it also does better than the constant answer on people of whom the text "
-             "says nothing.", Truth("false"), "trained", strangers, full=lambda: strangers(REAL),
-             why="Pretraining is no talent for guessing: it helps where the text holds the answer.",
-             wrong={"mistook knowing more for guessing better": True}),
-    ],
-)  # fmt: skip
+        Part("memory", "Without pretraining it cannot even learn the answers that it is finetuned on.", Truth("false"),
+             "trained", memorised, full=lambda: memorised(FULL),
+             why="It memorizes them, which says nothing about other people.",
+             wrong={"confused not knowing others with not learning these": True}),
+        Part("without", "Without pretraining, it is better than the constant answer on the others.", Truth("false"),
+             "trained", without_pretraining, full=lambda: without_pretraining(FULL),
+             why="Nothing in its training data depends on where the others were born.",
+             wrong={"mistook memorization for generalization": True}),
+        Part("with", "With pretraining, it is better than the constant answer on the others.", Truth("true"), "trained",
+             with_pretraining, full=lambda: with_pretraining(FULL),
+             why="Their birthplaces are in the text, and finetuning has taught the model to recall them.",
+             wrong={"thought that only questions from finetuning can be answered": False}),
+        Part("strangers", "With pretraining, it is also better than the constant answer on people who do not occur in "
+             "the text.", Truth("false"), "trained", unknown_people, full=lambda: unknown_people(FULL),
+             why="Pretraining does not improve guessing: it helps only where the text contains the answer.",
+             wrong={"thought that more knowledge improves guessing": True}),
+    ])  # fmt: skip
 
 EXERCISES = (PRETRAINING,)

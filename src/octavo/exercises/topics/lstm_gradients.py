@@ -1,9 +1,10 @@
-"""Recurrent networks: the LSTM's gradient with respect to W_g from its parts, and what keeps gradients alive."""
+"""The gradient of an LSTM with respect to W_g, step by step, and which factor keeps gradients from vanishing."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,12 +15,12 @@ from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 
 STEPS = 100
-CLOSE = 1e-11
+TOLERANCE = 1e-11
 
 
 def scalar_weights(w: Sequence[float], u: Sequence[float], b: Sequence[float]) -> Weights:
-    """An LSTM of one unit; the gates are i, f, g, o."""
-    column_w, column_u = (torch.tensor(one, dtype=torch.float64)[:, None] for one in (w, u))
+    """The weights of an LSTM with one unit; the gates are i, f, g, o."""
+    column_w, column_u = (torch.tensor(x, dtype=torch.float64)[:, None] for x in (w, u))
     return Weights(column_w, column_u, torch.tensor(b, dtype=torch.float64), torch.zeros(4, dtype=torch.float64))
 
 
@@ -32,7 +33,7 @@ def one_step(x: float, h: Tensor, c: Tensor, w: Weights) -> tuple[Tensor, Tensor
     return h, c, gates
 
 
-EXAMPLES = (  # w, u and b of i, f, g, o, and the inputs
+EXAMPLES = (  # w, u and b of the gates i, f, g, o, and the inputs
     ([0.5, -0.3, 0.8, 0.2], [0.4, 0.7, -0.6, 0.9], [0.1, 1.0, 0.0, -0.2], [1.0, -0.5, 0.7]),
     ([-0.2, 0.6, 1.1, 0.3], [1.2, -0.4, 0.5, 0.1], [0.3, 0.2, -0.1, 0.4], [0.3, 0.9, -1.2, 0.4, 2.0]),
 )
@@ -43,7 +44,7 @@ def zero() -> Tensor:
 
 
 def first_steps(example: int, feedback: bool) -> tuple[Weights, list[tuple[Tensor, Tensor, Tensor]]]:
-    """Two steps of an example, with the weights that gradients are taken by."""
+    """The weights, which require a gradient, and two steps of an example."""
     w, u, b, x = EXAMPLES[example]
     weights = scalar_weights(w, u if feedback else [0.0] * 4, b)
     weights.ih_GI.requires_grad_()
@@ -54,7 +55,7 @@ def first_steps(example: int, feedback: bool) -> tuple[Weights, list[tuple[Tenso
     return weights, steps
 
 
-def by_w_g(y: Tensor, w: Weights) -> float:
+def derivative_by_w_g(y: Tensor, w: Weights) -> float:
     return float(torch.autograd.grad(y, w.ih_GI, retain_graph=True)[0][2])
 
 
@@ -65,10 +66,10 @@ def partial_one() -> Finding:
         weights.ih_GI.requires_grad_()
         h, c = torch.full((1, 1), 0.3, dtype=torch.float64), torch.full((1, 1), -0.8, dtype=torch.float64)
         _, c_new, gates = one_step(x[0], h, c, weights)
-        found = by_w_g(c_new, weights)
+        found = derivative_by_w_g(c_new, weights)
         at = {"i": gates[0].item(), "g": gates[2].item(), "x": x[0]}
-        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
-    return Finding(points, "autograd of octavo's LSTM with the old h and c held fixed, to 1e-11")
+        points.append(IntervalAt(at, found - TOLERANCE, found + TOLERANCE))
+    return Finding(points, "autograd of octavo's LSTM with fixed old h and c, to 1e-11")
 
 
 def total_without_feedback() -> Finding:
@@ -76,10 +77,10 @@ def total_without_feedback() -> Finding:
     for example in range(2):
         weights, ((_, _, one), (_, c, two)) = first_steps(example, feedback=False)
         x = EXAMPLES[example][3]
-        found = by_w_g(c, weights)
+        found = derivative_by_w_g(c, weights)
         at = {"i_1": one[0].item(), "g_1": one[2].item(), "x_1": x[0], "i_2": two[0].item(), "f_2": two[1].item(),
               "g_2": two[2].item(), "x_2": x[1]}  # fmt: skip
-        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
+        points.append(IntervalAt(at, found - TOLERANCE, found + TOLERANCE))
     return Finding(points, "autograd through two steps of octavo's LSTM with U = 0, to 1e-11")
 
 
@@ -91,42 +92,33 @@ def total_with_feedback() -> Finding:
         i, f, g = two[0], two[1], two[2]
         by_h = u[0] * i * (1 - i) * g + u[1] * f * (1 - f) * c_1 + u[2] * i * (1 - g**2)
         x = EXAMPLES[example][3]
-        at = {"P_1": by_w_g(c_1, weights), "P_2": (i * (1 - g**2) * x[1]).item(), "f_2": f.item(), "s": by_h.item(),
-              "o_1": one[3].item(), "t_1": c_1.tanh().item()}  # fmt: skip
-        found = by_w_g(c_2, weights)
-        points.append(IntervalAt(at, found - CLOSE, found + CLOSE))
+        at = {"P_1": derivative_by_w_g(c_1, weights), "P_2": (i * (1 - g**2) * x[1]).item(), "f_2": f.item(),
+              "s": by_h.item(), "o_1": one[3].item(), "t_1": c_1.tanh().item()}  # fmt: skip
+        found = derivative_by_w_g(c_2, weights)
+        points.append(IntervalAt(at, found - TOLERANCE, found + TOLERANCE))
     return Finding(points, "autograd through two steps of octavo's LSTM, to 1e-11")
 
 
-def gradient(w: Sequence[float], u: Sequence[float], b: Sequence[float], xs: Sequence[float]) -> float:
-    """d h_T / d w_g, the total derivative carried forwards step by step."""
-    return _carried(w, u, b, xs, through_h=True, through_c=True)
-
-
-def _carried(
-    w: Sequence[float], u: Sequence[float], b: Sequence[float], xs: Sequence[float], through_h: bool, through_c: bool
-) -> float:
+def gradient(
+    w: Sequence[float], u: Sequence[float], b: Sequence[float], xs: Sequence[float], through_h: bool = True,
+    through_c: bool = True,
+) -> float:  # fmt: skip
+    """d h_T / d w_g, propagated forwards step by step, along all paths or without some."""
     h = c = dh = dc = 0.0
     for x in xs:
         i, f, g, o = (w[k] * x + u[k] * h + b[k] for k in range(4))
         i, f, o, g = 1 / (1 + math.exp(-i)), 1 / (1 + math.exp(-f)), 1 / (1 + math.exp(-o)), math.tanh(g)
-        back = dh if through_h else 0.0
-        di, df, do = i * (1 - i) * u[0] * back, f * (1 - f) * u[1] * back, o * (1 - o) * u[3] * back
-        dg = (1 - g * g) * (x + u[2] * back)
+        dh_old = dh if through_h else 0.0
+        di, df, do = i * (1 - i) * u[0] * dh_old, f * (1 - f) * u[1] * dh_old, o * (1 - o) * u[3] * dh_old
+        dg = (1 - g * g) * (x + u[2] * dh_old)
         dc = df * c + f * (dc if through_c else 0.0) + di * g + i * dg
         c = f * c + i * g
         dh, h = do * math.tanh(c) + o * (1 - math.tanh(c) ** 2) * dc, o * math.tanh(c)
     return dh
 
 
-def without_h(w: list[float], u: list[float], b: list[float], xs: list[float]) -> float:
-    """The path through the cell only."""
-    return _carried(w, u, b, xs, through_h=False, through_c=True)
-
-
-def last_step_only(w: list[float], u: list[float], b: list[float], xs: list[float]) -> float:
-    """The partial derivative at the last step."""
-    return _carried(w, u, b, xs, through_h=False, through_c=False)
+without_h = partial(gradient, through_h=False)
+last_step_only = partial(gradient, through_h=False, through_c=False)
 
 
 def by_autograd() -> Finding:
@@ -137,55 +129,53 @@ def by_autograd() -> Finding:
         h, c = zero(), zero()
         for one in x:
             h, c, _ = one_step(one, h, c, weights)
-        found.append(by_w_g(h, weights))
+        found.append(derivative_by_w_g(h, weights))
     return Finding(found, "autograd through octavo's LSTM: " + ", ".join(f"{one:.6f}" for one in found))
 
 
 TWO = {"i_1": "share", "g_1": "real", "x_1": "real", "i_2": "share", "f_2": "share", "g_2": "real", "x_2": "real"}
 FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "share", "t_1": "real"}
 W_G = Exercise(
-    id="lstm-gradient-wg",
-    title="The gradient with respect to W_g, assembled",
-    question="An LSTM of one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
-    "u_g*h_old)`, starting from zero; w is the unit's `W_g`, used at every step.",
-    answer="Keep two derivatives apart. The partial one holds everything earlier fixed: `P_t = i_t*(1 - g_t^2)*x_t`. "
-    "The total one also follows the earlier uses of w, along two paths: the cell, with the factor `f_t`, and the state "
-    "`h_old`, which feeds all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s is the partial derivative of "
-    "the new c by the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, and so on step by step. Leaving the "
-    "second path out gives a plausible number that is wrong.",
-    figure=lambda: bars([(name, abs(function(*map(list, EXAMPLES[1]))))
+    id="lstm-gradient-wg", title="The gradient of an LSTM with respect to W_g",
+    question="An LSTM with one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
+    "u_g*h_old)`, starting from zero; w is `W_g`, which is used at every step.",
+    answer="There are two derivatives. The partial derivative keeps everything earlier fixed: `P_t = i_t*(1 - "
+    "g_t^2)*x_t`. The total derivative also includes the earlier uses of w, along two paths: the cell, with the factor "
+    "`f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s "
+    "is the partial derivative of the new c with respect to the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, "
+    "and so on, step by step. Without the second path the result is plausible but wrong.",
+    figure=lambda: bars([(name, abs(function(*EXAMPLES[1])))
         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
-        "The derivative's size over five steps, as it is and with paths left out.", 4),
+        "The absolute value of the derivative over five steps, with all paths and with some left out.", 4),
     parts=[
-        Part("partial", "What is the partial derivative of `c_t` by w, the old h and c held fixed?",
+        Part("partial", "What is the partial derivative of `c_t` with respect to w, with fixed old h and c?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
-             why="w enters through g only: `i*d(g, w)`, and `d(g, w) = (1 - g^2)*x`.",
-             wrong={"used the sigmoid's slope": "i*g*(1 - g)*x", "forgot the input gate": "(1 - g^2)*x"}),
-        Part("total-cell", "The gates do not look at h (U = 0). What is the total derivative of `c_2` by w?",
-             Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
-             why="The new term, and the old one times `f_2`.",
-             wrong={"mistook the partial derivative for the total": "i_2*(1 - g_2^2)*x_2",
-                    "forgot what the gate lets through": "i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1"}),
-        Part("total", "Now they do. `P_1`, `P_2` are the partial derivatives, s is the partial derivative of `c_2` by "
-             "`h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` by w?",
+             why="w enters only through g: `i*d(g, w)`, and `d(g, w) = (1 - g^2)*x`.",
+             wrong={"used the slope of the sigmoid": "i*g*(1 - g)*x", "forgot the input gate": "(1 - g^2)*x"}),
+        Part("total-cell", "The gates do not depend on h (U = 0). What is the total derivative of `c_2` with respect "
+             "to w?", Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
+             why="The new term, plus the old one times `f_2`.",
+             wrong={"gave the partial derivative instead of the total": "i_2*(1 - g_2^2)*x_2", "forgot the forget gate":
+                    "i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1"}),
+        Part("total", "Now they do. `P_1`, `P_2` are the partial derivatives, s is the partial derivative of `c_2` "
+             "with respect to `h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` with respect to w?",
              Formula("P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1", FEEDBACK), "autograd", total_with_feedback,
-             why="`c_1` reaches `c_2` directly, by `f_2`, and through `h_1 = o_1*tanh(c_1)`. `o_1` itself does not "
+             why="`c_1` affects `c_2` directly, by `f_2`, and through `h_1 = o_1*tanh(c_1)`. `o_1` itself does not "
              "depend on w, as `h_0` is zero.",
-             wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot tanh's slope": "P_2 + (f_2 + s*o_1)*P_1",
-                    "mistook the partial derivative for the total": "P_2"}),
-        Part("assembled", "Write a function that returns the derivative of the last h by w, for weights of the gates "
-             "i, f, g, o.", Function("gradient", gradient, EXAMPLES,
+             wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot the slope of tanh": "P_2 + (f_2 + s*o_1)*P_1",
+                    "gave the partial derivative instead of the total": "P_2"}),
+        Part("assembled", "Write a function that returns the derivative of the last h with respect to w, given the "
+             "weights of the gates i, f, g, o.", Function("gradient", gradient, EXAMPLES,
              "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> number", rel=1e-9, abs=1e-12), "autograd",
              by_autograd,
-             why="Carry h, c and their derivatives along; every gate gets its slope times u times the derivative of "
-             "the old h.",
+             why="Propagate h, c and their derivatives; the derivative of every gate is its slope times u times the "
+             "derivative of the old h.",
              wrong={"left out the path through h": without_h, "differentiated the last step only": last_step_only}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def cell_flow(bias: float, steps: int = STEPS) -> float:
-    """The derivative of the last c by the first through octavo's LSTM whose gates see only their biases."""
+    """The derivative of the last c with respect to the first in octavo's LSTM with constant gates."""
     w = scalar_weights([0.0] * 4, [0.0] * 4, [-0.5, bias, 0.3, 0.7])
     start = torch.ones(1, 1, dtype=torch.float64, requires_grad=True)
     h, c = zero(), start
@@ -209,7 +199,7 @@ def alive_term() -> Finding:
     same = [name for name, product in products.items() if math.isclose(product, measured, rel_tol=1e-9)]
     note = ", ".join(f"{name} {product:.2e}" for name, product in products.items())
     return Finding(
-        " ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}", "to 1e-9 of it"
+        " ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}", "to 1e-9 relative"
     )
 
 
@@ -219,37 +209,35 @@ def cannot_vanish() -> Finding:
     return Finding(
         verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99),
         f"after 100 steps, {note}",
-        "above 0.1; 0.99 with gates near one",
+        "above 0.1; above 0.99 with gates near one",
     )
 
 
 ALIVE = Exercise(
-    id="lstm-gradient-alive",
-    title="Which term keeps gradients alive",
-    question="Follow the derivative of `c_T` by `c_0` along the cell: `c_t = f_t*c_old + i_t*g_t`.",
-    answer="Along the cell the derivative is the product of the forget gates, with no matrix and no tanh in between. "
-    "It stays alive as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f = "
-    "0.731, the gate of a fresh LSTM with a forget bias of 1. The LSTM does not abolish vanishing; it makes it a "
-    "choice.",
+    id="lstm-gradient-alive", title="Which factor keeps gradients from vanishing",
+    question="Consider the derivative of `c_T` with respect to `c_0` along the cell: `c_t = f_t*c_old + i_t*g_t`.",
+    answer="Along the cell the derivative is the product of the forget gates, without a matrix or a tanh in between. "
+    "It does not vanish as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f "
+    "= 0.731, the gate of an untrained LSTM with a forget bias of 1. The LSTM does not abolish vanishing gradients; it "
+    "can learn where they vanish.",
     figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
-        "What is left of a gradient along the cell.", ("steps back", "derivative"), log_y=True),
+        "The gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[
         Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
-             "input": "the input gate", "output": "the output gate", "tanh": "tanh's slope"}), "autograd", alive_term,
-             why="`d(c_t, c_old) = f_t`; the other term does not hold c."),
+             "input": "the input gate", "output": "the output gate", "tanh": "the slope of tanh"}), "autograd",
+             alive_term, why="`d(c_t, c_old) = f_t`; the other term does not contain c."),
         Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
              lambda: Finding(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
-             why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`: a third is left.",
-             wrong={"added the losses": 0, "used one step": 0.99, "thought nothing is lost": 1}),
+             why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`.",
+             wrong={"subtracted 0.01 per step": 0, "gave one step": 0.99, "thought that nothing is lost": 1}),
         Part("fresh", "And with a forget bias of 1 and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
              lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
-             why="The gate is `sigma(1) = 0.7311` at every step, whatever comes in: `0.7311^100`.",
-             wrong={"mistook the bias for the gate": 1, "forgot the bias": "2^(-100)"}),
+             why="The gate is `sigma(1) = 0.7311` at every step: `0.7311^100`.",
+             wrong={"used the bias as the gate": 1, "forgot the bias": "2^(-100)"}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
              Truth("nearly", only_if="the forget gates stay close to one"), "autograd", cannot_vanish,
-             why="The product of numbers below one vanishes too, only with a rate that is learnt.",
+             why="A product of numbers below one vanishes too, but at a learnt rate.",
              wrong={"assumed forget gates near one": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (W_G, ALIVE)

@@ -1,6 +1,6 @@
-"""Networks: the gradient of softmax cross-entropy.
+"""The gradient of softmax and cross-entropy.
 
-z scores, a weights, y labels, s their sum.
+z logits, a probabilities, y labels, s their sum.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from octavo.pages.figures.lines import Series, lines
 Array = NDArray[np.float64]
 Row = Sequence[float]
 KINDS = {"a": "share", "y": "real", "s": "positive"}
-LABELS = {"one": [0.2, 0.3, 0.5], "more": [0.4, 0.6, 1.0]}  # the second add up to 2
-RATE, CLASSES, SUM = 0.1, 5, 1.5
+LABELS = {"one": [0.2, 0.3, 0.5], "more": [0.4, 0.6, 1.0]}  # the first sum to 1, the second to 2
+LEARNING_RATE, CLASSES, LABEL_SUM = 0.1, 5, 1.5
 
 
-def weights_of(z: Row) -> list[float]:
+def softmax(z: Row) -> list[float]:
     e = [math.exp(one - max(z)) for one in z]
     return [one / math.fsum(e) for one in e]
 
 
 def score_gradient(z: Row, y: Row) -> list[float]:
     """s a - y."""
-    return [sum(y) * a - one for a, one in zip(weights_of(z), y, strict=True)]
+    return [sum(y) * a - one for a, one in zip(softmax(z), y, strict=True)]
 
 
-def _labels_taken_to_add_up(z: Row, y: Row) -> list[float]:
-    return [a - one for a, one in zip(weights_of(z), y, strict=True)]
+def _labels_assumed_to_sum_to_one(z: Row, y: Row) -> list[float]:
+    return [a - one for a, one in zip(softmax(z), y, strict=True)]
 
 
 def _wrong_sign(z: Row, y: Row) -> list[float]:
@@ -44,7 +44,7 @@ def _wrong_sign(z: Row, y: Row) -> list[float]:
 
 
 def _own_term_alone(z: Row, y: Row) -> list[float]:
-    return [-one * (1 - a) for a, one in zip(weights_of(z), y, strict=True)]
+    return [-one * (1 - a) for a, one in zip(softmax(z), y, strict=True)]
 
 
 CASES = (
@@ -65,15 +65,13 @@ def gradient_by_autograd(z: Row, y: Row) -> list[float]:
     return found
 
 
-def score_gradients() -> Finding:
-    return Finding(
-        [gradient_by_autograd(z, y) for z, y in CASES],
-        "autograd on the loss; labels that add up to 1, to 2, to 1/2 and to nothing",
-    )
+def gradients_by_autograd() -> Finding:
+    note = "autograd on the loss; labels that sum to 1, 2, 1/2 and 0"
+    return Finding([gradient_by_autograd(z, y) for z, y in CASES], note)
 
 
 def gradient_formula() -> Finding:
-    """Differentiate, then write what came out in a, y and s instead of in scores and single labels."""
+    """The derivative of the loss, expressed in a, y and s instead of logits and single labels."""
     a, y, s = symbols(KINDS)
     z = sympy.symbols("z1:4", real=True)
     other = sympy.Symbol("y2", real=True)
@@ -82,48 +80,45 @@ def gradient_formula() -> Finding:
     slope = sympy.diff(-sum(label * (one - sympy.log(total)) for label, one in zip(labels, z, strict=True)), z[0])
     rest = sympy.exp(z[1]) + sympy.exp(z[2])
     found = sympy.simplify(slope.subs(z[0], sympy.log(a / (1 - a) * rest)))
-    return Finding(found, "SymPy differentiates the loss of three classes; a third label of s - y_1 - y_2")
+    return Finding(found, "SymPy differentiates the loss of three classes with labels y_1, y_2 and s - y_1 - y_2")
 
 
-def adds_up_to_zero() -> Finding:
+def sums_to_zero() -> Finding:
     sums = [abs(math.fsum(gradient_by_autograd(z, y))) for z, y in CASES]
-    return Finding(
-        verdict(max(sums) < 1e-12), f"autograd, labels of every sum: at most {max(sums):.0e} from 0", "1e-12"
-    )
+    note = f"autograd, labels with different sums: at most {max(sums):.0e} from 0"
+    return Finding(verdict(max(sums) < 1e-12), note, "to 1e-12")
 
 
-def descended(y: Row, step: Callable[[Row, Row], list[float]], steps: int = 4000) -> list[float]:
+def gradient_descent(y: Row, step: Callable[[Row, Row], list[float]], steps: int = 4000) -> list[float]:
     z = [0.0] * len(y)
     for _ in range(steps):
-        z = [one - RATE * slope for one, slope in zip(z, step(z, y), strict=True)]
+        z = [one - LEARNING_RATE * slope for one, slope in zip(z, step(z, y), strict=True)]
     return z
 
 
 def ends_at_labels() -> Finding:
     off = {}
     for name, y in LABELS.items():
-        a = weights_of(descended(y, gradient_by_autograd, 1000))
+        a = softmax(gradient_descent(y, gradient_by_autograd, 1000))
         off[name] = max(abs(one - label) for one, label in zip(a, y, strict=True))
     note = (
-        f"1,000 steps of gradient descent by autograd: labels that add up to 1 are met to {off['one']:.0e}; those that "
-        f"add up to 2 are missed by {off['more']:.2f}"
+        f"1,000 steps of gradient descent: labels that sum to 1 are reached to {off['one']:.0e}; those that sum to 2 "
+        f"are missed by {off['more']:.2f}"
     )
-    return Finding(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, off["one"] < 1e-6), note, "1e-6")
+    return Finding(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, off["one"] < 1e-6), note, "to 1e-6")
 
 
 def drift() -> Finding:
-    y = [SUM / CLASSES + 0.1 * (i - 2) for i in range(CLASSES)]
+    y = [LABEL_SUM / CLASSES + 0.1 * (i - 2) for i in range(CLASSES)]
     z = torch.zeros(CLASSES, dtype=torch.float64)
-    moved = -RATE * (z.softmax(-1) - torch.tensor(y, dtype=torch.float64))
-    later = [sum(descended(y, _labels_taken_to_add_up, n)) / CLASSES for n in (100, 200)]
-    return Finding(
-        moved.mean().item(),
-        f"one step; after 100 and 200 steps the mean score is {later[0]:.2f} and {later[1]:.2f}: it never stops",
-    )
+    update = -LEARNING_RATE * (z.softmax(-1) - torch.tensor(y, dtype=torch.float64))
+    later = [sum(gradient_descent(y, _labels_assumed_to_sum_to_one, n)) / CLASSES for n in (100, 200)]
+    note = f"one step; after 100 and 200 steps the mean logit is {later[0]:.2f} and {later[1]:.2f}: it never converges"
+    return Finding(update.mean().item(), note)
 
 
 def vanishes() -> Finding:
-    """The gradient of the right class's score, where another one leads by 40."""
+    """The gradient of the logit of the right class, where another class leads by 40."""
     slopes = []
     for squared in (False, True):
         z = torch.tensor([0.0, 40.0], dtype=torch.float64, requires_grad=True)
@@ -131,7 +126,9 @@ def vanishes() -> Finding:
         (((z.softmax(-1) - y) ** 2).sum() if squared else loss(z, y)).backward()
         assert z.grad is not None
         slopes.append(abs(z.grad[0].item()))
-    note = f"autograd, the wrong class leads by 40: {slopes[0]:.2f} in size; with squared error {slopes[1]:.0e}"
+    note = (
+        f"autograd, the wrong class leads by 40: {slopes[0]:.2f} in absolute value; with squared error {slopes[1]:.0e}"
+    )
     return Finding(verdict(slopes[0] < 1e-6), note, "below 1e-6")
 
 
@@ -144,54 +141,51 @@ def slope_figure() -> str:
         squared.append((m, 4 * wrong * wrong * (1 - wrong)))
     return lines(
         [Series("cross-entropy", crossed), Series("squared error", squared)],
-        "Two classes: how strongly the right class is pulled up. Only cross-entropy still pulls where the softmax is "
-        "sure and wrong.",
-        ("how far the wrong class leads", "size of the gradient"),
+        "Two classes: the gradient of the right class's logit. Only cross-entropy has a large gradient where the "
+        "softmax is confidently wrong.",
+        ("margin of the wrong class", "absolute value of the gradient"),
     )
 
 
 CROSS_ENTROPY = Exercise(
-    id="cross-entropy-gradient",
-    title="The gradient of softmax and cross-entropy",
-    question="Scores z become weights `a = softmax(z)`, and the loss is `L = -sum(i, y_i*log(a_i))`. The labels y add "
-    "up to s, which is 1 for one right class, but not where labels are counts, weights or several right classes.",
+    id="cross-entropy-gradient", title="The gradient of softmax and cross-entropy", figure=slope_figure,
+    question="Logits z give probabilities `a = softmax(z)`, and the loss is the cross-entropy `L = -sum(i, "
+    "y_i*log(a_i))`. The labels y sum to s, which is 1 for one-hot labels, but not for counts, weights or several "
+    "right classes.",
     answer="`L = s*log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, so `d(L, z_i) = s*a_i - y_i`. Only for `s = 1` is it the "
-    "familiar `a_i - y_i`. Its entries always add up to zero, and it is zero where `a_i = y_i/s`. Unlike the "
-    "derivatives of softmax alone it does not vanish where the model is sure and wrong: the logarithm undoes that.",
-    figure=slope_figure,
+    "familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike the derivatives "
+    "of softmax alone, it does not vanish where the model is confidently wrong: the logarithm compensates.",
     parts=[
         Part("formula", "What is `d(L, z_i)`, in `a_i`, `y_i` (write a and y) and s?", Formula("s*a - y", KINDS),
              "symbolic", gradient_formula,
-             why="Each of the terms `-y_j*log(a_j) = -y_j*z_j + y_j*log(sum(k, exp(z_k)))` holds `z_i` in its second "
-             "half, which gives `y_j*a_i`; together that is `s*a_i`.",
-             wrong={"turned the sign round": "y - s*a",
-                    "differentiated only the term with y_i, and left out the other labels": "-y*(1 - a)"},
-             only_if={"the labels add up to one": "a - y"}),
-        Part("function", "Write a function that returns the gradient for any scores and any labels.",
+             why="Each of the terms `-y_j*log(a_j) = -y_j*z_j + y_j*log(sum(k, exp(z_k)))` contains `z_i` in its "
+             "second part, with derivative `y_j*a_i`; these sum to `s*a_i`.",
+             wrong={"used the wrong sign": "y - s*a", "differentiated only the term with y_i": "-y*(1 - a)"},
+             only_if={"the labels sum to one": "a - y"}),
+        Part("function", "Write a function that returns the gradient for any logits and any labels.",
              Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
-             score_gradients, why="Weights times the sum of the labels, less the labels.",
-             wrong={"assumed the labels to add up to one": _labels_taken_to_add_up,
-                    "turned the sign round": _wrong_sign, "differentiated only the term with y_i": _own_term_alone}),
-        Part("sum", "The gradient's entries add up to zero, whatever the labels add up to.", Truth("true"), "autograd",
-             adds_up_to_zero,
-             why="The weights add up to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Raising all scores together "
-             "changes no weight, hence no loss.", wrong={"mistook labels that add up to one for needed here": False}),
-        Part("ends", "Gradient descent on the scores ends at weights equal to the labels.",
-             Truth("nearly", "the labels add up to one"), "autograd", ends_at_labels,
-             why="It ends where `s*a_i = y_i`: at the labels' shares `y_i/s`. Weights that add up to one cannot meet "
-             "labels that do not.", wrong={"assumed labels that add up to one": True}),
-        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes add up to 1.5. With a rate of 0.1, "
-             "by how much does the mean of the 5 scores change at every step?", Number(0.01), "numeric", drift,
-             why="The entries add up to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, for ever: it is the "
-             "gradient of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no lowest point unless `s = 1`.",
-             wrong={"assumed the entries to add up to zero, as they do in the right gradient": 0,
-                    "went up the gradient instead of down": -0.01, "mistook the sum for the mean": 0.05}),
-        Part("vanishes", "Where the softmax is sure of a wrong class, the gradient vanishes.", Truth("false"),
+             gradients_by_autograd, why="Probabilities times the sum of the labels, minus the labels.",
+             wrong={"assumed labels that sum to one": _labels_assumed_to_sum_to_one, "used the wrong sign": _wrong_sign,
+                    "differentiated only the term with y_i": _own_term_alone}),
+        Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true"), "autograd",
+             sums_to_zero,
+             why="The probabilities sum to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Adding a constant to all "
+             "logits does not change the loss.", wrong={"thought that this requires labels that sum to one": False}),
+        Part("ends", "Gradient descent on the logits converges to probabilities equal to the labels.",
+             Truth("nearly", "the labels sum to one"), "autograd", ends_at_labels,
+             why="It converges to `s*a_i = y_i`, the normalized labels `y_i/s`. Probabilities sum to one and cannot "
+             "equal labels that do not.", wrong={"assumed labels that sum to one": True}),
+        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes sum to 1.5. With a learning rate of "
+             "0.1, by how much does the mean of the 5 logits change at every step?", Number(0.01), "numeric", drift,
+             why="The entries sum to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, forever: it is the gradient "
+             "of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no minimum unless `s = 1`.",
+             wrong={"assumed that the entries sum to zero, as in the right gradient": 0,
+                    "went up the gradient instead of down": -0.01, "gave the sum instead of the mean": 0.05}),
+        Part("vanishes", "Where the softmax is confident in a wrong class, the gradient vanishes.", Truth("false"),
              "autograd", vanishes,
              why="`a_i - y_i` is nearly -1 for the right class. The derivative of softmax is nearly 0 there, but that "
-             "of the logarithm is as large as it is small. Squared error has no logarithm, and does vanish.",
-             wrong={"considered only the softmax alone": True}),
-    ],
-)  # fmt: skip
+             "of the logarithm is correspondingly large. With squared error there is no logarithm, and the gradient "
+             "vanishes.", wrong={"considered only the softmax": True}),
+    ])  # fmt: skip
 
 EXERCISES = (CROSS_ENTROPY,)

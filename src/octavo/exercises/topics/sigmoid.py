@@ -1,4 +1,4 @@
-"""Recurrent networks: the sigmoid's symmetry on paper, and what is left of it in floating point."""
+"""The symmetry of the sigmoid in exact arithmetic, and what is left of it in floating point."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SHARE = {"S": "share"}
 
 def mirrored() -> Finding:
     (s,) = symbols(SHARE)
-    x = sympy.log(s / (1 - s))  # where the sigmoid is S
-    return Finding(sympy.simplify(1 / (1 + sympy.exp(x))), "SymPy: put x = ln(S/(1 - S)) into 1/(1 + exp(x))")
+    x = sympy.log(s / (1 - s))  # the x with sigmoid(x) = S
+    return Finding(sympy.simplify(1 / (1 + sympy.exp(x))), "SymPy substitutes x = ln(S/(1 - S)) into 1/(1 + exp(x))")
 
 
 def slope() -> Finding:
     (s,) = symbols(SHARE)
     x = sympy.Symbol("x", real=True)
     found = sympy.diff(1 / (1 + sympy.exp(-x)), x).subs(x, sympy.log(s / (1 - s)))
-    return Finding(sympy.simplify(found), "SymPy: the derivative, written in S")
+    return Finding(sympy.simplify(found), "SymPy: the derivative, expressed in S")
 
 
 def complement_in_floats() -> Finding:
@@ -35,13 +35,13 @@ def complement_in_floats() -> Finding:
     sigma = 1 / (1 + np.exp(-x))
     exact = np.where(x > 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x)))
     error = np.abs((1 - sigma) / exact - 1)
-    worst, kept = float(error.max()), float(error[x <= 20].max())
-    note = f"140,001 points from -700 to 700: off by up to {worst:.0%} of itself; up to x = 20 by {kept:.0e}"
-    return Finding(verdict(worst < 1e-6, kept < 1e-6), note, "to 1e-6 of it")
+    worst, moderate = float(error.max()), float(error[x <= 20].max())
+    note = f"140,001 points from -700 to 700: relative error up to {worst:.0%}; up to x = 20 only {moderate:.0e}"
+    return Finding(verdict(worst < 1e-6, moderate < 1e-6), note, "to 1e-6 relative")
 
 
 def first_float(holds: Callable[[Any], bool], low: float, high: float, kind: type) -> float:
-    """The least float of that kind for which it holds, by halving."""
+    """The smallest float of a type for which a condition holds, by bisection."""
     a, b = kind(low), kind(high)
     while (middle := kind((a + b) / 2)) not in (a, b):
         a, b = (a, middle) if holds(middle) else (middle, b)
@@ -51,17 +51,17 @@ def first_float(holds: Callable[[Any], bool], low: float, high: float, kind: typ
 def complement_gone() -> Finding:
     one = np.float32(1)
     found = first_float(lambda x: one - one / (one + np.exp(-x)) == 0, 1, 80, np.float32)
-    return Finding(found, "the least float32 for which 1 - 1/(1 + exp(-x)) is 0, by halving")
+    return Finding(found, "the smallest float32 for which 1 - 1/(1 + exp(-x)) is 0, by bisection")
 
 
 def not_a_number() -> Finding:
     with np.errstate(over="ignore", invalid="ignore"):
         found = first_float(lambda x: bool(np.isnan(np.exp(x) / (1 + np.exp(x)))), 1, 2000, np.float64)
-    return Finding(found, "the least float64 for which exp(x)/(1 + exp(x)) is no number, by halving")
+    return Finding(found, "the smallest float64 for which exp(x)/(1 + exp(x)) is NaN, by bisection")
 
 
 def log_sigmoid(x: float) -> float:
-    """ln of the sigmoid, without overflow and cancellation."""
+    """The logarithm of the sigmoid, without overflow and cancellation."""
     return -math.log1p(math.exp(-x)) if x >= 0 else x - math.log1p(math.exp(x))
 
 
@@ -72,7 +72,7 @@ def log_of_sigmoid(x: float) -> float:
 
 
 def log_without_log1p(x: float) -> float:
-    """No overflow, but 1 + exp(-x) is rounded."""
+    """Without overflow, but 1 + exp(-x) is rounded."""
     return -math.log(1 + math.exp(-x)) if x >= 0 else x - math.log(1 + math.exp(x))
 
 
@@ -82,61 +82,57 @@ LOG_CASES = [(-800.0,), (-40.0,), (-1.5,), (0.0,), (2.0,), (40.0,), (700.0,)]
 def log_exactly() -> Finding:
     with mpmath.workdps(400):
         found = [float(-mpmath.log(1 + mpmath.exp(-mpmath.mpf(x)))) for (x,) in LOG_CASES]
-    return Finding(found, "400 digits")
+    return Finding(found, "computed with 400 digits")
 
 
 def tanh_by_sigmoid() -> Finding:
     x = np.concatenate([np.logspace(-18, 1, 500)])
     error = np.abs((2 / (1 + np.exp(-2 * x)) - 1) / np.tanh(x) - 1)
-    worst, kept = float(error.max()), float(error[x >= 0.01].max())
-    return Finding(
-        verdict(worst < 1e-12, kept < 1e-12),
-        f"x from 1e-18 to 10: off by up to {worst:.0%} of itself; from x = 0.01 on by {kept:.0e}",
-        "to 1e-12 of it",
-    )
+    worst, moderate = float(error.max()), float(error[x >= 0.01].max())
+    note = f"x from 1e-18 to 10: relative error up to {worst:.0%}; above x = 0.01 only {moderate:.0e}"
+    return Finding(verdict(worst < 1e-12, moderate < 1e-12), note, "to 1e-12 relative")
 
 
 SIGMOID = Exercise(
-    id="sigmoid-symmetry",
-    title="The sigmoid's symmetry, and what floats do to it",
+    id="sigmoid-symmetry", title="The symmetry of the sigmoid in floating point",
     question="`sigma(x) = 1/(1 + exp(-x))`. Write S for `sigma(x)`.",
-    answer="`sigma(-x) = 1 - S`, so the slope `S*(1 - S)` is the same at x and -x, at most 1/4. On paper, `1 - "
-    "sigma(x)` and `sigma(-x)` are one thing. In floats they are not: for large x, S is rounded to 1, and its "
-    "complement is lost, from x = 16.6 on in float32 and from 36.7 on in float64, where `sigma(-x)` is still known to "
-    "16 digits. Compute the small side, never one minus the large one; take ln of it by log1p.",
+    answer="`sigma(-x) = 1 - S`, so the slope `S*(1 - S)` is the same at x and -x, and at most 1/4. In exact "
+    "arithmetic `1 - sigma(x)` and `sigma(-x)` are equal. In floating point they are not: for large x, S rounds to 1 "
+    "and its complement is lost, above x = 16.6 in float32 and above 36.7 in float64, where `sigma(-x)` still has 16 "
+    "digits. Compute the small value directly, never as one minus the large one; use log1p for its logarithm.",
     figure=lambda: lines([Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]),
         Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])],
-        "The same on paper. In float64, 1 - sigma(x) is gone at 36.7.", ("x", "value"), log_y=True),
+        "Equal in exact arithmetic. In float64, 1 - sigma(x) is zero above 36.7.", ("x", "value"), log_y=True),
     parts=[
         Part("mirror", "What is `sigma(-x)`, in terms of S?", Formula("1 - S", SHARE), "symbolic", mirrored,
              why="`1/(1 + exp(x)) = exp(-x)/(1 + exp(-x)) = 1 - 1/(1 + exp(-x))`.",
-             wrong={"mistook it for odd, as tanh is": "-S", "mistook it for even": "S"}),
+             wrong={"thought that it is odd, like tanh": "-S", "thought that it is even": "S"}),
         Part("slope", "What is `d(sigma, x)`, in terms of S?", Formula("S*(1 - S)", SHARE), "symbolic", slope,
-             why="`exp(-x)/(1 + exp(-x))^2 = S*(1 - S)`, unchanged when S and 1 - S change places.",
-             wrong={"gave tanh's": "1 - S^2", "forgot one factor": "1 - S"}),
-        Part("complement", "In float64, `1 - sigma(x)` is `sigma(-x)` to six digits, for every x from -700 to 700.",
+             why="`exp(-x)/(1 + exp(-x))^2 = S*(1 - S)`, unchanged when S and 1 - S are swapped.",
+             wrong={"gave that of tanh": "1 - S^2", "forgot one factor": "1 - S"}),
+        Part("complement", "In float64, `1 - sigma(x)` equals `sigma(-x)` to six digits, for every x from -700 to 700.",
              Truth("nearly", only_if="x is not large: up to about 20"), "numeric", complement_in_floats,
-             why="S near 1 is known to `1.1*10^(-16)`; one minus it inherits that error, however small it is itself.",
-             wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
-        Part("gone", "In float32, from which x on is `1 - 1/(1 + exp(-x))` exactly zero?", Number("24*ln(2)"),
-             "numeric", complement_gone, why="`exp(-x)` at or below `2^(-24)` leaves `1 + exp(-x)` at 1.",
-             wrong={"counted the 23 stored bits": "23*ln(2)", "used float64's": "53*ln(2)",
+             why="S near 1 has an absolute error of `1.1*10^(-16)`; one minus it has the same error, however small it "
+             "is.", wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
+        Part("gone", "In float32, above which x is `1 - 1/(1 + exp(-x))` exactly zero?", Number("24*ln(2)"), "numeric",
+             complement_gone, why="If `exp(-x)` is at most `2^(-24)`, then `1 + exp(-x)` rounds to 1.",
+             wrong={"used the 23 stored bits": "23*ln(2)", "gave the limit of float64": "53*ln(2)",
                     "used the overflow of exp": 88.722839}),
-        Part("nan", "In float64, from which x on does `exp(x)/(1 + exp(x))` give no number at all?",
-             Number("1024*ln(2)"), "numeric", not_a_number,
-             why="`exp(x)` overflows above `2^1024`, and infinity over infinity is not a number; `1/(1 + exp(-x))` "
-             "gives 1.", wrong={"used float32's": "128*ln(2)", "used the underflow of exp": "1075*ln(2)"}),
-        Part("log", "Write `ln(sigma(x))` so that it is right to six digits from -800 to 700.", Function("log_sigmoid",
-             log_sigmoid, LOG_CASES, "log_sigmoid(x: number) -> number", rel=1e-6, abs=0), "numeric", log_exactly,
-             why="`-log1p(exp(-x))` for x >= 0, `x - log1p(exp(x))` below: only small exponentials.",
+        Part("nan", "In float64, above which x is `exp(x)/(1 + exp(x))` NaN?", Number("1024*ln(2)"), "numeric",
+             not_a_number,
+             why="`exp(x)` overflows above `2^1024`, and infinity divided by infinity is NaN; `1/(1 + exp(-x))` gives "
+             "1.", wrong={"gave the limit of float32": "128*ln(2)", "used the underflow of exp": "1075*ln(2)"}),
+        Part("log", "Write a function for `ln(sigma(x))` that is right to six digits from -800 to 700.",
+             Function("log_sigmoid", log_sigmoid, LOG_CASES, "log_sigmoid(x: number) -> number", rel=1e-6, abs=0),
+             "numeric", log_exactly,
+             why="`-log1p(exp(-x))` for x >= 0, `x - log1p(exp(x))` otherwise: no exponential exceeds 1.",
              wrong={"used the logarithm of the rounded sigmoid": log_of_sigmoid,
                     "rounded 1 + exp(-x)": log_without_log1p}),
         Part("tanh", "`tanh(x) = 2*sigma(2*x) - 1`, so in float64 the right side gives tanh(x) to 12 digits.",
              Truth("nearly", only_if="x is not close to zero"), "numeric", tanh_by_sigmoid,
-             why="The identity is exact; but near zero it subtracts 1 from a number near 1. The error is `10^(-16)` in "
-             "itself, which is enough for a gate, but all of a tiny tanh.",
+             why="The identity is exact; but near zero it subtracts 1 from a number near 1. The absolute error is "
+             "`10^(-16)`, which is negligible for a gate, but can be larger than a tiny tanh.",
              wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SIGMOID,)

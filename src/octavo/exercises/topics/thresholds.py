@@ -1,4 +1,4 @@
-"""Answering only when sure enough: coverage, accuracy, and what calibration has to do with them."""
+"""Selective answering with a confidence threshold: coverage, accuracy and calibration."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def curve(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     return [list(point) for point in coverage_curve(confidence, right)]
 
 
-def _of_all_questions(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+def _divided_by_all_questions(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     return [[t, coverage, coverage * accuracy] for t, coverage, accuracy in curve(confidence, right)]
 
 
-def _equals_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
+def _ties_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     ranked = sorted(zip(confidence, right, strict=True), key=lambda one: -one[0])
     hits = [hit for _, hit in ranked]
     return [[t, (n + 1) / len(hits), sum(hits[: n + 1]) / (n + 1)] for n, (t, _) in enumerate(ranked)]
@@ -47,40 +47,38 @@ def by_definition() -> Finding:
             given = [hit for one, hit in zip(confidence, right, strict=True) if one >= t]
             points.append([t, float(Fraction(len(given), len(right))), float(Fraction(sum(given), len(given)))])
         results.append(points)
-    return Finding(results, "for each threshold, the answers at or above it were counted, in fractions")
+    return Finding(results, "for each threshold, the answers at or above it are counted, in exact fractions")
 
 
-def at_threshold(t: float) -> Fraction:
+def accuracy_at(t: float) -> Fraction:
     given = [hit for one, hit in zip(*BY_HAND, strict=True) if one >= t]
     return Fraction(sum(given), len(given))
 
 
 def accuracy_by_hand() -> Finding:
-    return Finding(at_threshold(0.6), "the three answers with 0.6 or more were counted")
+    return Finding(accuracy_at(0.6), "the three answers with confidence 0.6 or more are counted")
 
 
 def lowest_threshold() -> Finding:
-    good = {t: at_threshold(t) for t in BY_HAND[0]}
-    lowest = min(t for t, accuracy in good.items() if accuracy >= Fraction(7, 10))
-    told = threshold_for(coverage_curve(*BY_HAND), 0.7)
-    assert told is not None
-    return Finding(
-        lowest,
-        f"all five were tried: {', '.join(f'{t:g} gives {a}' for t, a in good.items())}; octavo's "
-        f"own search says {told.threshold:g}",
-    )
+    accuracies = {t: accuracy_at(t) for t in BY_HAND[0]}
+    lowest = min(t for t, accuracy in accuracies.items() if accuracy >= Fraction(7, 10))
+    found = threshold_for(coverage_curve(*BY_HAND), 0.7)
+    assert found is not None
+    listed = ", ".join(f"{t:g} gives {accuracy}" for t, accuracy in accuracies.items())
+    return Finding(lowest, f"all five thresholds: {listed}; octavo's search finds {found.threshold:g}")
 
 
 def coverage_falls() -> Finding:
     tried = falls = 0
     for confidence in product((0.2, 0.5, 0.8), repeat=5):
-        points = coverage_curve(confidence, [True] * 5)  # the highest threshold comes first
+        points = coverage_curve(confidence, [True] * 5)  # highest threshold first
         tried, falls = tried + 1, falls + all(a.coverage < b.coverage for a, b in pairwise(points))
-    return Finding(verdict(falls == tried), f"all {tried} ways to give 5 answers one of 3 confidences: {falls} fall")
+    note = f"all {tried} assignments of 3 confidences to 5 answers: coverage falls in {falls}"
+    return Finding(verdict(falls == tried), note)
 
 
 def accuracy_rises() -> Finding:
-    """Every outcome of 6 answers; and what is expected of answers that are right as often as they say."""
+    """Every outcome of 6 answers, and the expected accuracy of calibrated answers."""
     confidence = [Fraction(n, 10) for n in (9, 8, 6, 5, 3, 1)]
     outcomes = list(product((False, True), repeat=6))
     always = sum(
@@ -95,8 +93,8 @@ def accuracy_rises() -> Finding:
         ]  # of answers that are right as often as they say
         expected &= all(a >= b for a, b in pairwise(means))
     note = (
-        f"of the {len(outcomes)} ways in which 6 answers can be right or wrong, accuracy never falls in {always}; the "
-        "expected accuracy of calibrated answers never fell in 200 random lists, in fractions"
+        f"of the {len(outcomes)} outcomes of 6 answers, accuracy never falls in {always}; the "
+        "expected accuracy of calibrated answers never falls in 200 random lists, in exact fractions"
     )
     return Finding(verdict(always == len(outcomes), expected), note)
 
@@ -107,31 +105,31 @@ def uniform_accuracy() -> Finding:
     return Finding(found, "SymPy: the mean of c from t to 1")
 
 
-def boasting() -> Finding:
-    """Halving every confidence, or taking its root, leaves the pairs of coverage and accuracy as they are."""
+def rescaled_confidence() -> Finding:
+    """Whether halving every confidence, or taking its square root, changes the pairs of coverage and accuracy."""
     rng = np.random.default_rng(1)
     confidence = rng.random(500)
     right = (rng.random(500) < confidence).tolist()
     curves = [[point[1:] for point in coverage_curve(one.tolist(), right)]
               for one in (confidence, confidence / 2, np.sqrt(confidence))]  # fmt: skip
-    note = f"500 answers: {len(curves[0])} points of the curve, as they are, all halved, and all raised to their root"
-    return Finding(verdict(any(one != curves[0] for one in curves)), note, "exactly the same")
+    note = f"500 answers: {len(curves[0])} points of the curve, with confidences unchanged, halved, and square-rooted"
+    return Finding(verdict(any(one != curves[0] for one in curves)), note, "exactly equal")
 
 
-def useless_confidence() -> Finding:
-    """Confidence drawn by lot: the expected accuracy over every order of the answers, exactly."""
+def random_confidence() -> Finding:
+    """Random confidence: the exact expected accuracy over every order of the answers."""
     right, orders = (True, True, False, False, False), list(permutations(range(5)))
-    kept: dict[int, list[Fraction]] = {n: [] for n in range(1, 6)}
+    accuracies: dict[int, list[Fraction]] = {n: [] for n in range(1, 6)}
     for order in orders:
-        for n in kept:
-            kept[n].append(Fraction(sum(right[i] for i in order[:n]), n))
-    means = {n: sum(some, Fraction(0)) / len(some) for n, some in kept.items()}
+        for n in accuracies:
+            accuracies[n].append(Fraction(sum(right[i] for i in order[:n]), n))
+    means = {n: sum(some, Fraction(0)) / len(some) for n, some in accuracies.items()}
     rises = means[1] > means[5]
-    return Finding(
-        verdict(rises),
+    note = (
         f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
-        f"threshold, {means[5]} at the lowest",
+        f"threshold, {means[5]} at the lowest"
     )
+    return Finding(verdict(rises), note)
 
 
 def coverage_figure() -> str:
@@ -139,71 +137,68 @@ def coverage_figure() -> str:
     confidence = rng.random(2000)
     right = (rng.random(2000) < confidence).tolist()
     series = []
-    for label, ranked in (("calibrated", confidence), ("drawn by lot", rng.random(2000))):
+    for label, ranked in (("calibrated", confidence), ("random", rng.random(2000))):
         points = [(point.coverage, point.accuracy) for point in coverage_curve(ranked.tolist(), right)]
         series.append(Series(label, points[50::10]))
     exact = [(1 - t / 50, (1 + t / 50) / 2) for t in range(49)]
     return lines(
         [*series, Series("expected", exact, quiet=True)],
-        "2,000 answers, confidences even between 0 and 1. From right to left the threshold rises: fewer are answered, "
-        "and if confidence means something, more of them are right.",
+        "2,000 answers with confidences uniform on [0, 1]. From right to left the threshold rises: coverage falls, and "
+        "if the confidence is informative, accuracy rises.",
         ("coverage", "accuracy"),
     )
 
 
 COVERAGE = Exercise(
-    id="confidence-threshold",
-    title="Answer only when sure: coverage and accuracy",
-    question="Each answer comes with a confidence c, and only answers with `c >= t` are given. Coverage is the share "
-    "of questions that are answered, accuracy the share of given answers that are right. Calibrated means: of answers "
-    "with confidence c, the share c is right. Five answers are 0.9 right, 0.8 wrong, 0.6 right, 0.5 right, 0.2 wrong.",
-    answer="A higher threshold can only take answers away, so coverage falls. Accuracy rises only as far as confidence "
-    "ranks right above wrong: if it is calibrated, the expected accuracy above t is the mean of the confidences above "
-    "t, which rises with t. On a few answers it can fall all the same. The curve depends on the ranking alone; whether "
-    "0.8 means 80% is another question.",
-    figure=coverage_figure,
+    id="confidence-threshold", title="Answering only when confident: coverage and accuracy", figure=coverage_figure,
+    question="Each answer comes with a confidence c, and only answers with `c >= t` are given. Coverage is the "
+    "fraction of questions that are answered, accuracy the fraction of given answers that are right. Confidence is "
+    "calibrated if a fraction c of the answers with confidence c is right. Example with five answers: 0.9 right, 0.8 "
+    "wrong, 0.6 right, 0.5 right, 0.2 wrong.",
+    answer="A higher threshold can only remove answers, so coverage falls. Accuracy rises only if confidence ranks "
+    "right answers above wrong ones: if it is calibrated, the expected accuracy above t is the mean of the confidences "
+    "above t, which rises with t. On a few answers it can still fall. The curve depends only on the ranking; whether "
+    "0.8 means 80% is a separate question.",
     parts=[
         Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
              "the highest first.", Function("curve", curve, CASES,
              "curve(confidence: list, right: list of truth values) -> list of [threshold, coverage, accuracy]"),
-             "exact", by_definition,
-             why="Answers of equal confidence are given together: no threshold comes between them.",
-             wrong={"divided by all questions instead of those answered": _of_all_questions,
-                    "parted answers of equal confidence": _equals_one_by_one, "began with the lowest": _lowest_first}),
+             "exact", by_definition, why="Answers of equal confidence are given together: no threshold separates them.",
+             wrong={"divided by all questions instead of those answered": _divided_by_all_questions,
+                    "separated answers of equal confidence": _ties_one_by_one,
+                    "started with the lowest": _lowest_first}),
         Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
              why="Three are given, and two of them are right.",
-             wrong={"divided by all five": "2/5", "left out the one that equals the threshold": "1/2",
-                    "used the coverage": "3/5"}),
-        Part("lowest", "What is the lowest confidence that can serve as threshold for an accuracy of at least 0.7?",
-             Number(0.5, rel=0), "exact", lowest_threshold,
-             why="0.5 gives 3 of 4. That 0.8 and 0.6 give less does not matter: accuracy need not rise step by step.",
-             wrong={"stopped at the first threshold that fails": 0.9, "mistook the accuracy for the threshold": 0.7,
-                    "mistook 0.667 for enough": 0.6}),
-        Part("coverage", "Each higher threshold, of those confidences that occur, leaves a smaller coverage.",
-             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold drop out.",
-             wrong={"thought that a threshold can pass an answer by": False}),
+             wrong={"divided by all five": "2/5", "left out the answer at the threshold": "1/2",
+                    "gave the coverage": "3/5"}),
+        Part("lowest", "What is the lowest of the five confidences that gives an accuracy of at least 0.7 as a "
+             "threshold?", Number(0.5, rel=0), "exact", lowest_threshold,
+             why="0.5 gives 3 of 4. That 0.8 and 0.6 give less does not matter: accuracy need not be monotonic.",
+             wrong={"stopped at the first threshold that fails": 0.9, "gave the accuracy instead of the threshold": 0.7,
+                    "accepted 0.667": 0.6}),
+        Part("coverage", "Among the confidences that occur, each higher threshold has a smaller coverage.",
+             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold are removed.",
+             wrong={"thought that a higher threshold may remove no answer": False}),
         Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly",
-             "confidence is calibrated and expected accuracy is meant, not that of a few answers"), "exact",
+             "confidence is calibrated, and expected accuracy is meant rather than that of a few answers"), "exact",
              accuracy_rises,
-             why="Leaving out the least sure raises the mean confidence of the rest, which is their expected accuracy. "
-             "With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
-             wrong={"mistook what is expected for what happens": True}),
-        Part("uniform", "Confidences are even between 0 and 1, and calibrated. What is the expected accuracy at "
-             "threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
-             why="Of answers above t, the confidences are even from t to 1, and calibrated ones are right that often: "
-             "the mean of both ends.",
-             wrong={"mistook the threshold for the accuracy, but it is that of the worst answer": "t",
-                    "divided by all questions": "(1 - t^2)/2", "that is coverage": "1 - t"}),
-        Part("boasting", "A model whose confidences are all doubled has another curve of accuracy over coverage.",
-             Truth("false"), "numeric", boasting,
-             why="The same answers are given in the same order; only the thresholds at which it happens change. "
-             "Calibration is lost, and this curve does not show it.",
-             wrong={"assumed the size of confidences to count, not their order": True}),
-        Part("useless", "If confidence is drawn by lot, a higher threshold still has a higher expected accuracy.",
-             Truth("false"), "exact", useless_confidence,
-             why="Any answer is as likely to be among those given; the curve is flat at the accuracy of all.",
-             wrong={"mistook a higher threshold for better answers as such": True}),
-    ],
-)  # fmt: skip
+             why="Removing the least confident answers raises the mean confidence of the rest, which is their expected "
+             "accuracy. With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
+             wrong={"confused expected accuracy with observed accuracy": True}),
+        Part("uniform", "Confidences are uniform on [0, 1] and calibrated. What is the expected accuracy at threshold "
+             "t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
+             why="Above t, the confidences are uniform from t to 1; calibrated answers are right that often, so the "
+             "expected accuracy is the midpoint.",
+             wrong={"gave the threshold, which is the accuracy of the least confident answer": "t",
+                    "divided by all questions": "(1 - t^2)/2", "gave the coverage": "1 - t"}),
+        Part("boasting", "Doubling all confidences of a model changes its curve of accuracy over coverage.",
+             Truth("false"), "numeric", rescaled_confidence,
+             why="The same answers are given in the same order; only the thresholds change. Calibration is lost, but "
+             "this curve does not show it.", wrong={"thought that the values matter, not their order": True}),
+        Part("useless", "If confidence is random, a higher threshold still has a higher expected accuracy.",
+             Truth("false"), "exact", random_confidence,
+             why="Every answer is equally likely to be given; the curve is flat at the overall accuracy.",
+             wrong={"thought that a higher threshold always means better answers": True}),
+    ])  # fmt: skip
 
 EXERCISES = (COVERAGE,)

@@ -23,7 +23,7 @@ from octavo.experiments.compare.texts import open_texts
 from octavo.io.files import whole_file
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, finite
-from octavo.scoring.proof import proof_of
+from octavo.scoring.proof import prove_score
 from octavo.tasks.count_training import TextConfig, learnt_text, pick_device
 from octavo.tasks.language_page import page_maker, run_page
 from octavo.tasks.language_training import Recipe
@@ -140,7 +140,7 @@ def prove_best(cell: Cell, folder: Path) -> Json:
     run = load_pretrained(cell.model)[1] if cell.options["pretrained"] else load(folder / cell.model)
     claim = Score(HELD_OUT, cell.options["bits"], held_out.size, cell.options["tokens"], 0.0)
     with single_thread():
-        proof = proof_of(run.model, run.tokenizer, run.identity, claim, held_out.read())
+        proof = prove_score(run.model, run.tokenizer, run.identity, claim, held_out.read())
     verdict = "restored" if proof["restored"] else "NOT RESTORED"
     return {"proof": proof, "summary": f"{proof['archive_bytes']:,} bytes, {verdict}"}
 

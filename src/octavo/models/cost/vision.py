@@ -66,13 +66,13 @@ def looking(pattern: Pattern, T: int, D: int, B: int = 1) -> tuple[int, int]:
     if pattern == FULL:
         return 4 * B * D * T * T, 4 * B * D * T * T
     assert isinstance(pattern, Axial | Neighbourhood)
-    computed = grid.computed(pattern) if grid.pays(pattern) else T * T
+    computed = grid.computed(pattern) if grid.is_faster(pattern) else T * T
     return 4 * B * D * computed, 4 * B * D * grid.pairs(pattern)
 
 
 def looked_again(pattern: Pattern, T: int, D: int, B: int = 1) -> int:
     """Scores that a fused kernel computes again on the way back: all, or only a token's own where keys are cut up."""
-    if pattern == FULL or not isinstance(pattern, Axial | Neighbourhood) or not grid.pays(pattern):
+    if pattern == FULL or not isinstance(pattern, Axial | Neighbourhood) or not grid.is_faster(pattern):
         return 2 * B * D * T * T
     return 2 * B * D * T * pattern.globals
 

@@ -1,4 +1,4 @@
-"""Attention by whichever kernel serves the inputs best; `reference` says what each must give.
+"""Attention by the fastest kernel for the inputs; each is checked against `reference`.
 
 B batch, H heads, G key and value heads (G divides H), T queries, S keys, K size of a query or key, V size of a value;
 in the band, N blocks of W queries.
@@ -20,65 +20,66 @@ from octavo.ops.tracing import is_tracing, tap
 
 Path = Literal["auto", "plain", "sdpa", "band", "flex", "products"]
 
-FEW = 1 << 24  # weights that may be held in full
+MAX_HELD_WEIGHTS = 1 << 24  # attention weights that may be held in full
 
 
 def attend(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern = FULL, *,
     bias_HTS: Tensor | None = None, scale: float | None = None, path: Path = "auto", dropout: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """y_BHTV, what each query takes of the values it may look at; every path gives the same."""
+    """y_BHTV = softmax(q kᵀ) v over the pairs that the pattern allows; every path gives the same."""
     check(q_BHTK, k_BGSK, v_BGSV, pattern)
     T, S = q_BHTK.shape[-2], k_BGSK.shape[-2]
     inputs = [x for x in (q_BHTK, k_BGSK, v_BGSV, bias_HTS) if x is not None]
-    if path != "auto" and (reason := why_not(path, pattern, dropout, *inputs)):
+    if path != "auto" and (reason := unsupported_reason(path, pattern, dropout, *inputs)):
         raise UserError(f"the {path} path cannot serve this: {reason}; try path='auto'")
     pattern = simplest(pattern, T, S)
     chosen = choose(q_BHTK, k_BGSK, pattern, dropout) if path == "auto" else path
-    if chosen != "plain" and watched():
+    if chosen != "plain" and is_tracing():
         tap("attention", reference.attention_weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale))
     serve = PATHS[chosen if T and S else "plain"]  # kernels differ in what they make of nothing
     return serve(q_BHTK, k_BGSK, v_BGSV, pattern, bias_HTS=bias_HTS, scale=scale, dropout=dropout)
 
 
 def choose(q_BHTK: Tensor, k_BGSK: Tensor, pattern: Pattern, dropout: float = 0.0) -> Path:
-    """The path that shows its weights when somebody looks, and otherwise the fastest."""
-    if watched():
+    """The path that has the attention weights while they are traced, otherwise the fastest."""
+    if is_tracing():
         return "plain"
-    if products_pay(q_BHTK, k_BGSK):
+    if products_are_fastest(q_BHTK, k_BGSK):
         return "products"
     if (window := window_of(pattern)) is not None:
-        # Cutting into blocks is dear on a GPU, which is fast with a mask until that is large.
-        S, least = k_BGSK.shape[-2], flex.LONG if q_BHTK.is_cuda else 0
+        # Cutting into blocks is expensive on a GPU, which is fast with a mask until that is large.
+        S, least = k_BGSK.shape[-2], flex.MIN_FLEX_KEYS if q_BHTK.is_cuda else 0
         return "band" if 2 * window < S and least <= S else "sdpa"
-    if pattern in (FULL, CAUSAL) or not flex.pays(q_BHTK, k_BGSK, dropout):
+    if pattern in (FULL, CAUSAL) or not flex.is_fastest(q_BHTK, k_BGSK, dropout):
         return "sdpa"
     return "flex" if flex.compiles(q_BHTK.device, q_BHTK.dtype, q_BHTK.shape[-1]) else "sdpa"
 
 
-def why_not(path: Path, pattern: Pattern, dropout: float, *inputs: Tensor) -> str | None:
-    """The rule that keeps a path from serving; None when it serves."""
+def unsupported_reason(path: Path, pattern: Pattern, dropout: float, *inputs: Tensor) -> str | None:
+    """Why a path cannot compute this; None if it can."""
     if path not in PATHS:
         return f"the paths are auto, {', '.join(PATHS)}"
     if path == "band" and window_of(pattern) is None:
         return f"it is for CAUSAL & Local(window), the pattern is {pattern}"
-    return flex.why_not(dropout, *inputs) if path == "flex" else None
+    return flex.unsupported_reason(dropout, *inputs) if path == "flex" else None
 
 
-def products_pay(q_BHTK: Tensor, k_BGSK: Tensor) -> bool:
+def products_are_fastest(q_BHTK: Tensor, k_BGSK: Tensor) -> bool:
     """In half precision on a CPU, the gradient of PyTorch's fused attention is several times slower than products."""
     (B, H, T, _), S = q_BHTK.shape, k_BGSK.shape[-2]
     half = q_BHTK.dtype in (torch.bfloat16, torch.float16)
-    return half and not q_BHTK.is_cuda and q_BHTK.requires_grad and torch.is_grad_enabled() and B * H * T * S <= FEW
-
-
-def watched() -> bool:
-    """Whether somebody traces; a compiler cannot look into that, and what it compiles is not traced."""
-    return not torch.compiler.is_compiling() and is_tracing()
+    return (
+        half
+        and not q_BHTK.is_cuda
+        and q_BHTK.requires_grad
+        and torch.is_grad_enabled()
+        and B * H * T * S <= MAX_HELD_WEIGHTS
+    )
 
 
 def simplest(pattern: Pattern, T: int, S: int) -> Pattern:
-    """The pattern without the rules that forbid nothing at these lengths."""
+    """The pattern without the parts that forbid nothing at these lengths."""
     window = window_of(pattern)
     if window is not None and window >= S:
         pattern = CAUSAL
@@ -106,7 +107,7 @@ def sdpa(
 
 
 def triangle(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTV: Tensor, scale: float | None, dropout: float) -> Tensor:
-    """As many keys as queries, each seeing itself and what came before."""
+    """Causal attention of as many keys as queries."""
     H = q_BHTK.shape[1]
     if q_BHTK.is_cuda and q_BHTK.dtype == torch.float32:  # PyTorch's fused kernel for it cannot share keys
         k_BGTK, v_BGTV = reference.for_each_head(k_BGTK, H), reference.for_each_head(v_BGTV, H)
@@ -119,7 +120,7 @@ def triangle(q_BHTK: Tensor, k_BGTK: Tensor, v_BGTV: Tensor, scale: float | None
 def masked(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, mask: Tensor, bias_HTS: Tensor | None, **options: Any
 ) -> Tensor:
-    """With a mask and a bias; a query that may look at nothing looks at everything, and its answer is dropped."""
+    """With a mask and a bias; a query that may attend to nothing attends to everything, and its result is dropped."""
     mask = reference.allowed(mask, bias_HTS)
     some = mask.any(-1, keepdim=True)
     if bias_HTS is None:
@@ -132,7 +133,7 @@ def masked(
 def fused(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, kernel_mask: Tensor | None, scale: float | None, dropout: float
 ) -> Tensor:
-    """What the kernel makes of it. Heads that share keys become one head with more queries, so no key is copied."""
+    """The fused kernel. Heads that share keys become one head with more queries, so no key is copied."""
     B, H, T, K = q_BHTK.shape
     G = k_BGSK.shape[1]
     if kernel_mask is not None:
@@ -155,7 +156,7 @@ def band(
     """
     B, H, T, _ = q_BHTK.shape
     W = window_of(pattern) or k_BGSK.shape[-2] + T  # a window without a limit, once what forbids nothing is left out
-    seen = min(k_BGSK.shape[-2], T + W - 1)  # older keys are out of every query's sight
+    seen = min(k_BGSK.shape[-2], T + W - 1)  # no query attends to older keys
     k_BGSK, v_BGSV = k_BGSK[:, :, -seen:], v_BGSV[:, :, -seen:]
     bias_HTS = None if bias_HTS is None else bias_HTS[..., -seen:]
     if T <= W:
@@ -175,7 +176,7 @@ def band(
 
 
 def _with_block_before(x_BGSK: Tensor, W: int) -> Tensor:
-    """The keys that each block of queries looks at: its own and those of the block before."""
+    """The keys that each block of queries attends to: its own and those of the block before."""
     x_NBGWK = x_BGSK.unflatten(2, (-1, W)).movedim(2, 0).flatten(1, 2)
     return torch.cat([x_NBGWK[:-1], x_NBGWK[1:]], 2)
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # FlexAttention and the compiler are imported where they are used: every command would wait a second for them.
 
-LONG = 4096  # keys from which the blocks that are skipped are worth the seconds of compiling
-KEPT = 64  # kernels, and block masks in memory: one for each pattern, length and device
-WHOLE = 1 << 24  # entries of a mask that may be held while its blocks are looked for; beyond, that is compiled too
+MIN_FLEX_KEYS = 4096  # below, the blocks that are skipped are not worth the seconds of compiling
+MAX_COMPILED_KERNELS = 64  # and block masks: one for each pattern, length and device
+MAX_MASK_ENTRIES = 1 << 24  # held while its blocks are found; beyond, that is compiled too
 
 
 def attend_flex(
@@ -29,23 +29,23 @@ def attend_flex(
     bias_HTS: Tensor | None, scale: float | None, dropout: float,
 ) -> Tensor:  # fmt: skip
     """Attention without the blocks of 128 × 128 pairs that the pattern forbids; a row of nothing gives zeros."""
-    assert dropout == 0.0  # `why_not` has refused it
+    assert dropout == 0.0  # `unsupported_reason` has refused it
     (B, H, T, _), (G, S) = q_BHTK.shape, k_BGSK.shape[1:3]
     blocks = block_mask(pattern, T, S, q_BHTK.device)
-    change = None if bias_HTS is None else adding(bias_HTS.expand(B, H, T, S))
+    change = None if bias_HTS is None else add_bias(bias_HTS.expand(B, H, T, S))
     y_BHTV: Tensor = kernel(q_BHTK.device.type)(q_BHTK, k_BGSK, v_BGSV, change, blocks, scale, H > G)
     return y_BHTV
 
 
-def pays(q_BHTK: Tensor, k_BGSK: Tensor, dropout: float) -> bool:
+def is_fastest(q_BHTK: Tensor, k_BGSK: Tensor, dropout: float) -> bool:
     """Whether it is likely the fastest path: on a GPU, in half precision, at lengths where there are blocks to skip."""
-    many = q_BHTK.shape[-2] > 1 and k_BGSK.shape[-2] >= LONG
+    many = q_BHTK.shape[-2] > 1 and k_BGSK.shape[-2] >= MIN_FLEX_KEYS
     half = q_BHTK.dtype in (torch.bfloat16, torch.float16)
-    return many and half and q_BHTK.is_cuda and why_not(dropout, q_BHTK, k_BGSK) is None
+    return many and half and q_BHTK.is_cuda and unsupported_reason(dropout, q_BHTK, k_BGSK) is None
 
 
-def why_not(dropout: float, *inputs: Tensor) -> str | None:
-    """The rule that keeps FlexAttention from serving; None when it serves."""
+def unsupported_reason(dropout: float, *inputs: Tensor) -> str | None:
+    """Why FlexAttention cannot compute this; None if it can."""
     on_gpu = inputs[0].is_cuda
     if dropout:
         return f"FlexAttention drops no weights, and dropout={dropout}"
@@ -79,7 +79,7 @@ def kernel(device: str) -> Any:
             return compiled(*inputs)
         ready.add(kind)
         # Each pattern is a kernel of its own; after eight of them the compiler would give up and hold all the scores.
-        with dynamo.config.patch(recompile_limit=KEPT), warnings.catch_warnings():
+        with dynamo.config.patch(recompile_limit=MAX_COMPILED_KERNELS), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of torch's about its own compiler: nobody here can act on them
             return compiled(*inputs)
 
@@ -94,7 +94,7 @@ def _unfused(q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, *rest: Any) -> Any:
         return flex_attention(q_BHTK.detach(), k_BGSK.detach(), v_BGSV.detach(), *rest)
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_COMPILED_KERNELS)
 def block_mask(pattern: Pattern, T: int, S: int, device: torch.device) -> BlockMask:
     """Which blocks of pairs the pattern allows wholly, in part or not at all."""
     from torch import _dynamo as dynamo
@@ -105,14 +105,14 @@ def block_mask(pattern: Pattern, T: int, S: int, device: torch.device) -> BlockM
     def allows(b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return here.row(b).allows(t + S - T, s)
 
-    make: Any = torch.compile(create_block_mask) if T * S > WHOLE else create_block_mask
-    with dynamo.config.patch(recompile_limit=KEPT), warnings.catch_warnings():
+    make: Any = torch.compile(create_block_mask) if T * S > MAX_MASK_ENTRIES else create_block_mask
+    with dynamo.config.patch(recompile_limit=MAX_COMPILED_KERNELS), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         blocks: BlockMask = make(allows, pattern.rows, None, T, S, device)
     return blocks
 
 
-def adding(bias_BHTS: Tensor) -> Any:
+def add_bias(bias_BHTS: Tensor) -> Any:
     """A bias in the form FlexAttention asks for."""
 
     def change(score: Tensor, b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def adding(bias_BHTS: Tensor) -> Any:
 
 @cache
 def compiles(device: torch.device, dtype: torch.dtype, K: int) -> bool:
-    """Whether it can be compiled here: tried once on two small heads, for not every machine has the compiler."""
+    """Whether it can be compiled here: tried once on two small heads, because not every machine has a compiler."""
     x_BHTK = torch.zeros(1, 2, 128, K, device=device, dtype=dtype, requires_grad=True)
     try:
         attend_flex(x_BHTK, x_BHTK, x_BHTK, CAUSAL, bias_HTS=None, scale=None, dropout=0.0).sum().backward()

@@ -1,7 +1,7 @@
-"""Attention among the patches of an image without the pairs that a pattern forbids; `attend` is what each must equal.
+"""Attention among the patches of an image without the pairs that a pattern forbids; checked against `attend`.
 
-B batch, H heads, S = G + N tokens: G tokens in front, which see all and are seen by all, then N = h w patches in row
-order. K size of a head, R rows that a row of patches looks at, M keys that a patch meets.
+B batch, H heads, S = G + N tokens: G global tokens in front, then N = h w patches in row order.
+K size of a head, R rows that a row of patches attends to, M keys of a patch.
 """
 
 from __future__ import annotations
@@ -11,36 +11,37 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from octavo.ops.attention.dispatch import attend, watched
+from octavo.ops.attention.dispatch import attend
 from octavo.ops.attention.patterns import FULL, Axial, Neighbourhood, Pattern
 from octavo.ops.attention.reference import scale_of
+from octavo.ops.tracing import is_tracing
 
 GridPath = Literal["auto", "masked", "grid"]
-MANY = 256  # patches from which cutting the keys up costs less than the pairs it saves
+MIN_GRID_PATCHES = 256  # below, cutting the keys up costs more than the pairs it saves
 
 
 def attend_patches(q_BHSK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern, path: GridPath = "auto") -> Tensor:
     """y_BHSK. `masked` computes every pair and hides the forbidden ones; `grid` cuts the keys by rows and columns."""
     if path == "auto":
-        path = "grid" if pays(pattern) and not watched() else "masked"
+        path = "grid" if is_faster(pattern) and not is_tracing() else "masked"
     if path == "masked" or not isinstance(pattern, Axial | Neighbourhood):
         return attend(q_BHSK, k_BHSK, v_BHSK, pattern)
     G, size = pattern.globals, (pattern.height, pattern.width)
     (q_BHGK, q), (k_BHGK, k), (v_BHGK, v) = (_parted(x, G, size) for x in (q_BHSK, k_BHSK, v_BHSK))
     q = q * scale_of(q_BHSK, None)
-    look = _axial if isinstance(pattern, Axial) else _near
-    y_BHNK = look(q, k, v, k_BHGK, v_BHGK, getattr(pattern, "radius", 0))
+    attend_grid = _axial if isinstance(pattern, Axial) else _near
+    y_BHNK = attend_grid(q, k, v, k_BHGK, v_BHGK, getattr(pattern, "radius", 0))
     if not G:
         return y_BHNK
     return torch.cat([attend(q_BHGK, k_BHSK, v_BHSK, FULL), y_BHNK], 2)
 
 
-def pays(pattern: Pattern) -> bool:
-    """Whether the grid is large enough, and the pattern sparse enough, for it to be the faster path."""
+def is_faster(pattern: Pattern) -> bool:
+    """Whether the grid is large enough, and the pattern sparse enough, for the grid path to be faster."""
     if not isinstance(pattern, Axial | Neighbourhood):
         return False
     N = pattern.height * pattern.width
-    return N >= MANY and 2 * computed(pattern) < (N + pattern.globals) ** 2
+    return N >= MIN_GRID_PATCHES and 2 * computed(pattern) < (N + pattern.globals) ** 2
 
 
 def computed(pattern: Axial | Neighbourhood) -> int:

@@ -36,8 +36,8 @@ class LayerMatrix(NamedTuple):
     """An attention layer, its maps held fixed, as vec(Y) = M vec(X) + offset, where vec puts the rows end to end."""
 
     matrix: Tensor  # (N D × N D): the sum over heads of map ⊗ folded
-    maps_HNN: Tensor  # who looks at whom
-    folded_HDD: Tensor  # what is done to what is seen
+    maps_HNN: Tensor  # attention weights
+    folded_HDD: Tensor  # what is done to the values
     offset_ND: Tensor  # what the biases add
 
 
@@ -53,7 +53,7 @@ def concatenated(
 
 
 def summed(x_BND: Tensor, w: Heads, pattern: Pattern = FULL, *, bias_HTS: Tensor | None = None) -> Tensor:
-    """Y = sum over heads of A_h X (W_v,h W_o,h): each head adds what it has read, with one D × D matrix of its own."""
+    """Y = sum over heads of A_h X (W_v,h W_o,h): each head has one D × D matrix of its own."""
     a_BHNN = maps(x_BND, w, pattern, bias_HTS)
     y_BND = torch.einsum("bhnm,bme,hde->bnd", a_BHNN, x_BND, folded(w))
     return y_BND + offset(a_BHNN, w)
@@ -67,7 +67,7 @@ def layer_matrix(maps_HNN: Tensor, w: Heads) -> LayerMatrix:
 
 
 def maps(x_BND: Tensor, w: Heads, pattern: Pattern = FULL, bias_HTS: Tensor | None = None) -> Tensor:
-    """a_BHNN, how much each token takes of each other, head by head."""
+    """a_BHNN, the attention weights of each head."""
     return attention_weights(*queries_and_keys(x_BND, w), pattern, bias_HTS)
 
 

@@ -1,4 +1,4 @@
-"""Patterns: which position may look at which. They are values, compose with & and |, and count their own pairs.
+"""Attention patterns: which position attends to which. They are values, combine with & and |, and count their pairs.
 
 B batch, T queries, S keys. The queries are the last T of the S positions: query i stands at position S - T + i.
 """
@@ -12,19 +12,19 @@ from torch import Tensor
 
 from octavo.errors import UserError
 
-ROOM = 1 << 22  # entries of a mask that are in memory at once while its pairs are counted
+MAX_MASK_ENTRIES = 1 << 22  # held while pairs are counted
 
 
 class Pattern:
-    """A rule for pairs of positions: may t look at s?"""
+    """A rule for pairs of positions: does t attend to s?"""
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
-        """Whether t may look at s, for positions that broadcast; a rule that differs by row puts (B, 1) in front."""
+        """Whether t attends to s, for positions that broadcast; a rule that differs by row puts (B, 1) in front."""
         raise NotImplementedError
 
     @property
     def rows(self) -> int | None:
-        """How many rows of a batch it tells apart; None when it is the same for all."""
+        """The rows of a batch, where the rule differs by row; None when it is the same for all."""
         return None
 
     def row(self, b: Tensor) -> Pattern:
@@ -49,7 +49,7 @@ class Pattern:
 
     def pairs(self, T: int, S: int) -> int:
         """How many pairs of a query and a key are allowed, in all rows; never holds more than a band of the mask."""
-        rows = max(1, ROOM // max(1, S))
+        rows = max(1, MAX_MASK_ENTRIES // max(1, S))
         starts = range(S - T, S, rows)
         return sum(int(self._rows(first, min(first + rows, S), S, "cpu").sum()) for first in starts)
 
@@ -63,7 +63,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Full(Pattern):
-    """Everything sees everything."""
+    """Every position attends to every position."""
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return (t == t) & (s == s)
@@ -71,7 +71,7 @@ class Full(Pattern):
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """A token sees itself and what came before."""
+    """A token attends to itself and to what came before."""
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return s <= t
@@ -79,7 +79,7 @@ class Causal(Pattern):
 
 @dataclass(frozen=True)
 class Local(Pattern):
-    """Tokens less than `window` apart see each other; CAUSAL & Local(w) lets each see the last w, itself included."""
+    """Tokens less than `window` apart attend to each other; CAUSAL & Local(w): to the last w, itself included."""
 
     window: int
 
@@ -92,7 +92,7 @@ class Local(Pattern):
 
 @dataclass(frozen=True)
 class Global(Pattern):
-    """The first `tokens` positions see all and are seen by all; nobody else sees anybody else."""
+    """The first `tokens` positions attend to all and are attended to by all; there are no other pairs."""
 
     tokens: int = 1
 
@@ -105,7 +105,7 @@ class Global(Pattern):
 
 @dataclass(frozen=True)
 class Block(Pattern):
-    """The text is cut every `size` tokens, and those of one piece see each other."""
+    """The text is cut every `size` tokens, and the tokens of one block attend to each other."""
 
     size: int
 
@@ -118,7 +118,7 @@ class Block(Pattern):
 
 @dataclass(frozen=True)
 class Strided(Pattern):
-    """Tokens whose distance is a multiple of `stride` see each other."""
+    """Tokens whose distance is a multiple of `stride` attend to each other."""
 
     stride: int
 
@@ -131,9 +131,9 @@ class Strided(Pattern):
 
 @dataclass(frozen=True)
 class Axial(Pattern):
-    """A patch of an image, patches in row order behind `globals` tokens, sees those of its row and of its column.
+    """A patch of an image, patches in row order behind `globals` tokens, attends to its row and its column.
 
-    The tokens in front see all and are seen by all.
+    The tokens in front attend to all and are attended to by all.
     """
 
     height: int
@@ -151,7 +151,7 @@ class Axial(Pattern):
 
 @dataclass(frozen=True)
 class Neighbourhood(Pattern):
-    """A patch of an image, as with Axial, sees those at most `radius` rows and columns away: 3 × 3 for radius 1."""
+    """A patch of an image, as in Axial, attends to those at most `radius` rows and columns away: 3 × 3 for 1."""
 
     height: int
     width: int

@@ -1,4 +1,4 @@
-"""Attention as its equations stand; every fast path is held to these.
+"""The reference implementation of attention: its equations, which every fast path is checked against.
 
 B batch, H heads, G key and value heads (G divides H), T queries, S keys, K size of a query or key, V size of a value.
 """
@@ -17,9 +17,9 @@ def attend_reference(
     q_BHTK: Tensor, k_BGSK: Tensor, v_BGSV: Tensor, pattern: Pattern = FULL, *,
     bias_HTS: Tensor | None = None, scale: float | None = None, dropout: float = 0.0,
 ) -> Tensor:  # fmt: skip
-    """y = A V: each query takes the values it may look at, weighted by A = softmax(Q Kᵀ / sqrt(K))."""
+    """y = A V: a weighted mean of the values, with weights A = softmax(Q Kᵀ / sqrt(K))."""
     a_BHTS = attention_weights(q_BHTK, k_BGSK, pattern, bias_HTS, scale)
-    a_BHTS = a_BHTS if torch.compiler.is_compiling() else tap("attention", a_BHTS)  # a compiler cannot look into taps
+    a_BHTS = a_BHTS if torch.compiler.is_compiling() else tap("attention", a_BHTS)  # a compiler cannot follow taps
     a_BHTS = F.dropout(a_BHTS, dropout)
     v_BHSV = for_each_head(v_BGSV, q_BHTK.shape[1])
     return a_BHTS @ v_BHSV
@@ -29,7 +29,7 @@ def attention_weights(
     q_BHTK: Tensor, k_BGSK: Tensor, pattern: Pattern = FULL,
     bias_HTS: Tensor | None = None, scale: float | None = None,
 ) -> Tensor:  # fmt: skip
-    """a_BHTS, how much of each value a query takes: rows sum to one, or are zero where nothing may be looked at."""
+    """a_BHTS, the attention weights: rows sum to one, or are zero where the pattern allows nothing."""
     k_BHSK = for_each_head(k_BGSK, q_BHTK.shape[1])
     e_BHTS = (q_BHTK @ k_BHSK.mT) * scale_of(q_BHTK, scale)
     e_BHTS = e_BHTS if bias_HTS is None else e_BHTS + bias_HTS

@@ -1,4 +1,4 @@
-"""Attention scores: how well a query matches each of the keys it may look at.
+"""Attention scores: how well a query matches each key.
 
 B batch, T queries, S keys, D and E their sizes; a leading T or B may be left out wherever shapes broadcast. The second
 half serves a recurrent network that asks one query at a time: M remembered states of size D.
@@ -55,6 +55,6 @@ def additive(Ws_BD: Tensor, Uh_BMD: Tensor, v_D: Tensor) -> Tensor:
 
 
 def weighted_sum(e_BM: Tensor, h_BMD: Tensor) -> Tensor:
-    """a = sum of softmax(e) h; with nothing to look at it is zero."""
+    """a = sum of softmax(e) h; without any state it is zero."""
     w_BM = tap("attention", F.softmax(e_BM, -1))
     return torch.einsum("bm,bmd->bd", w_BM, h_BMD)

@@ -1,10 +1,10 @@
-"""Synthesizers: attention whose map no key has a part in.
+"""Synthesizers: attention weights that do not depend on keys.
 
 B batch, H heads, T queries, S keys, K hidden units of a head, R rank, V size of a value. The queries are the last T of
 the S positions.
 
-    dense        logits_ts = W2_s · relu(W1 x_t)      the token says where it looks, place by place
-    random       logits_ts = R_ts                     only the place does: learnt, or drawn once and kept
+    dense        logits_ts = W2_s · relu(W1 x_t)      the token alone decides, position by position
+    random       logits_ts = R_ts                     only the position does: learnt, or drawn once
     factorised   R = R1 R2ᵀ                           2 S R numbers a head instead of S²
 
 The fused kernels of softmax attention make their logits from queries and keys and never hold them all. Here the logits
@@ -54,7 +54,7 @@ def synthesize(logits: Tensor, v_BHSV: Tensor, *, path: Path = "auto") -> Tensor
     if path == "plain":
         return plain(logits, v_BHSV)
     a = synthesizer_weights(logits).to(v_BHSV.dtype)
-    if not torch.compiler.is_compiling():  # a compiler cannot look into taps
+    if not torch.compiler.is_compiling():  # a compiler cannot follow taps
         tap("attention", a.expand(len(v_BHSV), *a.shape[-3:]))
     return a @ v_BHSV if a.dim() == 4 else torch.einsum("hts,bhsv->bhtv", a, v_BHSV)
 

@@ -107,11 +107,11 @@ def choose(q_BHTK: Tensor, v_BHTV: Tensor, chunk: int | None = None) -> Path:
         return "parallel"  # one chunk, without the sums between chunks
     if chunk is not None:  # the kernel takes only a few sizes
         return "chunked"
-    return "kernel" if not why_no_kernel(q_BHTK, v_BHTV) else "chunked"
+    return "kernel" if not unsupported_reason(q_BHTK, v_BHTV) else "chunked"
 
 
-def why_no_kernel(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
-    """What keeps the Triton kernel from these tensors; None when nothing does."""
+def unsupported_reason(q_BHTK: Tensor, v_BHTV: Tensor) -> str | None:
+    """Why the Triton kernel cannot take these tensors; None if it can."""
     (B, H, T, K), V = q_BHTK.shape, v_BHTV.shape[-1]
     if not HAS_TRITON:
         return "triton is not installed"
@@ -133,7 +133,7 @@ def through_kernel(
     q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int | None
 ) -> tuple[Tensor, State]:
     """The Triton kernel; q and k are taken in the precision of v."""
-    if reason := why_no_kernel(q_BHTK, v_BHTV):
+    if reason := unsupported_reason(q_BHTK, v_BHTV):
         raise UserError(f'path "kernel" cannot be taken: {reason}; try path="auto"')
     from octavo.ops.linear import triton_attention as kernel
 

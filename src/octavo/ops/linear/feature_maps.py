@@ -23,7 +23,7 @@ from octavo.errors import UserError
 Features = Literal["elu", "relu", "random"]
 FEATURES: tuple[Features, ...] = ("elu", "relu", "random")
 
-A_LITTLE = 1e-6  # what relu adds, so that a query that matches nothing takes the mean instead of 0 / 0
+RELU_OFFSET = 1e-6  # what relu adds, so that a query that matches nothing takes the mean instead of 0 / 0
 HIGHEST = 60.0  # the largest exponent of a key's feature: exp(60) may be summed 1e12 times in single precision
 
 
@@ -37,7 +37,7 @@ def elu_features(x: Tensor) -> Tensor:
 
 def relu_features(x: Tensor) -> Tensor:
     """phi(x) = max(x, 0) + a little."""
-    return F.relu(x) + A_LITTLE
+    return F.relu(x) + RELU_OFFSET
 
 
 def draw_random_features(K: int, M: int, generator: torch.Generator, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -71,7 +71,7 @@ def query_features(q: Tensor, w_MK: Tensor) -> Tensor:
     """phi(q) times a factor of each query's own, that makes its largest feature 1.
 
     The factor is in the numerator and the denominator of that query's answer and cancels there, exactly and in the
-    gradient too (so it is taken for a constant). It looks at one query only: nothing is seen of the future.
+    gradient too (so it is taken for a constant). It depends on one query only, and so not on the future.
     """
     e = log_features(q, w_MK)
     return (e - e.amax(-1, keepdim=True).detach()).exp().to(storable(q))

@@ -1,4 +1,4 @@
-"""Linear attention as its equations say it: as a map of all pairs, and as a state and a step.
+"""The reference implementation of linear attention: as a map of all pairs, and as a state and a step.
 
 B batch, H heads, T queries, S keys, K features, V size of a value. q and k are features: positive numbers.
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 State = tuple[Tensor, Tensor]  # S_BHKV, z_BHK
 
-NOTHING = 1e-30  # a denominator up to this is no match at all; far above what single precision rounds to zero
+MIN_DENOMINATOR = 1e-30  # a denominator up to this is no match at all; far above what single precision rounds to zero
 
 
 def parallel(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State) -> tuple[Tensor, State]:
@@ -26,9 +26,9 @@ def parallel(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State) -> tu
 
 
 def linear_weights(q_BHTK: Tensor, k_BHSK: Tensor, state: State | None = None, *, causal: bool = True) -> Tensor:
-    """a_BHTS, what each query takes of each key: rows sum to one.
+    """a_BHTS, the attention weights: rows sum to one.
 
-    After a state the rows sum to less: the rest is what the query takes of the keys before these.
+    After a state the rows sum to less: the rest belongs to the keys before these.
     """
     wide = torch.promote_types(q_BHTK.dtype, torch.float32)
     q_BHTK, k_BHSK = q_BHTK.to(wide), k_BHSK.to(wide)
@@ -62,12 +62,12 @@ def step(q_BHK: Tensor, k_BHK: Tensor, v_BHV: Tensor, state: State) -> tuple[Ten
 
 
 def full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:
-    """Every query looks at every key, for encoders: y_t = q_t S / (q_t · z) with one S and one z of all keys."""
+    """Every query attends to every key, for encoders: y_t = q_t S / (q_t · z) with one S and one z of all keys."""
     S_BHKV, z_BHK = k_BHSK.mT @ v_BHSV, k_BHSK.sum(-2)
     return ratio(q_BHTK @ S_BHKV, q_BHTK @ z_BHK[..., None])
 
 
 def ratio(num: Tensor, den: Tensor) -> Tensor:
     """num / den; a query that matches nothing (den is zero) gets zeros, and no gradient."""
-    matches = den > NOTHING
+    matches = den > MIN_DENOMINATOR
     return torch.where(matches, num / torch.where(matches, den, 1), 0)

@@ -28,7 +28,7 @@ from torch.autograd import Function
 
 from octavo.errors import UserError
 from octavo.ops.linear import triton_kernels as programs
-from octavo.ops.linear.reference import NOTHING, State
+from octavo.ops.linear.reference import MIN_DENOMINATOR, State
 
 INTERPRETED = not isinstance(programs.answer, triton.JITFunction)  # with TRITON_INTERPRET=1 it runs anywhere, slowly
 CHUNKS = (16, 32, 64, 128)
@@ -67,8 +67,8 @@ class LinearAttention(Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, S: Tensor, z: Tensor, chunk: int) -> tuple[Tensor, ...]:
         q, k, v = map(rows_in_one_piece, (q, k, v))
-        y, S_last, z_last, *kept = forward(q, k, v, S.float().contiguous(), z.float().contiguous(), chunk)
-        ctx.save_for_backward(q, k, v, y, *kept)
+        y, S_last, z_last, *saved = forward(q, k, v, S.float().contiguous(), z.float().contiguous(), chunk)
+        ctx.save_for_backward(q, k, v, y, *saved)
         ctx.chunk = chunk
         return y, S_last, z_last
 
@@ -91,7 +91,21 @@ def forward(q: Tensor, k: Tensor, v: Tensor, S: Tensor, z: Tensor, chunk: int) -
         programs.sum_chunks[(N, BH)](k, v, at(k), at(v), S_sum, z_sum, T, H, **shape)
         scan(S_sum, z_sum, S, z, S_before, z_before, S_last, z_last, back=False)
         programs.answer[(N, BH)](
-            q, k, v, at(q), at(k), at(v), S_before, z_before, y, at(y), den, T, H, NOTHING=NOTHING, **shape
+            q,
+            k,
+            v,
+            at(q),
+            at(k),
+            at(v),
+            S_before,
+            z_before,
+            y,
+            at(y),
+            den,
+            T,
+            H,
+            MIN_DENOMINATOR=MIN_DENOMINATOR,
+            **shape,
         )
     return list(out)
 
@@ -112,7 +126,7 @@ def backward(
     """The gradients of q, k, v and of the first S and z."""
     dq, dk, dv, dS_first, dz_first = out = backward_room(q, k, v, y, den, S_before, z_before, dy, dS, dz, chunk)
     _, H, T, K, V, N, BH = sizes(q, v, chunk)
-    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": exactness(), "NOTHING": NOTHING}
+    shape: dict[str, Any] = {"C": chunk, "K": K, "V": V, "EXACT": exactness(), "MIN_DENOMINATOR": MIN_DENOMINATOR}
     shape["num_warps"] = warps(chunk, K, V, v.dtype)
     R_sum, r_sum, dden = single(q, BH, N, K, V), single(q, BH, N, K), single(q, BH, T)
     R_after, r_after = torch.empty_like(S_before), torch.empty_like(z_before)

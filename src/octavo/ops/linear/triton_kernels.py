@@ -63,9 +63,9 @@ def row_of_chunk(K: tl.constexpr):
 
 
 @triton.jit
-def inverse(den_C, NOTHING: tl.constexpr):
+def inverse(den_C, MIN_DENOMINATOR: tl.constexpr):
     """1 / den, and 0 where a query matches nothing."""
-    return tl.where(den_C > NOTHING, 1.0 / tl.where(den_C > NOTHING, den_C, 1.0), 0.0)
+    return tl.where(den_C > MIN_DENOMINATOR, 1.0 / tl.where(den_C > MIN_DENOMINATOR, den_C, 1.0), 0.0)
 
 
 @triton.jit
@@ -134,7 +134,7 @@ def scan_chunks(
 @triton.jit
 def answer(
     q, k, v, q_at, k_at, v_at, S, z, y, y_at, den, T, H,
-    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, NOTHING: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, MIN_DENOMINATOR: tl.constexpr,
 ):  # fmt: skip
     """y = ((q kᵀ, causal) v + q S) / ((q kᵀ, causal) 1 + q z)."""
     q_CK = tile(q, q_at, T, H, C, K)
@@ -147,19 +147,19 @@ def answer(
     num_CV = tl.dot(p_CC.to(v_CV.dtype), v_CV, acc=num_CV, input_precision=EXACT)
     den_C = tl.sum(p_CC, 1) + tl.sum(q_CK.to(tl.float32) * z_K[None, :], 1)
     put_column(den, T, den_C, C)
-    put(y, y_at, T, H, num_CV * inverse(den_C, NOTHING)[:, None], C, V)
+    put(y, y_at, T, H, num_CV * inverse(den_C, MIN_DENOMINATOR)[:, None], C, V)
 
 
 @triton.jit
 def sum_gradients(
     q, y, dy, q_at, y_at, dy_at, den, dden, R, r, T, H,
-    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, NOTHING: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, MIN_DENOMINATOR: tl.constexpr,
 ):  # fmt: skip
     """What each chunk asks of the states before it: R = qᵀ dnum and r = qᵀ dden."""
     q_CK = tile(q, q_at, T, H, C, K)
     dy_CV = tile(dy, dy_at, T, H, C, V).to(tl.float32)
     y_CV = tile(y, y_at, T, H, C, V).to(tl.float32)
-    inverse_C = inverse(column(den, T, C), NOTHING)
+    inverse_C = inverse(column(den, T, C), MIN_DENOMINATOR)
     dden_C = -tl.sum(dy_CV * y_CV, 1) * inverse_C
     put_column(dden, T, dden_C, C)
     dnum_CV = (dy_CV * inverse_C[:, None]).to(q_CK.dtype)
@@ -170,13 +170,13 @@ def sum_gradients(
 @triton.jit
 def gradients(
     q, k, v, dy, q_at, k_at, v_at, dy_at, S, z, R, r, den, dden, dq, dk, dv, dq_at, dk_at, dv_at, T, H,
-    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, NOTHING: tl.constexpr,
+    C: tl.constexpr, K: tl.constexpr, V: tl.constexpr, EXACT: tl.constexpr, MIN_DENOMINATOR: tl.constexpr,
 ):  # fmt: skip
     """dq, dk and dv of a chunk, one after the other so that few of them are held at once."""
     q_CK = tile(q, q_at, T, H, C, K)
     k_CK = tile(k, k_at, T, H, C, K)
     v_CV = tile(v, v_at, T, H, C, V)
-    dnum_CV = tile(dy, dy_at, T, H, C, V) * inverse(column(den, T, C), NOTHING)[:, None]
+    dnum_CV = tile(dy, dy_at, T, H, C, V) * inverse(column(den, T, C), MIN_DENOMINATOR)[:, None]
     dnum_CV = dnum_CV.to(v_CV.dtype)
     dden_C = column(dden, T, C)
     R_KV = tl.load(R + of_chunk(K, V))

@@ -1,4 +1,4 @@
-"""A text read by a model: what each token cost, what was expected in its place, and what the model looked at."""
+"""A text read by a model: the cost of each token in bits, the most probable tokens in its place, and attention."""
 
 from __future__ import annotations
 
@@ -6,56 +6,70 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import Reading, read
 from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import MOST, Layers, looked_at, looks
+from octavo.inspect.top_attention import MOST, Layers, has_attention, top_attention
+from octavo.scoring.bits_per_byte import Score
+from octavo.scoring.token_costs import token_costs
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio, finite
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
 
 CANDIDATES = 8
-PAIRS = 400_000  # candidates of a whole text that are told: of a long one fewer for each token
-LOOKED = 4096  # tokens of a text that it is told of what was looked at
+MAX_CANDIDATES = 400_000  # of a whole text: a long one has fewer for each token
+MAX_ATTENTION_TOKENS = 4096
 
 
-class Read(RequestBody):
-    """Which run reads what."""
+class ReadRequest(RequestBody):
+    """A text, and the run that reads it."""
 
     run: str = Field(max_length=400)
     text: str = Field(max_length=MAX_TEXT_CHARACTERS)
-    candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text gets fewer
+    candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text has fewer
 
 
-class Told(BaseModel):
+class TextScore(BaseModel):
+    """The cost of the whole text, by the same function as `octavo eval`; null where it is infinite or undefined."""
+
+    tokens: int
+    bytes: int
+    bits: float | None
+    bits_per_byte: float | None
+    perplexity: float | None  # per token
+
+
+class TextReading(BaseModel):
     """Column by column, one entry a token."""
 
+    score: TextScore
     tokens: list[str]
     bits: list[float | None]  # null: impossible
     bytes: list[int]
     ranks: list[int]
     candidates: list[list[tuple[str, float]]]
     contexts: list[int] | None  # n-gram: how many tokens before it the longest known n-gram has
-    looks: bool  # whether /looked has something to tell
-    comparable: bool  # whether the bytes are those of the text: nothing was changed on the way to tokens
+    has_attention: bool  # whether /read/attention has an answer
+    comparable: bool  # whether the bytes are those of the text: preprocessing changed nothing
 
 
-class Compare(Read):
-    """Which two runs read what."""
+class CompareRequest(ReadRequest):
+    """A text, and the two runs that read it."""
 
     other: str = Field(max_length=400)
 
 
-class Compared(BaseModel):
-    """Both readings, and the shortest stretches of bytes at whose ends both have a token's end."""
+class ReadingComparison(BaseModel):
+    """Both readings, and the shortest spans of bytes at whose ends both have a token boundary."""
 
-    first: Told
-    second: Told
+    first: TextReading
+    second: TextReading
     spans: list[str]  # as text
     first_ends: list[int]  # tokens up to the end of each span
     second_ends: list[int]
@@ -64,101 +78,107 @@ class Compared(BaseModel):
     second_bits: list[float | None]
 
 
-class Look(RequestBody):
-    """Which run reads what, and of which layers it is asked."""
+class AttentionRequest(RequestBody):
+    """A text, the run that reads it, and which layers' attention is averaged."""
 
     run: str = Field(max_length=400)
     text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     layers: Layers = "last"
 
 
-class Looks(BaseModel):
-    """For each token, the places that its prediction looked at most: 0 is begin, n the n-th token of the text."""
+class TopAttention(BaseModel):
+    """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
 
-    places: list[list[int]]
-    shares: list[list[float]]
+    positions: list[list[int]]
+    weights: list[list[float]]
 
 
 def router(studio: Studio) -> APIRouter:
     routes = APIRouter(tags=["read"])
 
-    @routes.post("/read", response_model=Told)
-    async def read_text(asked: Read, request: Request) -> Any:
-        """What each token of a text costs a model, and what it expected instead."""
+    @routes.post("/read", response_model=TextReading)
+    async def read_text(asked: ReadRequest, request: Request) -> Any:
+        """The cost of each token of a text, and the most probable tokens in its place."""
         return await studio.scheduler.run(request, _read, studio, asked)
 
-    @routes.post("/compare", response_model=Compared)
-    async def compare_text(asked: Compare, request: Request) -> Any:
-        """Two readings of one text, laid side by side byte for byte."""
+    @routes.post("/read/compare", response_model=ReadingComparison)
+    async def compare_readings(asked: CompareRequest, request: Request) -> Any:
+        """Two readings of one text, aligned by their bytes."""
         return await studio.scheduler.run(request, _compare, studio, asked)
 
-    @routes.post("/looked", response_model=Looks)
-    async def looked_text(asked: Look, request: Request) -> Any:
-        """What a model with attention looked at when it foresaw each token of a text."""
-        return await studio.scheduler.run(request, _looked, studio, asked)
+    @routes.post("/read/attention", response_model=TopAttention)
+    async def top_attention(asked: AttentionRequest, request: Request) -> Any:
+        """The positions that a model with attention attended to most when it predicted each token."""
+        return await studio.scheduler.run(request, _attention, studio, asked)
 
     return routes
 
 
 def language_model(studio: Studio, name: str, ticket: Ticket) -> Run:
     """The run, where it predicts next tokens; any other is refused."""
-    found = studio.models.get(name, ticket)
-    if not isinstance(found, Run):
+    run = studio.models.get(name, ticket)
+    if not isinstance(run, Run):
         raise UserError(f"{name} does not predict next tokens; choose a language model")
-    return found
+    return run
 
 
-def packed(value: Any) -> Response:
-    """An answer made in the thread that computed it: a long one would keep the others waiting. Finite numbers only."""
+def json_response(value: Any) -> Response:
+    """A response encoded in the thread that computed it: a long one would block the event loop. Finite numbers only."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode("utf-8", "backslashreplace"), media_type="application/json")
 
 
-def spelt(run: Run, token: int) -> str:
-    """A token as it is shown."""
+def token_text(run: Run, token: int) -> str:
+    """A token as it is displayed."""
     return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
 
 
-def _read(ticket: Ticket, studio: Studio, asked: Read) -> Response:
+def _read(ticket: Ticket, studio: Studio, asked: ReadRequest) -> Response:
     run = language_model(studio, asked.run, ticket)
-    told = _reading(run, tokens_of(run, asked.text), asked, ticket)
-    return packed(_columns(run, told))
+    return json_response(_columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket)))
 
 
-def _reading(run: Run, x_N: list[int], asked: Read, ticket: Ticket) -> Reading:
-    return read(run.model, x_N, max(1, min(asked.candidates, PAIRS // max(1, len(x_N)))), ticket.turn)
+def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tuple[Reading, float]:
+    """Every token with its candidates, and the bits of the whole text as `octavo eval` counts them."""
+    reading = read(run.model, x_N, max(1, min(asked.candidates, MAX_CANDIDATES // max(1, len(x_N)))), ticket.turn)
+    costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], turn=ticket.turn)
+    return reading, sum(float(bits_W.sum()) for _, bits_W in costs)
 
 
-def _columns(run: Run, told: Reading) -> dict[str, Any]:
-    x_N, top_NK = told.x_N.tolist(), told.top_NK.tolist()
-    names = {token: spelt(run, token) for token in {*x_N, *told.top_NK.unique().tolist()}}
+def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
+    x_N, top_NK = reading.x_N.tolist(), reading.top_NK.tolist()
+    names = {token: token_text(run, token) for token in {*x_N, *reading.top_NK.unique().tolist()}}
     sizes = {token: len(run.tokenizer.token_bytes(token)) for token in set(x_N)}
+    bytes_N = [sizes[token] for token in x_N]
+    score = Score("", bits, sum(bytes_N), len(x_N), 0)
     return {
-        "tokens": [names[token] for token in x_N], "bits": finite(told.bits_N.tolist()), "ranks": told.rank_N.tolist(),
-        "bytes": [sizes[token] for token in x_N],
+        "score": {key: score.to_json()[key] for key in TextScore.model_fields},
+        "tokens": [names[token] for token in x_N], "bits": finite(reading.bits_N.tolist()),
+        "ranks": reading.rank_N.tolist(),
+        "bytes": bytes_N,
         "candidates": [
             [(names[token], p) for token, p in zip(top, ps, strict=True) if p > 0]
-            for top, ps in zip(top_NK, told.p_NK.tolist(), strict=True)
+            for top, ps in zip(top_NK, reading.p_NK.tolist(), strict=True)
         ],
-        "contexts": None if told.context_N is None else told.context_N.tolist(),
-        "looks": looks(run.model), "comparable": run.comparable,
+        "contexts": None if reading.context_N is None else reading.context_N.tolist(),
+        "has_attention": has_attention(run.model), "comparable": run.comparable,
     }  # fmt: skip
 
 
-def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
+def _compare(ticket: Ticket, studio: Studio, asked: CompareRequest) -> Response:
     names = (asked.run, asked.other)
     runs = [language_model(studio, name, ticket) for name in names]
     texts = [tokens_of(run, asked.text) for run in runs]
     first, second = (run.tokenizer.decode(x_N) for run, x_N in zip(runs, texts, strict=True))
     if first != second:
         changed = " and ".join(name for name, run in zip(names, runs, strict=True) if not run.comparable)
-        raise UserError(f"{changed} does not read the text as it stands, so the two do not read the same bytes; "
+        raise UserError(f"{changed} does not read the text unchanged, so the two do not read the same bytes; "
                         "compare runs that do")  # fmt: skip
-    told = [_reading(run, x_N, asked, ticket) for run, x_N in zip(runs, texts, strict=True)]
-    columns = [_columns(run, one) for run, one in zip(runs, told, strict=True)]
+    readings = [_reading(run, x_N, asked, ticket) for run, x_N in zip(runs, texts, strict=True)]
+    columns = [_columns(run, *reading) for run, reading in zip(runs, readings, strict=True)]
     spans = align(columns[0]["bytes"], columns[1]["bytes"])
-    bits = [one.bits_N.tolist() for one in told]
-    return packed({
+    bits = [reading.bits_N.tolist() for reading, _ in readings]
+    return json_response({
         "first": columns[0], "second": columns[1],
         "spans": ["".join(columns[0]["tokens"][slice(*span.first)]) for span in spans],
         "first_ends": [span.first[1] for span in spans], "second_ends": [span.second[1] for span in spans],
@@ -168,11 +188,11 @@ def _compare(ticket: Ticket, studio: Studio, asked: Compare) -> Response:
     })  # fmt: skip
 
 
-def _looked(ticket: Ticket, studio: Studio, asked: Look) -> Response:
+def _attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> Response:
     run = language_model(studio, asked.run, ticket)
-    if not looks(run.model):
-        raise UserError(f"{asked.run} has no attention, so there is nothing that it looked at; ask a transformer")
-    told = looked_at(run.model, tokens_of(run, asked.text)[:LOOKED], MOST, asked.layers, ticket.turn)
-    kept = [[place for place in places if place >= 0] for places in told.place_NK.tolist()]
-    shares = [share[: len(places)] for places, share in zip(kept, told.share_NK.tolist(), strict=True)]
-    return packed({"places": kept, "shares": shares})
+    if not has_attention(run.model):
+        raise UserError(f"{asked.run} has no attention; choose a transformer")
+    top = top_attention(run.model, tokens_of(run, asked.text)[:MAX_ATTENTION_TOKENS], MOST, asked.layers, ticket.turn)
+    positions = [[position for position in row if position >= 0] for row in top.place_NK.tolist()]
+    weights = [row[: len(used)] for used, row in zip(positions, top.share_NK.tolist(), strict=True)]
+    return json_response({"positions": positions, "weights": weights})

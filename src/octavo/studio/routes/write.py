@@ -1,54 +1,52 @@
-"""A model writes: greedily, by drawing or by a beam, with what each token cost; and what else might have come."""
+"""Generation by greedy decoding, sampling and beam search, with the cost of each token and its alternatives."""
 
 from __future__ import annotations
 
 import json
 import math
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
-from weakref import ReferenceType, ref
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
-from octavo.core import LanguageModel, seeded_generator
+from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
 from octavo.decode.tree import Node, grow
 from octavo.errors import UserError
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
-from octavo.studio.routes.read import language_model, packed, spelt
+from octavo.studio.routes.read import json_response, language_model, token_text
 from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 
-PROMPT = 8000  # characters
-TOKENS = 1000  # that may be written at once
-OFTEN = 0.1  # seconds between the beams that are sent while it goes on
-SHOWN = 40  # next tokens that are told
-KEPT = 8  # places whose logits are kept, so that moving a slider does not read the text again
+MAX_PROMPT_CHARACTERS = 8000
+MAX_TOKENS = 1000  # of one request
+BEAM_SECONDS = 0.1  # between two states of a beam that are sent
+NEXT_TOKENS = 40  # that are listed
+LOGITS_CACHE_BYTES = 8 << 20  # so that moving a slider does not read the prompt again
 
 NDJSON = "application/x-ndjson"
-Token = Annotated[int, Field(ge=0, lt=1 << 31)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
-class Begun(RequestBody):
-    """A run, what it has read, and tokens that follow that by their numbers."""
+class Position(RequestBody):
+    """A run, a prompt, and the ids of tokens that follow it."""
 
     run: str = Field(max_length=400)
-    prompt: str = Field(default="", max_length=PROMPT)
-    path: list[Token] = Field(default=[], max_length=TOKENS)
+    prompt: str = Field(default="", max_length=MAX_PROMPT_CHARACTERS)
+    path: list[TokenId] = Field(default=[], max_length=MAX_TOKENS)
 
 
-class Drawn(Begun):
-    """How the next token is drawn."""
+class SampledPosition(Position):
+    """How the next token is sampled."""
 
     temperature: float = Field(default=1.0, ge=0.01, le=100)
     top_k: int | None = Field(default=None, ge=1, le=1_000_000)
@@ -59,120 +57,97 @@ class Drawn(Begun):
         return Sample(self.temperature, self.top_k, self.top_p, self.min_p)
 
 
-class Write(Drawn):
-    """How to go on, and how far."""
+class WriteRequest(SampledPosition):
+    """How to continue, and how far."""
 
     method: Literal["greedy", "sample", "beam"] = "sample"
-    max_tokens: int = Field(default=100, ge=1, le=TOKENS)
+    max_tokens: int = Field(default=100, ge=1, le=MAX_TOKENS)
     width: int = Field(default=4, ge=1, le=16)
     length_penalty: float = Field(default=0.0, ge=0, le=10)
     seed: int = Field(default=0, ge=0, lt=1 << 53)
 
 
-class Written(BaseModel):
-    """One token of an answer."""
+class GeneratedToken(BaseModel):
+    """One token with its cost and alternatives."""
 
     id: int
     token: str
     bytes: int
     bits: float
     rank: int
-    alternatives: list[tuple[int, str, float]]  # their numbers, their text, their probabilities
+    alternatives: list[tuple[int, str, float]]  # id, text, probability
 
 
-class Line(BaseModel):
-    """One line of an answer: the tokens that were added, or, from a beam, all of the best so far in place of those
+class GenerationLine(BaseModel):
+    """One line of the response: tokens that were added, or, from a beam, the best hypothesis so far in place of those
     before; `error` ends it early."""
 
-    add: list[Written] | None = None
-    all: list[Written] | None = None
+    add: list[GeneratedToken] | None = None
+    all: list[GeneratedToken] | None = None
     others: list[tuple[str, float]] | None = None  # a beam's further hypotheses and their bits
     error: str | None = None
 
 
-class Next(BaseModel):
-    """What may come next, the likeliest first."""
+class NextTokens(BaseModel):
+    """The next tokens, the most probable first."""
 
     ids: list[int]
     tokens: list[str]
     p: list[float]  # the model's own
-    drawn: list[float]  # after temperature and cut-offs
-    rest: tuple[float, float]
-    kept: int
+    sampled: list[float]  # after temperature and truncation
+    rest: tuple[float, float]  # of all other tokens
+    allowed: int  # tokens that truncation leaves
     possible: int
     entropy: tuple[float, float]  # in bits
 
 
-class Grow(Begun):
-    """A tree of what may follow."""
+class TreeRequest(Position):
+    """A tree of continuations."""
 
     branches: int = Field(default=5, ge=1, le=20)
-    opened: int = Field(default=12, ge=1, le=60)
+    expanded: int = Field(default=12, ge=1, le=60)
 
 
-class Tree(BaseModel):
+class ContinuationTree(BaseModel):
     """The nodes, parents before their children; the first is the root."""
 
     ids: list[int]
     parents: list[int]
     tokens: list[str]
     p: list[float]
-    bits: list[float]  # of all from the root to here
+    bits: list[float]  # of the path from the root
 
 
-class Spelt(BaseModel):
+class BranchText(BaseModel):
     """A text."""
 
     text: str
 
 
-class Places:
-    """The logits of the last few places that were asked for. TextStore are not kept, only what tells them apart."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[int, int], tuple[ReferenceType[LanguageModel[Any]], Tensor]] = OrderedDict()
-
-    def after(self, run: Run, x_T: list[int], ticket: Ticket) -> Tensor:
-        """logits_1V after the tokens; asked for again, they are not computed again."""
-        key = (id(run.model), hash(tuple(x_T)))
-        with self._lock:
-            of, logits_1V = self._kept.get(key, (None, None))
-        if of is None or logits_1V is None or of() is not run.model:  # its number may be another's by now
-            logits_1V = prepare(run.model, x_T, ticket.turn).logits_1V
-        with self._lock:
-            self._kept[key] = (ref(run.model), logits_1V)
-            self._kept.move_to_end(key)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return logits_1V
-
-
 def router(studio: Studio) -> APIRouter:
-    routes, places = APIRouter(tags=["write"]), Places()
+    routes, logits = APIRouter(tags=["write"]), ResultCache[Tensor](LOGITS_CACHE_BYTES)
+    described = {"model": GenerationLine, "content": {NDJSON: {}}, "description": "one such value a line, streamed"}
 
-    told = {"model": Line, "content": {NDJSON: {}}, "description": "such values as they come, one a line"}
-
-    @routes.post("/write", response_model=None, responses={200: told})
-    async def write_text(asked: Write) -> Response:
-        """Go on with a text, token by token."""
+    @routes.post("/write", response_model=None, responses={200: described})
+    async def write_text(asked: WriteRequest) -> Response:
+        """Continue a text, token by token."""
         lines = studio.scheduler.stream(_write, studio, asked)
-        first = await anext(lines)  # what cannot be done at all is told by the status
+        first = await anext(lines)  # an error before it becomes the status of the response
         return StreamingResponse(_lines(first, lines), media_type=NDJSON)
 
-    @routes.post("/next", response_model=Next)
-    async def next_tokens(asked: Drawn, request: Request) -> Any:
-        """The likeliest next tokens, and what temperature and cut-offs make of them."""
-        return await studio.scheduler.run(request, _next, studio, asked, places)
+    @routes.post("/next", response_model=NextTokens)
+    async def next_tokens(asked: SampledPosition, request: Request) -> Any:
+        """The most probable next tokens, before and after temperature and truncation."""
+        return await studio.scheduler.run(request, _next, studio, asked, logits)
 
-    @routes.post("/tree", response_model=Tree)
-    async def tree(asked: Grow, request: Request) -> Any:
-        """The likeliest continuations, as a tree."""
+    @routes.post("/tree", response_model=ContinuationTree)
+    async def tree(asked: TreeRequest, request: Request) -> Any:
+        """The most probable continuations, as a tree."""
         return await studio.scheduler.run(request, _tree, studio, asked)
 
-    @routes.post("/branch", response_model=Spelt)
-    async def branch(asked: Begun, request: Request) -> Any:
-        """The prompt and the tokens after it as one text, to go on from."""
+    @routes.post("/branch", response_model=BranchText)
+    async def branch(asked: Position, request: Request) -> Any:
+        """The prompt and the tokens after it as one text, to continue from."""
         return await studio.scheduler.run(request, _branch, studio, asked)
 
     return routes
@@ -182,8 +157,8 @@ async def _lines(first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) ->
     async with aclosing(lines):  # type: ignore[type-var]
         yield _line(first)
         try:
-            async for one in lines:
-                yield _line(one)
+            async for line in lines:
+                yield _line(line)
         except UserError as error:
             yield _line({"error": str(error)})
 
@@ -193,23 +168,23 @@ def _line(value: dict[str, Any]) -> bytes:
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _begun(studio: Studio, asked: Begun, ticket: Ticket) -> tuple[Run, list[int]]:
+def _position(studio: Studio, asked: Position, ticket: Ticket) -> tuple[Run, list[int]]:
     run = language_model(studio, asked.run, ticket)
     if any(not 0 <= token < run.model.vocab or token == run.model.begin for token in asked.path):
-        raise UserError(f"path must be of tokens that {asked.run} writes: numbers from 0 to {run.model.vocab - 1}")
+        raise UserError(f"path must be ids of tokens that {asked.run} generates, from 0 to {run.model.vocab - 1}")
     return run, [*tokens_of(run, asked.prompt), *asked.path]
 
 
-def _written(run: Run, one: Noted) -> dict[str, Any]:
-    others = [(token, spelt(run, token), p) for token, p in one.alternatives]
+def _annotated(run: Run, one: Noted) -> dict[str, Any]:
+    others = [(token, token_text(run, token), p) for token, p in one.alternatives]
     return {
-        "id": one.token, "token": spelt(run, one.token), "bytes": len(run.tokenizer.token_bytes(one.token)),
+        "id": one.token, "token": token_text(run, one.token), "bytes": len(run.tokenizer.token_bytes(one.token)),
         "bits": one.bits, "rank": one.rank, "alternatives": others,
     }  # fmt: skip
 
 
-def _write(ticket: Ticket, studio: Studio, asked: Write) -> Iterator[dict[str, Any]]:
-    run, x_T = _begun(studio, asked, ticket)
+def _write(ticket: Ticket, studio: Studio, asked: WriteRequest) -> Iterator[dict[str, Any]]:
+    run, x_T = _position(studio, asked, ticket)
     yield {"add": []}
     if asked.method == "beam":
         yield from _beam(ticket, run, x_T, asked)
@@ -217,64 +192,68 @@ def _write(ticket: Ticket, studio: Studio, asked: Write) -> Iterator[dict[str, A
     method = Greedy() if asked.method == "greedy" else asked.sample()
     generator = seeded_generator(asked.seed)
     for one in write(run.model, x_T, asked.max_tokens, method, generator, turn=ticket.turn):
-        yield {"add": [_written(run, one)]}
+        yield {"add": [_annotated(run, one)]}
 
 
-def _beam(ticket: Ticket, run: Run, x_T: list[int], asked: Write) -> Iterator[dict[str, Any]]:
-    """The best hypothesis so far, now and then, and at last; what its tokens cost is read from it anew."""
-    method, told, sent = Beam(asked.width, asked.length_penalty), 0.0, 0
+def _beam(ticket: Ticket, run: Run, x_T: list[int], asked: WriteRequest) -> Iterator[dict[str, Any]]:
+    """The best hypothesis so far, now and then, and the last; the costs of its tokens are computed by reading it."""
+    method, sent_at, sent_length = Beam(asked.width, asked.length_penalty), 0.0, 0
     for found in search(run.model, x_T, asked.max_tokens, method, ticket.turn):
         length = len(found[0].tokens)
-        if length < asked.max_tokens and (length < 2 * sent or time.monotonic() < told + OFTEN):
+        if length < asked.max_tokens and (length < 2 * sent_length or time.monotonic() < sent_at + BEAM_SECONDS):
             continue
-        yield {"all": _read_again(ticket, run, x_T, found[0].tokens.tolist()), "others": [
+        yield {"all": _read_annotated(ticket, run, x_T, found[0].tokens.tolist()), "others": [
             (run.tokenizer.decode(one.tokens.tolist()).decode("utf-8", "replace"), -one.logp / math.log(2))
             for one in found[1:]
         ]}  # fmt: skip
-        told, sent = time.monotonic(), length
+        sent_at, sent_length = time.monotonic(), length
 
 
-def _read_again(ticket: Ticket, run: Run, x_T: list[int], written: list[int]) -> list[dict[str, Any]]:
-    told = read(run.model, [*x_T, *written], ALTERNATIVES + 1, ticket.turn)  # one more, for begin may be among them
-    columns = (one[len(x_T) :].tolist() for one in (told.bits_N, told.rank_N, told.top_NK, told.p_NK))
+def _read_annotated(ticket: Ticket, run: Run, x_T: list[int], written: list[int]) -> list[dict[str, Any]]:
+    reading = read(run.model, [*x_T, *written], ALTERNATIVES + 1, ticket.turn)  # one more: begin may be among them
+    tensors = (reading.bits_N, reading.rank_N, reading.top_NK, reading.p_NK)
+    columns = (tensor[len(x_T) :].tolist() for tensor in tensors)
     return [
-        _written(run, Noted(token, bits, rank, tuple(
+        _annotated(run, Noted(token, bits, rank, tuple(
             (i, p) for i, p in zip(top, ps, strict=True) if p > 0 and i != run.model.begin)[:ALTERNATIVES]))
         for token, bits, rank, top, ps in zip(written, *columns, strict=True)
     ]  # fmt: skip
 
 
-def _next(ticket: Ticket, studio: Studio, asked: Drawn, places: Places) -> Response:
-    run, x_T = _begun(studio, asked, ticket)
-    logits_1V = places.after(run, x_T, ticket)
+def _next(ticket: Ticket, studio: Studio, asked: SampledPosition, cache: ResultCache[Tensor]) -> Response:
+    run, x_T = _position(studio, asked, ticket)
+    logits_1V = cache.get(
+        run.model, hash(tuple(x_T)), 0, ticket, lambda: prepare(run.model, x_T, ticket.turn).logits_1V,
+        lambda logits_1V: logits_1V.nbytes,
+    )  # fmt: skip
     with ticket.turn():
-        found = choices(run.model, logits_1V, asked.sample(), SHOWN)
-    ids = found.token_K.tolist()
-    return packed({
-        "ids": ids, "tokens": [spelt(run, token) for token in ids], "p": found.p_K.tolist(),
-        "drawn": found.drawn_K.tolist(), "rest": found.rest, "kept": found.kept, "possible": run.model.vocab - 1,
-        "entropy": found.entropy,
+        next_tokens = choices(run.model, logits_1V, asked.sample(), NEXT_TOKENS)
+    ids = next_tokens.token_K.tolist()
+    return json_response({
+        "ids": ids, "tokens": [token_text(run, token) for token in ids], "p": next_tokens.p_K.tolist(),
+        "sampled": next_tokens.drawn_K.tolist(), "rest": next_tokens.rest, "allowed": next_tokens.kept,
+        "possible": run.model.vocab - 1, "entropy": next_tokens.entropy,
     })  # fmt: skip
 
 
-def _tree(ticket: Ticket, studio: Studio, asked: Grow) -> Response:
-    run, x_T = _begun(studio, asked, ticket)
-    nodes, parents = [grow(run.model, x_T, asked.branches, asked.opened, ticket.turn)], [-1]
-    for at, node in enumerate(nodes):  # it grows while it is gone through
+def _tree(ticket: Ticket, studio: Studio, asked: TreeRequest) -> Response:
+    run, x_T = _position(studio, asked, ticket)
+    nodes, parents = [grow(run.model, x_T, asked.branches, asked.expanded, ticket.turn)], [-1]
+    for at, node in enumerate(nodes):  # the list grows while it is iterated
         nodes.extend(node.children)
         parents.extend([at] * len(node.children))
-    return packed({
+    return json_response({
         "ids": [one.token for one in nodes], "parents": parents, "tokens": [_named(run, one) for one in nodes],
         "p": [one.p for one in nodes], "bits": [-one.logp / math.log(2) for one in nodes],
     })  # fmt: skip
 
 
 def _named(run: Run, node: Node) -> str:
-    return "" if node.token < 0 else spelt(run, node.token)
+    return "" if node.token < 0 else token_text(run, node.token)
 
 
-def _branch(ticket: Ticket, studio: Studio, asked: Begun) -> Response:
-    run, x_T = _begun(studio, asked, ticket)
+def _branch(ticket: Ticket, studio: Studio, asked: Position) -> Response:
+    run, x_T = _position(studio, asked, ticket)
     path = x_T[len(x_T) - len(asked.path) :]
     data = run.tokenizer.decode(path) if run.comparable else run.tokenizer.decode(x_T)
     try:
@@ -283,4 +262,4 @@ def _branch(ticket: Ticket, studio: Studio, asked: Begun) -> Response:
         raise UserError(
             "a text cannot end within a character: this token is only a part of one; take another"
         ) from None
-    return packed({"text": asked.prompt + text if run.comparable else text})
+    return json_response({"text": asked.prompt + text if run.comparable else text})

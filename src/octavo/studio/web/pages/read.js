@@ -1,16 +1,16 @@
-// A text read by one model or two: each token on the colour of what it cost, and what was expected instead.
+// A text read by one model or two: each token coloured by its cost in bits, with the most probable alternatives.
 
 import { post } from "/web/api.js";
 import { debounce, errorMessage, field, h, replace } from "/web/dom.js";
 import { remember } from "/web/main.js";
-import { difference } from "/web/parts/reading_comparison.js";
-import { tellCut } from "/web/parts/text_field.js";
-import { patient } from "/web/parts/cancellable.js";
+import { readingComparison } from "/web/parts/reading_comparison.js";
+import { limitPaste } from "/web/parts/text_field.js";
+import { cancellable } from "/web/parts/cancellable.js";
 import { missingRuns, noRuns, picker, runsFor, runLabel } from "/web/parts/run_picker.js";
-import { about, markSeen, totals } from "/web/parts/reading_details.js";
+import { markAttention, tokenDetails, totals } from "/web/parts/reading_details.js";
 import { coloured, legend, level, walk } from "/web/parts/tokens.js";
 
-const LONGEST = 20000; // characters, as the studio allows
+const MAX_TEXT_CHARACTERS = 20000; // as the studio allows
 const EXAMPLES = {
   "A plain sentence": "The train was late again, so we walked home along the river in the rain.",
   "The same sentence twice": "My neighbour keeps bees on the roof. My neighbour keeps bees on the roof.",
@@ -34,14 +34,14 @@ export async function show(main, params, signal) {
     text: params.get("text") ?? EXAMPLES["A plain sentence"], layers: params.get("layers") === "all" ? "all" : "",
     at: params.get("at") ?? "",
   };
-  const text = tellCut(h("textarea", {
-    maxlength: LONGEST, spellcheck: "false", "aria-label": "Text", value: settings.text,
+  const text = limitPaste(h("textarea", {
+    maxlength: MAX_TEXT_CHARACTERS, spellcheck: "false", "aria-label": "Text", value: settings.text,
   }));
   const out = h("div", {});
-  const asking = patient(out, signal);
+  const task = cancellable(out, signal);
   const refresh = () => {
     remember("read", settings);
-    return asking.begin((mine) =>
+    return task.start((mine) =>
       (settings.other ? compare : readOne)(out, settings, mine, (has) => { heads.hidden = !has; }));
   };
   const soon = debounce(refresh, 300);
@@ -64,7 +64,7 @@ export async function show(main, params, signal) {
   main.append(
     h("div", { class: "bar" }, field("Run", picker(runs, settings.run, change("run"))), field("Compared with", other),
       field("Example", examples), heads),
-    text, asking.element, out);
+    text, task.element, out);
   await refresh();
 }
 
@@ -72,58 +72,57 @@ function nothingToRead(out) {
   replace(out, h("p", { class: "quiet" }, "Type or paste a text above, or choose an example."));
 }
 
-async function readOne(out, settings, signal, attends) {
+async function readOne(out, settings, signal, showLayers) {
   if (!settings.text) return nothingToRead(out);
   const { run, text } = settings;
-  const told = await post("/api/read", { run, text }, signal);
-  attends(told.looks);
-  let looked = null;
+  const reading = await post("/api/read", { run, text }, signal);
+  showLayers(reading.has_attention);
+  let attention = null;
   let marked = [];
   const card = h("div", { class: "card about", "aria-live": "polite" });
   const tokens = walk("The text, token by token: the arrow keys move", (i) => {
-    replace(card, about(told, i, looked));
-    marked = markSeen(tokens.spans, looked, i, marked);
+    replace(card, tokenDetails(reading, i, attention));
+    marked = markAttention(tokens.spans, attention, i, marked);
   }, () => {}, (i) => moved(settings, i));
   replace(card, h("p", { class: "quiet" }, "Point at a token, or walk through them with the arrow keys."));
-  replace(out, [totals([run], [told]), unlike([run], [told]), coloured(), legend(),
+  replace(out, [totals([run], [reading]), preprocessingNote([run], [reading]), coloured(), legend(),
     h("div", { class: "beside" }, tokens.place, card)]);
-  await tokens.fill(told.tokens, told.bits.map((one, i) => level(one, told.bytes[i])), signal);
+  await tokens.fill(reading.tokens, reading.bits.map((one, i) => level(one, reading.bytes[i])), signal);
   if (settings.at) tokens.go(Number(settings.at), false);
-  if (!told.looks || !told.tokens.length) return;
-  out.removeAttribute("aria-busy"); // what it looked at comes later, and nobody need wait for it
-  const asked = { run, text, layers: settings.layers || "last" };
+  if (!reading.has_attention || !reading.tokens.length) return;
+  out.removeAttribute("aria-busy"); // attention comes later, and need not be waited for
   try {
-    looked = await post("/api/looked", asked, signal);
+    attention = await post("/api/read/attention", { run, text, layers: settings.layers || "last" }, signal);
   } catch (error) {
-    if (!signal.aborted) out.append(errorMessage(error)); // the reading itself stands
+    if (!signal.aborted) out.append(errorMessage(error)); // the reading itself is complete
     return;
   }
   if (card.querySelector("table")) tokens.go(tokens.current, tokens.place.contains(document.activeElement));
 }
 
-/** The token that is told about stands in the address, too. */
+/** The address has the selected token, too. */
 function moved(settings, at) {
   settings.at = String(at);
   remember("read", settings);
 }
 
-/** Said where the bytes are not those of the text. */
-function unlike(names, readings) {
+/** A note where preprocessing changes the text, so that the bytes are not its own. */
+function preprocessingNote(names, readings) {
   const changed = names.filter((_, i) => !readings[i].comparable);
   return changed.length > 0 && h("p", { class: "quiet" },
-    `${changed.join(" and ")} does not read the text as it stands, so these figures are not comparable with others.`);
+    `${changed.join(" and ")} does not read the text unchanged, so these results are not comparable with others.`);
 }
 
-async function compare(out, settings, signal, attends) {
+async function compare(out, settings, signal, showLayers) {
   if (!settings.text) return nothingToRead(out);
   const { run, other, text } = settings;
-  const told = await post("/api/compare", { run, other, text }, signal);
-  attends(false);
+  const compared = await post("/api/read/compare", { run, other, text }, signal);
+  showLayers(false);
   const names = [run, other];
-  const readings = [told.first, told.second];
+  const readings = [compared.first, compared.second];
   const card = h("div", { class: "card about", "aria-live": "polite" },
-    h("p", { class: "quiet" }, "Point at a stretch or a token, or walk through them with the arrow keys."));
-  const view = difference(names, told, card, settings.at, (at) => moved(settings, at));
-  replace(out, [totals(names, readings), unlike(names, readings), h("div", { class: "beside" }, view.place, card)]);
+    h("p", { class: "quiet" }, "Point at a span or a token, or walk through them with the arrow keys."));
+  const view = readingComparison(names, compared, card, settings.at, (at) => moved(settings, at));
+  replace(out, [totals(names, readings), preprocessingNote(names, readings), h("div", { class: "beside" }, view.place, card)]);
   await view.fill(signal);
 }

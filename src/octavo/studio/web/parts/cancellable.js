@@ -1,16 +1,16 @@
-// Waiting: what takes long can be stopped where one waits for it.
+// A long task that can be cancelled.
 
 import { h, latest, replace } from "/web/dom.js";
 
-const PATIENCE = 400; // milliseconds until waiting is worth a word
+const SHOW_AFTER_MS = 400; // that a task is shown as running
 
 /** Like `latest`: one task at a time in a place. `element` has a button that stops it; then it can be started again. */
-export function patient(place, outer) {
-  const ask = latest(place, outer);
+export function cancellable(place, outer) {
+  const run = latest(place, outer);
   const element = h("p", { class: "waiting", role: "status" });
-  const begin = (task) => ask(async (ended) => {
-    const stop = h("button", { type: "button", onclick: () => end(task) }, "Stop");
-    const timer = setTimeout(() => replace(element, [h("span", {}, "Computing … "), stop]), PATIENCE);
+  const start = (task) => run(async (ended) => {
+    const stop = h("button", { type: "button", onclick: () => stopTask(task) }, "Stop");
+    const timer = setTimeout(() => replace(element, [h("span", {}, "Computing … "), stop]), SHOW_AFTER_MS);
     try {
       await task(ended);
     } finally {
@@ -18,11 +18,11 @@ export function patient(place, outer) {
       if (!ended.aborted) replace(element, []);
     }
   });
-  const end = (task) => ask(async () => {
-    const again = h("button", { type: "button", onclick: () => begin(task) }, "Start again");
+  const stopTask = (task) => run(async () => {
+    const again = h("button", { type: "button", onclick: () => start(task) }, "Start again");
     replace(element, []);
     replace(place, h("p", {}, "Stopped. ", again));
     again.focus();
   });
-  return { element, begin };
+  return { element, start };
 }

@@ -1,4 +1,4 @@
-// The tree of continuations: opened by a click or the right arrow, node by node.
+// The tree of continuations, expanded node by node with a click or the right arrow.
 
 import { post } from "/web/api.js";
 import { errorMessage, h, replace } from "/web/dom.js";
@@ -6,24 +6,24 @@ import { bits } from "/web/parts/reading_details.js";
 import { percent } from "/web/parts/tokens.js";
 
 const BRANCHES = 4;
-const OPENED = 8;
+const EXPANDED = 8;
 
 /**
- * The tree; onmove(path, text) tells which node is looked at, ongo(path) that the text is to go on from it, and
- * onflip(paths) which nodes were opened or closed since it was grown.
+ * The tree; onmove(path, text) is called with the selected node, oncontinue(path) with the node to continue from, and
+ * onflip(paths) with the nodes that were opened or closed since it was loaded.
  */
-export function tree(onmove, ongo, onflip) {
+export function continuationTree(onmove, oncontinue, onflip) {
   const flipped = new Set();
-  let asked = {};
-  let life = null;
+  let position = {};
+  let lifetime = null;
   let current = null;
-  const place = h("ul", { class: "tree", role: "tree", "aria-label": "What may follow", onkeydown: key });
+  const place = h("ul", { class: "tree", role: "tree", "aria-label": "Continuations", onkeydown: key });
 
-  /** A node from the columns of an answer; those whose children are not told yet ask for them when they are opened. */
-  function planted(told, at, above) {
-    const node = { id: told.ids[at], token: told.tokens[at], p: told.p[at], above,
-      bits: told.bits[at] + (above?.start ?? 0), open: false, children: [], known: false };
-    told.parents.forEach((parent, i) => { if (parent === at) node.children.push(planted(told, i, node)); });
+  /** A node from the columns of a response; unknown children are requested when it is opened. */
+  function makeNode(columns, at, above) {
+    const node = { id: columns.ids[at], token: columns.tokens[at], p: columns.p[at], above,
+      bits: columns.bits[at] + (above?.start ?? 0), open: false, children: [], known: false };
+    columns.parents.forEach((parent, i) => { if (parent === at) node.children.push(makeNode(columns, i, node)); });
     node.known = node.children.length > 0;
     node.open = node.known;
     return node;
@@ -58,8 +58,8 @@ export function tree(onmove, ongo, onflip) {
     if (open && !node.known) {
       node.item.setAttribute("aria-busy", "true");
       try {
-        const told = await post("/api/tree", { ...asked, path: path(node), branches: BRANCHES, opened: 1 }, life);
-        const root = planted(told, 0, null);
+        const columns = await post("/api/tree", { ...position, path: path(node), branches: BRANCHES, expanded: 1 }, lifetime);
+        const root = makeNode(columns, 0, null);
         node.children = root.children;
         for (const child of node.children) {
           child.above = node;
@@ -67,7 +67,7 @@ export function tree(onmove, ongo, onflip) {
         }
         node.known = true;
       } catch (error) {
-        if (!life.aborted) node.item.append(errorMessage(error));
+        if (!lifetime.aborted) node.item.append(errorMessage(error));
         return;
       } finally {
         node.item.removeAttribute("aria-busy");
@@ -81,7 +81,7 @@ export function tree(onmove, ongo, onflip) {
     onflip([...flipped].join("_"));
   }
 
-  /** The node at the end of a path, where it has been grown. */
+  /** The node at the end of a path, where it has been loaded. */
   const find = (root, [id, ...rest]) =>
     (id == null ? root : root.children.filter((one) => one.id === id).map((one) => find(one, rest))[0]);
 
@@ -103,7 +103,7 @@ export function tree(onmove, ongo, onflip) {
     const at = all.indexOf(current);
     const moves = {
       ArrowDown: () => select(all[Math.min(at + 1, all.length - 1)]), ArrowUp: () => select(all[Math.max(at - 1, 0)]),
-      Home: () => select(all[0]), End: () => select(all.at(-1)), Enter: () => ongo(path(current)),
+      Home: () => select(all[0]), End: () => select(all.at(-1)), Enter: () => oncontinue(path(current)),
       ArrowRight: () => (current.open ? current.children[0] && select(current.children[0]) : toggle(current, true)),
       ArrowLeft: () => (current.open ? toggle(current, false) : current.above?.item && select(current.above)),
     };
@@ -115,11 +115,11 @@ export function tree(onmove, ongo, onflip) {
   return {
     place,
     get path() { return current ? path(current) : []; },
-    /** Grow it anew from a prompt, and open and close what was `flipped` before. */
+    /** Load it for a prompt, and open and close the nodes in `before`. */
     async refresh(now, signal, before = "") {
-      const told = await post("/api/tree", { ...now, branches: BRANCHES, opened: OPENED }, signal);
-      [asked, life, current] = [now, signal, null];
-      const root = planted(told, 0, null);
+      const columns = await post("/api/tree", { ...now, branches: BRANCHES, expanded: EXPANDED }, signal);
+      [position, lifetime, current] = [now, signal, null];
+      const root = makeNode(columns, 0, null);
       replace(place, root.children.map(item));
       if (root.children.length) select(root.children[0], false);
       flipped.clear();

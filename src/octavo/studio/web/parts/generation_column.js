@@ -1,4 +1,4 @@
-// The same prompt continued in several ways, side by side, as the tokens come.
+// A continuation of the prompt by one decoding method, as the tokens arrive.
 
 import { stream } from "/web/api.js";
 import { errorMessage, h, replace } from "/web/dom.js";
@@ -6,30 +6,30 @@ import { bits, number } from "/web/parts/reading_details.js";
 import { level, plain, quoted, walk } from "/web/parts/tokens.js";
 
 export const METHODS = {
-  greedy: ["Greedy", () => "Always the likeliest token."],
-  sample: ["Sampling", (now) => `Drawn at random, from seed ${now.seed}.`],
-  beam: ["Beam", (now) => `The likeliest text that a beam of ${now.width} finds.`],
+  greedy: ["Greedy", () => "Always the most probable token."],
+  sample: ["Sampling", (now) => `At random, with seed ${now.seed}.`],
+  beam: ["Beam search", (now) => `The most probable text found by a beam of ${now.width}.`],
 };
 
-/** A column; onchoose(i, tokens) tells that a token was chosen, to go on from there. */
-export function column(method, onchoose) {
+/** A column; onchoose(i, tokens) is called when a token is chosen. */
+export function generationColumn(method, onchoose) {
   let written = [];
   const [title, explain] = METHODS[method];
-  const told = h("p", { class: "quiet" });
+  const explanation = h("p", { class: "quiet" });
   const sum = h("p", { class: "sum", role: "status" });
   const about = h("p", { class: "quiet", "aria-live": "polite" });
   const others = h("div", {});
   const wrong = h("div", {});
   const prompt = h("span", { class: "prompt" });
-  const text = walk(`${title}: the text that was written; Enter shows what else could stand there`, (i) => {
+  const text = walk(`${title}: the generated text; Enter shows the alternatives to a token`, (i) => {
     const one = written[i];
     replace(about, one && `${quoted(one.token)} ${bits(one.bits)} bits, rank ${number(one.rank)}`);
   }, (i) => onchoose(i, written));
-  const place = h("section", { "aria-label": title }, h("h3", {}, title), told, text.place, sum, about, others, wrong);
+  const place = h("section", { "aria-label": title }, h("h3", {}, title), explanation, text.place, sum, about, others, wrong);
 
   function count(state) {
     const total = written.reduce((all, one) => all + one.bits, 0);
-    const each = written.length ? `, ${bits(total / written.length)} a token` : "";
+    const each = written.length ? `, ${bits(total / written.length)} per token` : "";
     replace(sum, `${number(written.length)} tokens, ${bits(total)} bits${each}${state}`);
   }
 
@@ -41,8 +41,8 @@ export function column(method, onchoose) {
       await text.fill(written.map((one) => one.token), written.map(colour), signal);
       text.place.prepend(prompt);
       replace(others, line.others?.length > 0 && h("details", {}, h("summary", {}, "The next best"),
-        h("ol", { start: 2 }, line.others.map(([spelt, cost]) =>
-          h("li", {}, h("code", {}, spelt), ` ${bits(cost)} bits`)))));
+        h("ol", { start: 2 }, line.others.map(([other, cost]) =>
+          h("li", {}, h("code", {}, other), ` ${bits(cost)} bits`)))));
     }
     for (const one of line.add ?? []) {
       written.push(one);
@@ -53,10 +53,10 @@ export function column(method, onchoose) {
   return {
     place, method, text,
     get written() { return written; },
-    /** Ask for the text anew; `grown` is called after each line. */
-    async write(now, signal, grown = () => {}) {
+    /** Generate the text again; `onprogress` is called after each line. */
+    async write(now, signal, onprogress = () => {}) {
       written = [];
-      replace(told, explain(now));
+      replace(explanation, explain(now));
       for (const one of [wrong, others, about]) replace(one, []);
       await text.fill([], [], signal);
       replace(prompt, now.prompt.length > 200 ? `… ${now.prompt.slice(-200)}` : now.prompt);
@@ -67,7 +67,7 @@ export function column(method, onchoose) {
         for await (const line of stream("/api/write", { ...now, method }, signal)) {
           await take(line, signal);
           count(" …");
-          grown();
+          onprogress();
         }
         count("");
       } catch (error) {

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from examples import NEWLINE, VOCAB, ngram, text
 from octavo.errors import UserError
+from octavo.exchange.arpa import read_arpa, write_arpa
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.models.ngram.arpa import read_arpa, write_arpa
 
 NAMES = [f"w{i}" for i in range(VOCAB)]
 
@@ -181,8 +181,8 @@ def test_sections_longer_than_a_block_are_read_whole(tmp_path: Path, monkeypatch
     whole = scored(tmp_path / "model.arpa")
     for size in (1, 7, 100):
         small = [BY_LMPLZ.encode()[i : i + size] for i in range(0, len(BY_LMPLZ), size)]
-        monkeypatch.setattr("octavo.models.ngram.arpa_lines.stream", lambda path, small=small: iter(small))
-        monkeypatch.setattr("octavo.models.ngram.arpa.ROWS", 2)
+        monkeypatch.setattr("octavo.exchange.arpa_lines.stream", lambda path, small=small: iter(small))
+        monkeypatch.setattr("octavo.exchange.arpa.WRITE_NGRAMS", 2)
         assert scored(tmp_path / "model.arpa") == whole
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.errors import UserError
+from octavo.exchange.formats import NOT_ARPA
 from octavo.io.compressed import stream
 from octavo.io.progress import Advance
 
@@ -27,8 +28,6 @@ ROUNDING = 1e-6  # a log-probability may lie so far above 0: other tools round t
 LARGEST = 99.0  # a back-off weight of more digits is a mistake
 COUNT = re.compile(rb"\s*[0-9]{1,18}\s*")
 BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))  # where bytes.split splits
-FOREIGN = {b"\x1f\x8b": "a gzip archive: let its name end in .gz",
-           b"mmap lm": "a binary of KenLM: give the ARPA file it was built from"}  # fmt: skip
 
 
 class Lines:
@@ -111,7 +110,7 @@ def _find_header(lines: Lines) -> None:
         if line is None:
             break
         if number == 0:
-            hint = next((f"it is {what}" for start, what in FOREIGN.items() if line.startswith(start)), hint)
+            hint = next((f"it is {what}" for start, what in NOT_ARPA.items() if line.startswith(start)), hint)
     raise UserError(f"{lines.path} is not an ARPA file: no line says \\data\\; {hint}")
 
 

@@ -1,0 +1,128 @@
+"""The formats of models that other programs read and write: how each is recognised, read and written.
+
+Recognising a format needs neither torch nor numpy: readers and writers are imported when they are called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from octavo.errors import UserError
+from octavo.io.compressed import stream
+
+if TYPE_CHECKING:
+    from octavo.core import LanguageModel
+    from octavo.exchange.imported import ImportedModel
+    from octavo.text.tokenizers.base import Tokenizer
+
+CONFIG = "config.json"
+GGUF_MAGIC, GGUF_SUFFIX = b"GGUF", ".gguf"
+ARPA_SUFFIX, ARPA_START = ".arpa", b"\\data\\"
+NOT_ARPA = {  # what is taken for an ARPA file, by its first bytes, and what to do about it
+    b"\x1f\x8b": "a gzip archive: let its name end in .gz",
+    b"mmap lm": "a binary of KenLM: give the ARPA file it was built from",
+}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of models. Reader and writer are named as MODULE.FUNCTION below octavo.exchange."""
+
+    title: str
+    recognises: Callable[[Path], bool]
+    reader: str = ""
+    """read(path, tokenizer): the imported model; with another tokenizer of the same ids in place of the file's."""
+    writer: str = ""
+    """write(model, tokenizer, target): writes the model and returns notes for the user."""
+    suffix: str = ""
+    """What the name of a target ends in."""
+    loads_directly: bool = True
+    """Whether such a file or folder can be used in the place of a run, without importing it first."""
+
+    def read(self, path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
+        imported: ImportedModel = _function(self.reader)(path, tokenizer)
+        return imported
+
+    def write(self, model: LanguageModel[Any], tokenizer: Tokenizer, target: str | Path) -> list[str]:
+        notes: list[str] = _function(self.writer)(model, tokenizer, target)
+        return notes
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a file begins or is named like a GGUF file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC or path.suffix == GGUF_SUFFIX
+    except OSError:
+        return False
+
+
+def is_huggingface(folder: Path) -> bool:
+    """Whether a folder has the config.json of a Hugging Face model."""
+    try:
+        values = read_object(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+    except UserError:
+        return False
+    return "octavo" not in values and ("model_type" in values or "architectures" in values)
+
+
+def is_arpa(path: Path) -> bool:
+    """Whether a file is named or begins like an ARPA file, or is what ARPA files are taken for."""
+    if not path.is_file() or ARPA_SUFFIX in path.suffixes:
+        return path.is_file()
+    first = next(stream(path), b"")
+    return ARPA_START in first or first.startswith(tuple(NOT_ARPA))
+
+
+FORMATS: dict[str, Format] = {
+    "hf": Format(
+        "a Hugging Face folder of a GPT-2, a Llama or a BERT", is_huggingface,
+        reader="huggingface_import.read_huggingface", writer="huggingface_export.write_huggingface", suffix="-hf",
+    ),
+    "gguf": Format("a GGUF file of a Llama", is_gguf, reader="gguf.read_llamacpp", suffix=GGUF_SUFFIX),
+    "arpa": Format(
+        "an ARPA file of n-grams", is_arpa, reader="arpa.read_model", writer="arpa.write_model", suffix=ARPA_SUFFIX,
+        loads_directly=False,
+    ),
+}  # fmt: skip
+
+
+def find_format(path: str | Path) -> Format | None:
+    """The format of a file or folder, if it is one that can be read."""
+    return next((format for format in FORMATS.values() if format.recognises(Path(path))), None)
+
+
+def is_foreign(path: str | Path) -> bool:
+    """Whether there is a model of another format that can be loaded as it stands: a GGUF file or a folder."""
+    return any(format.loads_directly and format.recognises(Path(path)) for format in FORMATS.values())
+
+
+def read_foreign(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
+    """The model of a file or folder of another format, with its own tokenizer or with one that has the same ids."""
+    format = find_format(path)
+    if format is None:
+        titles = ", ".join(format.title for format in FORMATS.values())
+        raise UserError(f"{path} is not a model that can be read; give {titles}")
+    return format.read(path, tokenizer)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path} is missing or damaged: {error}; fetch the model again") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold a JSON object: it holds a {type(values).__name__}; fetch the model again")
+    return values
+
+
+def _function(named: str) -> Callable[..., Any]:
+    module, name = named.split(".")
+    function: Callable[..., Any] = getattr(import_module(f"octavo.exchange.{module}"), name)
+    return function
