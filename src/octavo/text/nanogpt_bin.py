@@ -4,7 +4,7 @@ What the ids mean is said by a `tokenizer.json` in the same folder. (nanoGPT its
 that is a pickle, a program, and is never opened.) As a corpus, such a file is decoded to the text that it stands for,
 and `begin` ends a document. The text is then tokenised like any other. With the tokenizer that wrote the file, the
 tokens are the same again, but for those at a place where somebody cut a text after it was tokenised; and where a file
-has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and charged.
+has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and scored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.text.token_store import SMALL, Store, fingerprint
+from octavo.text.token_store import TWO_BYTE_IDS, Store, fingerprint
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -27,7 +27,7 @@ from octavo.text.tokenizers.token_bytes import Tokens
 SUFFIX = ".bin"
 TOKENIZER = "tokenizer.json"
 ID = np.dtype("<u2")
-STRIDE = 1 << 20  # ids looked at, or decoded, at a time
+CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 
 
 def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
@@ -35,8 +35,8 @@ def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
     path = Path(path)
     tokens = _mapped(path)
     starts = [np.zeros(0, np.int64)]
-    for first in range(0, len(tokens), STRIDE):
-        part = tokens[first : first + STRIDE]
+    for first in range(0, len(tokens), CHUNK_IDS):
+        part = tokens[first : first + CHUNK_IDS]
         wrong = np.flatnonzero(part >= tokenizer.vocab)
         if len(wrong):
             raise UserError(
@@ -59,11 +59,11 @@ def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) 
 
 
 def check_fits(tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer with more ids than two bytes can tell apart."""
-    if tokenizer.vocab > SMALL:
+    """Refuse a tokenizer with more ids than two bytes can hold."""
+    if tokenizer.vocab > TWO_BYTE_IDS:
         raise UserError(
-            f"a {SUFFIX} file has two bytes a token, so at most {SMALL:,} ids: the {tokenizer.name} tokenizer has "
-            f"{tokenizer.vocab:,}; take one with fewer, --size {SMALL - 1} of bpe, say"
+            f"a {SUFFIX} file has two bytes a token, so at most {TWO_BYTE_IDS:,} ids: {tokenizer.name} has "
+            f"{tokenizer.vocab:,}; take one with fewer, such as --tokenizer bpe --vocab-size {TWO_BYTE_IDS - 1}"
         )
 
 
@@ -79,7 +79,7 @@ def tokens_as_text(path: Path) -> Iterator[Iterator[bytes]]:
     store = read_bin(path, tokenizer)
     for start, end in pairwise([0, *store.starts.tolist(), len(store)]):
         if start < end:
-            yield (tokenizer.decode(store.tokens[at : min(at + STRIDE, end)]) for at in range(start, end, STRIDE))
+            yield (tokenizer.decode(store.tokens[at : min(at + CHUNK_IDS, end)]) for at in range(start, end, CHUNK_IDS))
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
 
 FORMAT = "octavo-tokens-1"
-SMALL = 1 << 16  # ids up to here fit into two bytes
+TWO_BYTE_IDS = 1 << 16  # ids below this fit into two bytes
 
 
 @dataclass(frozen=True)
@@ -112,4 +112,4 @@ def _beside(path: Path) -> Path:
 
 
 def _dtype(vocab: int) -> np.dtype[Any]:
-    return np.dtype(np.uint16 if vocab <= SMALL else np.int32)
+    return np.dtype(np.uint16 if vocab <= TWO_BYTE_IDS else np.int32)
