@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -61,7 +62,9 @@ def test_the_package_may_be_the_first_to_import_octavo(installed: dict[str, str]
 def test_the_page_on_extending_builds_the_same_package() -> None:
     page = (HERE.parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(python|toml)\n(.*?)^```", page, re.M | re.S)
-    code = "\n".join(text for language, text in blocks if language == "python")
+    parts = [text for language, text in blocks if language == "python"]
+    methods = [text.startswith(("def ", "@property")) and "(self" in text for text in parts]
+    code = "\n".join(indent(text, "    " * inside) for text, inside in zip(parts, methods, strict=True))
     assert ast.dump(ast.parse(code)) == ast.dump(ast.parse((HERE / "gated_convolution.py").read_text(encoding="utf-8")))
     (settings,) = (text for language, text in blocks if language == "toml")
     assert tomllib.loads(settings) == tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))
