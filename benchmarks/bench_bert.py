@@ -27,8 +27,10 @@ from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
 from octavo.tasks.encoder import Encoder
+from octavo.tasks.masked import TASK, losses_of
 from octavo.tasks.masking import Masked
 from octavo.tasks.sentences import Sentences, documents, split_sentences
+from octavo.tasks.training_run import train_run
 from octavo.text import open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
@@ -75,7 +77,8 @@ def ablation(
     """The same model, text, steps and seed; only the tasks differ."""
     model, vocab_size, rate = setting
     print(
-        f"{corpus}, {steps} steps of {TASK.loop.batch_size} rows of {model.context} tokens, {model.layers} layers of width "
+        f"{corpus}, {steps} steps of {TASK.loop.batch_size} rows of {model.context} tokens, "
+        f"{model.layers} layers of width "
         f"{model.width}, {vocab_size:,} tokens known, rate {rate}, seed {seed}"
     )
     print(

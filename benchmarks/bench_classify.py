@@ -23,6 +23,8 @@ from measure import middle
 from octavo.datasets.labels import Labelled, read_labelled
 from octavo.tasks.classification import TASK, cross_validate, measure
 from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.task import Recipe
+from octavo.tasks.training_run import train_run
 
 THREADS = 2
 AT_LEAST = 200_000  # sentences whose labels are asked for at once

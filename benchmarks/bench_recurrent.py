@@ -198,7 +198,7 @@ def quality(kinds: list[str]) -> None:
                 print(f"{both}; {took}", flush=True)
         for kind in kinds:
             plain = Plain(kind)
-            whole = Lanes(learn_and_tokenize("byte", corpus)[1].tokens, VOCAB - 1, 32, 128, 0)
+            whole = Streams(learn_and_tokenize("byte", corpus)[1].tokens, VOCAB - 1, 32, 128, 0)
             began, step = time.perf_counter(), 0
             while time.perf_counter() - began < BUDGET:
                 window = whole.at(step)

@@ -33,7 +33,8 @@ from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 GPU: dict[str, Any] = {  # small for 29,000 pairs, and dropped out heavily: they are soon known by heart
-    "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "vocab_size": 8000, "batch_size": 4096, "budget": "4000steps",
+    "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "vocab_size": 8000, "batch_size": 4096,
+    "budget": "4000steps",
     "evaluations": 5, "keep": "bleu", "label_smoothing": 0.1, "ema": 0.995,
 }  # fmt: skip
 CPU: dict[str, Any] = {

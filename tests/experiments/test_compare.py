@@ -38,7 +38,8 @@ from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size,
 from octavo.experiments.compare.config import place_of, scored_part
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
-from octavo.models import find_spec, preset
+from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
+from octavo.models.recurrent import RecurrentConfig
 from octavo.scoring.byte_costs import ByteCosts
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
@@ -202,6 +203,23 @@ def test_without_names_all_candidates_are_compared_and_octavo_can_train_each_of_
         assert one.by_gradient == find_spec(model).trained_by_gradient
 
 
+class Foreign(GRU):
+    """A model of another package."""
+
+
+def test_a_model_of_another_package_is_compared_without_a_change_here(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModelSpec("foreign", "a foreign network", "for this test", "convolution", Foreign, RecurrentConfig)
+    monkeypatch.setitem(MODELS, "foreign", spec)
+    quiet = Progress(io.StringIO())
+    found = octavo.compare(corpus, models=["kn3", "convolution", "mix"], budget=STEPS, out=tmp_path, progress=quiet)
+    assert found.failed == []
+    assert (found["foreign"].title, found["foreign"].family) == ("a foreign network", "convolution")
+    assert found["mix"].title == "mixture of kn3 and foreign"
+    assert "convolution" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 # ---------------------------------------------------------------------- a frame
 
 
@@ -239,14 +257,14 @@ def test_rows_and_comparisons_survive_json() -> None:
 
 def test_json_holds_one_object_with_the_rows(corpus: Path, tmp_path: Path) -> None:
     code, out, _ = run_cli(str(corpus), "--models", "bag,kn3,zlib", "--out", str(tmp_path / "out"), "--json")
-    told = json.loads(out)
+    record = json.loads(out)
     assert code == 0
-    assert {row["model"] for row in told["rows"]} == {"bag", "kn3", "zlib"}
-    for row in told["rows"]:
+    assert {row["model"] for row in record["rows"]} == {"bag", "kn3", "zlib"}
+    for row in record["rows"]:
         assert set(row) == set(keys_of(Row))
         assert row["bits_per_byte"] > 0
-    assert told["page"] == str(tmp_path / "out" / "report.html")
-    assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(told)
+    assert record["page"] == str(tmp_path / "out" / "report.html")
+    assert {"corpus", "proof", "settings", "machine", "versions", "seconds", "command", "advice"} <= set(record)
 
 
 # ---------------------------------------------------------------------- stopped and resumed

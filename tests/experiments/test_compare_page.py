@@ -54,8 +54,8 @@ MODELS: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
 
 
 def row(model: str, bits: float | None, family: str = "counts", **more: Any) -> Row:
-    told = {"seconds": 1.0, "bytes": 1000, "score_rate": 1e4, "policy": "state carried"} | more
-    return Row(model, f"{model} of bytes", family, bits, **told)
+    text = {"seconds": 1.0, "bytes": 1000, "score_rate": 1e4, "policy": "state carried"} | more
+    return Row(model, f"{model} of bytes", family, bits, **text)
 
 
 def by_hand() -> Comparison:
@@ -291,11 +291,11 @@ def test_disagreements_are_between_the_best_of_families() -> None:
 def test_both_models_bits_stand_beside_a_disagreement() -> None:
     byte_costs = {"gru": np.full(300, 0.5), "kn5": np.full(300, 0.5)}
     byte_costs["kn5"][100:160] = 2.0
-    told = Page(disagreements(by_hand(), b"abcde" * 60, byte_costs)).text
-    assert "gru predicts better than kn5" in told
-    assert "kn5 predicts better than gru" not in told
-    assert "gru: 30 bits" in told
-    assert "kn5: 120 bits" in told
+    text = Page(disagreements(by_hand(), b"abcde" * 60, byte_costs)).text
+    assert "gru predicts better than kn5" in text
+    assert "kn5 predicts better than gru" not in text
+    assert "gru: 30 bits" in text
+    assert "kn5: 120 bits" in text
 
 
 def test_every_model_has_its_view_of_the_passage_and_one_is_chosen() -> None:
@@ -320,11 +320,11 @@ def test_the_table_marks_the_best_greys_the_dominated_and_shows_what_failed() ->
     }  # fmt: skip
     assert f'<td colspan="{len(page_columns(Row)) - 1}">failed: heads must divide width' in table
     assert "1.900–2.100" in table
-    told = " ".join(footnotes(by_hand()))
-    assert "dominated" in told
-    assert "95 %: the confidence interval of the bits per byte, seeds." in told
-    assert "mle3 gave probability zero to 7 held-out tokens" in told
-    assert "Context while scoring, all: state carried." in told
+    text = " ".join(footnotes(by_hand()))
+    assert "dominated" in text
+    assert "95 %: the confidence interval of the bits per byte, seeds." in text
+    assert "mle3 gave probability zero to 7 held-out tokens" in text
+    assert "Context while scoring, all: state carried." in text
 
 
 def test_a_notebook_gets_the_table_and_one_figure_in_few_bytes() -> None:
@@ -361,13 +361,13 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, bytes]:
             score_rate=score.tokens / score.seconds, bytes=bytes_on_disk(folder / name), run=name,
             byte_costs=f"byte_costs/{name}.npy", policy=score.policy,
         ))  # fmt: skip
-    told = Comparison(
+    comparison = Comparison(
         rank_rows(rows), run.record["corpus"], command=f"octavo compare {corpus}", folder=folder, advice=("Take kn3.",),
         seconds={"training": 3.0, "scoring": 0.1}, settings={"seed": 0, "budget": "3 steps"},
         versions={"octavo": "1"}, machine={"cores": 2, "memory": 10**9},
     )  # fmt: skip
-    write_page(told, text.read())
-    return told, text.read()
+    write_page(comparison, text.read())
+    return comparison, text.read()
 
 
 def test_a_real_page_holds_every_part_in_its_order(real: tuple[Comparison, bytes]) -> None:

@@ -186,8 +186,8 @@ def test_what_is_impossible_is_infinite_and_null_in_json() -> None:
     found = reading("the rat é", k=0.0)
     assert found.bits_per_byte == math.inf
     assert found.impossible == 2
-    told = json.dumps(found.to_json(), allow_nan=False)
-    assert '"bits_per_byte": null' in told
+    record = json.dumps(found.to_json(), allow_nan=False)
+    assert '"bits_per_byte": null' in record
     assert found.costliest == ()
     assert all(math.isnan(share) for share in gap(reading("the"), found).values())
 
@@ -260,12 +260,12 @@ def test_the_command_trains_measures_and_writes_a_page(
 ) -> None:
     out = tmp_path / "domains"
     command("--texts", *texts, "--bytes", "1500", "--out", str(out), "--json")
-    told = json.loads(capsys.readouterr().out)
+    record = json.loads(capsys.readouterr().out)
     names = ["kn3-chars", "kn3-chars-lower", "kn2-words", "kn2-words-lower"]
-    assert [Path(model["run"]).name for model in told["models"]] == names
+    assert [Path(model["run"]).name for model in record["models"]] == names
     held = Path(texts[0]).read_bytes()
     held = held[len(held) * 9 // 10 :][:1500]
-    for model in told["models"]:
+    for model in record["models"]:
         home, away = model["readings"]
         run = load(model["run"])
         assert home["bytes"] == away["bytes"] == 1500
@@ -273,11 +273,11 @@ def test_the_command_trains_measures_and_writes_a_page(
         assert sum(model["gap_by_group"].values()) == pytest.approx(model["gap"], rel=1e-9)
         assert home["label"] == (NOT_COMPARABLE if "lower" in model["run"] else "")
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert told["page"] == str(out / "report.html")
+    assert record["page"] == str(out / "report.html")
     parsed = Page(page)
     assert not re.search(r"https?://|<script|src=", page)
     assert all((out / link).is_file() for name, link in parsed.attributes if name == "href")
-    for model in told["models"]:
+    for model in record["models"]:
         assert all(f"{one['bits_per_byte']:.4f}" in parsed.text for one in model["readings"])
 
 

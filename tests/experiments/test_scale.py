@@ -107,13 +107,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def point(model: str, length: int, bits: float | None, **more: Any) -> Point:
-    told: dict[str, Any] = {"size": 1.0, "budget": 1.0, "seed": 0, "parameters": 1000, "seconds": 1.0, "passes": 1.0}
-    told |= {"flops": 0.0 if model == "ngram" else 1e9}
-    return Point(model=model, bytes=length, bits_per_byte=bits, **(told | more))
+    values: dict[str, Any] = {"size": 1.0, "budget": 1.0, "seed": 0, "parameters": 1000, "seconds": 1.0, "passes": 1.0}
+    values |= {"flops": 0.0 if model == "ngram" else 1e9}
+    return Point(model=model, bytes=length, bits_per_byte=bits, **(values | more))
 
 
 def made_up(first: Any, second: Any, lengths: Any = LENGTHS) -> Scaling:
-    """A series of two models whose figures are given by functions of the length."""
+    """An experiment with two models whose results are given by functions of the length."""
     points = [point("gpt", int(x), float(first(x))) for x in lengths]
     points += [point("ngram", int(x), float(second(x)), order=5) for x in lengths]
     return Scaling("gpt", "ngram", "a text", int(max(lengths)), 1000, "30s", tuple(points))
@@ -211,17 +211,17 @@ def test_a_floor_is_fitted_only_from_five_different_lengths() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "told"),
+    ("x", "y", "message"),
     [
         ([1, 2], [2, 1.9], "3 or more different places"),
         ([1, 1, 2, 2], [2, 2, 1.9, 1.9], "there are 4, at 2"),
         ([1, 2, 4], [2, 1.9, math.inf], "infinite"),
         ([0, 2, 4], [2, 1.9, 1.8], "above zero"),
-        ([1, 2, 4], [2, 1.9], "each figure"),
+        ([1, 2, 4], [2, 1.9], "each result"),
     ],
 )
-def test_points_that_no_law_goes_through_are_refused(x: list[float], y: list[float], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_points_that_no_law_goes_through_are_refused(x: list[float], y: list[float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         fitted(x, y)
 
 
@@ -290,7 +290,7 @@ def test_refits_of_the_same_seed_are_not_paired_with_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "told"),
+    ("first", "second", "message"),
     [
         (sure(0, 2, 0.3), sure(0, 1.5, 0.1), "overtakes the n-gram at about 4.2 MB of text .* 4.2 times the most"),
         (sure(0, 1.5, 0.1), sure(0, 2, 0.3), "falls behind the n-gram at about 4.2 MB"),
@@ -303,8 +303,8 @@ def test_refits_of_the_same_seed_are_not_paired_with_each_other() -> None:
         (sure(1, 0.1, 0.1), constant(2.5), "is ahead of the n-gram everywhere within 100 times"),
     ],
 )
-def test_a_crossing_is_explained_in_words(first: Fit, second: Fit, told: str) -> None:
-    assert re.search(told, crossing_line(crossing(first, second, 1e5, 1e6), "text", "gpt", "the n-gram"))
+def test_a_crossing_is_explained_in_words(first: Fit, second: Fit, message: str) -> None:
+    assert re.search(message, crossing_line(crossing(first, second, 1e5, 1e6), "text", "gpt", "the n-gram"))
 
 
 # What is trained
@@ -319,7 +319,7 @@ def test_smaller_networks_have_whole_heads_and_can_be_built() -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "part", "told"),
+    ("budget", "part", "message"),
     [
         ("30s", 0.125, "3.750s"),
         ("2min", 0.5, "60.000s"),
@@ -327,8 +327,8 @@ def test_smaller_networks_have_whole_heads_and_can_be_built() -> None:
         ("2Mtokens", 0.5, "1000000tokens"),
     ],
 )
-def test_a_part_of_a_budget(budget: str, part: float, told: str) -> None:
-    assert budget_part(budget, part) == told
+def test_a_part_of_a_budget(budget: str, part: float, message: str) -> None:
+    assert budget_part(budget, part) == message
 
 
 def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
@@ -342,7 +342,7 @@ def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"lengths": (0.5, 1.0)}, "at least 3 lengths"),
         ({"lengths": (0.25, 0.5, 0.75)}, "with 1 among them"),
@@ -352,8 +352,8 @@ def test_every_length_meets_every_size_and_budgets_are_for_the_whole() -> None:
         ({"seeds": 0}, "seeds must be at least 1"),
     ],
 )
-def test_a_plan_without_enough_points_is_refused(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_plan_without_enough_points_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Plan(**wrong)
 
 
@@ -393,12 +393,12 @@ def test_the_order_is_the_best_on_pieces_held_out_of_the_training_text(corpus: P
     x_N = np.concatenate([[256], Byte().encode(corpus.read_bytes())])
     held = hold_out(x_N, 256)
 
-    def pays(n: int) -> float:
+    def nats_of(n: int) -> float:
         model = NGram.fit(torch.from_numpy(held.train_N.astype(np.int32)), NGramConfig(order=n), 257, 10)
         return -float(model.score(torch.from_numpy(held.pieces_PL.astype(np.int64))).sum())
 
     assert order > 2
-    assert pays(order) < min(pays(order - 1), pays(order + 1))
+    assert nats_of(order) < min(nats_of(order - 1), nats_of(order + 1))
 
 
 def test_a_point_is_what_training_on_that_piece_gives(corpus: Path, tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     lines = io.StringIO()
     found = scale("gpt", corpus, plan=SERIES, budget="8steps",
                   held_out=1000, out=out, progress=Progress(lines), **SMALL)  # fmt: skip
-    (out.parent / "told").write_text(lines.getvalue(), encoding="utf-8")
+    (out.parent / "progress.txt").write_text(lines.getvalue(), encoding="utf-8")
     return out, found
 
 
@@ -529,7 +529,7 @@ def test_a_training_that_fails_is_a_failed_row_and_the_command_exits_with_1(
 
 
 def test_progress_says_what_is_trained(finished: tuple[Path, Scaling]) -> None:
-    lines = (finished[0].parent / "told").read_text(encoding="utf-8").splitlines()
+    lines = (finished[0].parent / "progress.txt").read_text(encoding="utf-8").splitlines()
     begun = [line for line in lines if not line.startswith("  ")]
     assert len(begun) == 11
     assert begun[0].startswith("1 of 11: ngram, ")
@@ -543,24 +543,24 @@ def test_sizes_are_chosen_on_validation_chunks_never_on_the_reported_text() -> N
     assert chosen([point("gpt", 1000, 2.4, size=s) for s in (0.5, 1.0)])[0].size == 1.0
 
 
-# What is told
+# In words
 
 
 def test_a_series_is_explained_in_words() -> None:
     found = made_up(lambda x: falling(x, 1.2, 1.0, 0.3), lambda x: falling(x, 1.9, 0.5, 0.2))
-    told = "\n".join(summary(found))
-    assert "gpt, over text (30s each): bits per byte = 1.200 + 1.000 × (text / 1.0 MB)^-0.300" in told
-    assert "The n-gram, over text: bits per byte = 1.900 + 0.500 × (text / 1.0 MB)^-0.200" in told
-    assert f"with 10 times as much (10.0 MB) {falling(1e7, 1.2, 1.0, 0.3):.3f}" in told
-    assert "As measured, gpt is ahead of the n-gram at 2 (500.0 kB, 1.0 MB) of the 5 lengths." in told
-    assert re.search(r"By the laws gpt overtakes the n-gram at about 423.9 kB of text", told)
+    message = "\n".join(summary(found))
+    assert "gpt, over text (30s each): bits per byte = 1.200 + 1.000 × (text / 1.0 MB)^-0.300" in message
+    assert "The n-gram, over text: bits per byte = 1.900 + 0.500 × (text / 1.0 MB)^-0.200" in message
+    assert f"with 10 times as much (10.0 MB) {falling(1e7, 1.2, 1.0, 0.3):.3f}" in message
+    assert "As measured, gpt is ahead of the n-gram at 2 (500.0 kB, 1.0 MB) of the 5 lengths." in message
+    assert re.search(r"By the laws gpt overtakes the n-gram at about 423.9 kB of text", message)
 
 
 def test_a_model_that_gets_no_better_is_not_carried_on() -> None:
     level = made_up(lambda x: 4.0 + 0.01 * math.sin(x), lambda x: falling(x))
-    told = "\n".join(summary(level))
-    assert "these 5 points are too few, or too scattered, to be sure of a fall" in told
-    assert "a law that does not surely fall cannot be extrapolated" in told
+    message = "\n".join(summary(level))
+    assert "these 5 points are too few, or too scattered, to be sure of a fall" in message
+    assert "a law that does not surely fall cannot be extrapolated" in message
 
 
 def test_what_limits_is_told_from_both_laws() -> None:
@@ -570,18 +570,18 @@ def test_what_limits_is_told_from_both_laws() -> None:
     whole = [point("gpt", 1_000_000, 2.1)]  # the n-gram has 2.2: crossed at (2.1 / 2.2)^5 of 1e9, in 0.79 of a second
     both = Scaling("gpt", "ngram", "a text", 1_000_000, 1000, "30s", (*first, *longer, *whole))
     assert both.training is not None
-    told = "\n".join(summary(both))
-    assert "gpt is limited by training here" in told
-    assert "A budget of 30s reads the whole text 1 times." in told
-    assert f"gpt overtakes the n-gram at about {number(1e9 * (2.1 / 2.2) ** 5)} FLOPs, 1 seconds here" in told
+    message = "\n".join(summary(both))
+    assert "gpt is limited by training here" in message
+    assert "A budget of 30s reads the whole text 1 times." in message
+    assert f"gpt overtakes the n-gram at about {number(1e9 * (2.1 / 2.2) ** 5)} FLOPs, 1 seconds here" in message
 
 
 def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
     found = scale("ngram", corpus, order=6, estimator="mle", plan=THREE)
     assert found.text["ngram"].fit is None
-    told = "\n".join(summary(found))
-    assert "probability zero" in told
-    assert "smooth it" in told
+    message = "\n".join(summary(found))
+    assert "probability zero" in message
+    assert "smooth it" in message
     assert found.to_json()["points"][0]["bits_per_byte"] is None
     assert "infinite" in scaling_page(found)
 
@@ -614,14 +614,14 @@ def test_the_command_prints_a_table_laws_and_a_whole_page(
     assert "octavo scale gpt" in page
     assert len((out / "points.csv").read_text(encoding="utf-8").splitlines()) == 7
     assert main([*words, "--held-out", "500", "--out", str(out), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [law["variable"] for law in told["laws"]] == ["text", "text"]
-    assert told["points"][0]["model"] == "ngram"
-    assert "at" in told["crossings"]["text"]
+    record = json.loads(capsys.readouterr().out)
+    assert [law["variable"] for law in record["laws"]] == ["text", "text"]
+    assert record["points"][0]["model"] == "ngram"
+    assert "at" in record["crossings"]["text"]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["gpt", "TEXT", "--lengths", "0.001", "0.5", "1"], "2,000 bytes"),
         (["gpt", "-"], "read once"),
@@ -637,14 +637,14 @@ def test_the_command_prints_a_table_laws_and_a_whole_page(
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_training(
-    words: list[str], told: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    words: list[str], message: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(api, "train", _refuse)
     assert main(["scale", *(str(corpus) if word == "TEXT" else word for word in words)]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert len(error.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

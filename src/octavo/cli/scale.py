@@ -14,7 +14,7 @@ from typing import Any
 from octavo.cli.flags import Corpora, run_command
 from octavo.cli.output import exit_if_failed, note, print_json
 from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
-from octavo.experiments.scale.power_law import LEVEL
+from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.run import HELD_OUT_BYTES, scale
 from octavo.experiments.scale.wording import summary
 from octavo.experiments.table import table_text
@@ -83,8 +83,8 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
         vary: ScaleFlags = ScaleFlags(),  # noqa: B008
         out: str = folder,
     ) -> None:
-        told = {**_changed(config, usual), **_changed(loop, asked), **_changed(optim), **_changed(text)}
-        _run(model, corpus, {"budget": loop.budget, **told}, vary, out, command)
+        settings = {**_changed(config, usual), **_changed(loop, asked), **_changed(optim), **_changed(text)}
+        _run(model, corpus, {"budget": loop.budget, **settings}, vary, out, command)
 
     def of_counts(
         corpus: Corpora,
@@ -93,8 +93,8 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
         vary: ScaleFlags = ScaleFlags(),  # noqa: B008
         out: str = folder,
     ) -> None:
-        told = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
-        _run(model, corpus, told, vary, out, command)
+        settings = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
+        _run(model, corpus, settings, vary, out, command)
 
     verb: Callable[..., None] = of_network if find_spec(kind).trained_by_gradient else of_counts
     verb.__annotations__["config"] = type(usual)  # the flags come from its fields
@@ -119,8 +119,8 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
 def _changed(config: Any, usual: Any = None) -> dict[str, Any]:
     """The settings that are not the usual ones."""
     usual = type(config)() if usual is None else usual
-    told = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
-    return {name: value for name, value in told.items() if value != getattr(usual, name)}
+    values = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
+    return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
 def _run(
@@ -147,6 +147,6 @@ def _run(
     for line in summary(found):
         print(textwrap.fill(line, MAX_LINE_CHARACTERS, subsequent_indent="  "))
     if any(curve.fit is not None for curve in found.curves):
-        print(f"\nIn brackets, and of floor and exponent: intervals of {LEVEL:.0%}.")
+        print(f"\nIn brackets, and of floor and exponent: intervals of {CONFIDENCE:.0%}.")
     print(f"The page with the figures: {Path(out) / REPORT}")
     exit_if_failed(failed)

@@ -139,9 +139,7 @@ def spec_of(model: nn.Module) -> ModelSpec:
     for spec in _models().values():
         if type(model) is spec.model:
             return spec
-    raise UserError(
-        f"a model must be registered with a ModelSpec: {type(model).__name__} is not; see docs/extending.md"
-    )
+    raise UserError(f"a model needs a ModelSpec: {type(model).__name__} has none; docs/extending.md shows how")
 
 
 def name_of(model: nn.Module) -> str:

@@ -54,11 +54,8 @@ def sum_of_heads() -> Finding:
     for D, H, N in SHAPES:
         w, x_1ND = random_heads(D, H), random_tokens(N, D)
         worst = max(worst, (concatenated(x_1ND, w, path="plain") - summed(x_1ND, w)).abs().max().item())
-    return Finding(
-        verdict(worst < 1e-13),
-        f"octavo's two implementations of a layer, five shapes, float64: they differ by {worst:.0e}",
-        "to 1e-13",
-    )
+    note = f"octavo's two implementations of a layer, five shapes, float64: they differ by {worst:.0e}"
+    return Finding(verdict(worst < 1e-13), note, "to 1e-13")
 
 
 def folded_rank() -> Finding:
@@ -103,13 +100,11 @@ def folding_figure() -> str:
 
 
 SUM = Exercise(
-    id="heads-as-sum",
-    title="Multi-head attention is a sum",
+    id="heads-as-sum", title="Multi-head attention is a sum", figure=folding_figure,
     question="Multi-head attention concatenates H heads of width D/H and multiplies by `W_o`. Each head uses its own "
     "rows of `W_o`, so it has its own product `W_v_h*W_o_h`, which can be folded into one D × D matrix.",
     answer="`Y = sum(h, A_h*X*W_v_h*W_o_h)`. Folding gives each head a matrix with `D^2` weights instead of `2*D^2/H`, "
     "but only rank D/H. It saves weights with one head, keeps their number with two, and increases it with more.",
-    figure=folding_figure,
     parts=[
         Part("sum", "Concatenated heads times `W_o` are the same as a sum over heads, each with its own D × D matrix.",
              Truth("true"), "numeric", sum_of_heads,
@@ -132,8 +127,7 @@ SUM = Exercise(
              why="Before: `2*N*D^2` for values and output, `N^2*D` for the weighted sums. Folded: `H*N*D^2` and "
              "`H*N^2*D`.", wrong={"forgot that the weighted sums become H times as wide": "N*D^2*(2-H)"},
              only_if={"H = 1": "N*D^2"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def layer(D: int, H: int, bias: bool = True) -> Attention:
@@ -190,13 +184,11 @@ def counts_figure() -> str:
 
 IN_D, IN_ND, IN_NH = {"D": "whole"}, {"N": "whole", "D": "whole"}, {"N": "whole", "H": "whole"}
 COUNTS = Exercise(
-    id="layer-counts",
-    title="The parameters of an attention layer",
+    id="layer-counts", title="The parameters of an attention layer", figure=counts_figure,
     question="An attention layer of width D with H heads of width D/H has query, key, value and output matrices, each "
     "with a bias. It reads N tokens. Compare it with a fully connected layer from N D numbers to N D numbers.",
     answer="Attention has `4*D^2` weights and `4*D` biases, whatever N and H. It computes, but does not store, `H*N^2` "
     "attention weights. The fully connected layer stores `N^2*D^2` weights and `N*D` biases, and works for one N only.",
-    figure=counts_figure,
     parts=[
         Part("weights", "How many weights does the attention layer have, without biases?", Formula("4*D^2", IN_D),
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
@@ -214,7 +206,6 @@ COUNTS = Exercise(
                     "counted the entries of attention as one large matrix": "N^2*D"}),
         Part("connected-biases", "And how many biases?", Formula("N*D", IN_ND), "counted", count_connected_biases,
              why="Each of the N D outputs has its own.", wrong={"shared them among tokens": "D"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SUM, COUNTS)

@@ -115,15 +115,13 @@ def unseen_figure() -> str:
 
 
 UNSEEN = Exercise(
-    id="unseen-name",
-    title="What a model answers about an unknown name",
+    id="unseen-name", title="What a model answers about an unknown name", figure=unseen_figure,
     question="The pretrained and finetuned model of the previous exercise is asked about people who occur neither in "
     "the text nor in the questions. Their first and last names occur, but never together.",
     answer="It answers as if it knew: a plausible place from its training data, with a confidence unrelated to its "
     "accuracy. Nothing in its training rewarded admitting ignorance. The answers favour the birthplaces of namesakes, "
     "because parts of the name are known. With a closed vocabulary that lacks the name, it cannot even distinguish two "
     "unknown people.",
-    figure=unseen_figure,
     parts=[
         Part("silent", "Mostly its answer is empty or not a place.", Truth("false"), "trained", answers_with_place,
              full=lambda: answers_with_place(FULL),
@@ -141,7 +139,6 @@ UNSEEN = Exercise(
              Truth("nearly", "all unknown words become the same token"), "numeric", unknown_people_alike,
              why="Then the model reads the same tokens. A model of characters or bytes reads different tokens and may "
              "answer differently, with no better reason.", wrong={"assumed a closed vocabulary of words": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (UNSEEN,)

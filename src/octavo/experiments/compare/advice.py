@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from octavo.experiments.compare.rows import COMPRESSOR, NEURAL, Row
+from octavo.experiments.compare.rows import COMPRESSOR, Row
 from octavo.io.files import size
 
 CLOSE, NEAR = 0.03, 0.10  # how much worse than the best may still be a good choice
@@ -130,7 +130,7 @@ def _faster(usable: Sequence[Row]) -> list[str]:
 def _against_counts(usable: Sequence[Row]) -> list[str]:
     """Whether learning by gradients has paid within the budget."""
     counted = [row for row in usable if row.family == "counts" and row.model != "bigram"]
-    neural = [row for row in usable if row.family in NEURAL]
+    neural = [row for row in usable if row.is_neural]
     if not counted or not neural:
         return []
     line = counted[0]
@@ -145,7 +145,7 @@ def _against_counts(usable: Sequence[Row]) -> list[str]:
 
 def _more_time(usable: Sequence[Row], curves: Mapping[str, Curve], device: str) -> list[str]:
     """What more training would bring, by the end of a curve."""
-    neural = [row for row in usable if row.family in NEURAL and len(curves.get(row.model, ())) >= 4]
+    neural = [row for row in usable if row.is_neural and len(curves.get(row.model, ())) >= 4]
     falling = [row.model for row in neural if fall_at_the_end(curves[row.model]) >= STILL_FALLING]
     done = [row.model for row in neural if fall_at_the_end(curves[row.model]) <= 0]
     sentences = []

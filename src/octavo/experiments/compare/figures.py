@@ -19,7 +19,7 @@ from octavo.pages.figures.svg import Drawing, figure
 from octavo.tasks.run import METRICS
 
 FIGURES = "figures"  # the folder inside that of the comparison
-FAMILIES = ("counts", "recurrent", "attention", "mixture", "pretrained")  # in the order of their marks
+FAMILIES = ("counts", "recurrent", "attention", "mixture", "pretrained")  # in the order of their marks; others follow
 MIN_SECONDS = 1e-3  # what trains faster is drawn here
 EXPLAINED = (
     "Lower is better. The line joins the best that each cost buys; a hollow mark is of a dominated model, a dashed "
@@ -76,8 +76,9 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     models = [row for row in comparison if row.family != "compressor"]
     drawable = [(row, at) for row in models if (at := _place(row, cost)) is not None]
     best = set(frontier([at for _, at in drawable], cost.more_is_better))
+    families = [*FAMILIES, *sorted({row.family for row in models} - set(FAMILIES))]
     marks = [
-        Mark(row.model, FAMILIES.index(row.family), *at, row.low, row.high, row.dominated, _in_words(row, at, cost))
+        Mark(row.model, families.index(row.family), *at, row.low, row.high, row.dominated, _in_words(row, at, cost))
         for row, at in drawable
     ]
     outside = [
@@ -86,7 +87,7 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
         if row.family == "compressor" and row.bits_per_byte is not None and row.error is None
     ]
     caption = f"Bits per byte against {cost.axis}. {cost.why}{_left_out(models, cost)}"
-    drawing = draw_pareto(marks, FAMILIES, outside, (cost.axis, "bits per byte"), cost.more_is_better)
+    drawing = draw_pareto(marks, families, outside, (cost.axis, "bits per byte"), cost.more_is_better)
     data: list[tuple[Any, ...]] = [
         (row.model, row.family, x, y, row.low, row.high, row.dominated, (x, y) in best) for row, (x, y) in drawable
     ]

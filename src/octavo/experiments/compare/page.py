@@ -108,7 +108,7 @@ def comparison_html(comparison: Comparison) -> str:
 def _lead(comparison: Comparison, models: int) -> str:
     corpus, budget = comparison.corpus, comparison.settings.get("budget")
     sizes = [corpus.get(part, {}).get("bytes", 0) for part in ("train", "valid")]
-    neural = any(row.trained and row.family in ("recurrent", "attention") for row in comparison)
+    neural = any(row.is_neural for row in comparison)
     within = f", the neural ones for {budget} each," if budget and neural else ""
     return (
         f"{models} models were trained on the same {sizes[0]:,} bytes{within} and measured on the same {sizes[1]:,} "

@@ -16,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from octavo.experiments.compare.rows import Comparison, Row
+from octavo.experiments.compare.rows import MIXTURE, Comparison, Row
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend
@@ -30,7 +30,6 @@ CONTEXT_BYTES = 60  # shown before it
 PLACES = 2  # shown for each side of a pair
 PAIRS = 2
 WORD_BYTES = 12  # that a place may grow at either end, to begin and end with a word
-FAMILIES = ("counts", "recurrent", "attention", "pretrained")  # a mixture agrees with its parts
 IMPOSSIBLE_BITS = 64.0  # of a byte with probability zero, in the search
 
 
@@ -83,8 +82,8 @@ def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts
 
 
 def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
-    """The best rows of different families, two by two; of one family alone, its best two."""
-    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family in FAMILIES]
+    """The best rows of different families, two by two; of one family alone, its best two. Mixtures do not count."""
+    known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family != MIXTURE]
     best = list({row.family: row for row in reversed(known)}.values())
     best.sort(key=lambda row: row.bits_per_byte or 0.0)
     return list(combinations(best if len(best) > 1 else known[:2], 2))[:PAIRS]

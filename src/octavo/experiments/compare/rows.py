@@ -19,7 +19,7 @@ RESULT = "comparison.json"
 CSV = "comparison.csv"
 FORMAT = 2
 COMPRESSOR, PRETRAINED, MIXTURE = "compressor", "pretrained", "mixture"  # families beside those of the models
-NEURAL = ("recurrent", "attention")
+NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Row:
     def trained(self) -> bool:
         """Whether it was trained here: not a compressor, and not pretrained."""
         return self.family not in (COMPRESSOR, PRETRAINED)
+
+    @property
+    def is_neural(self) -> bool:
+        """Whether it is a network that was trained here; packages may add families of their own."""
+        return self.family not in NOT_NEURAL
 
     @property
     def style(self) -> str:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from octavo.experiments.scale.figure import FittedPoints, law_figure
 from octavo.experiments.scale.measure import Point
-from octavo.experiments.scale.power_law import LEVEL
+from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
 from octavo.experiments.table import page_table
@@ -17,8 +17,8 @@ AXES: dict[Variable, str] = {
     "text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs",
 }  # fmt: skip
 HOW = (
-    f"A power law is fitted by least squares of relative errors. Its interval ({LEVEL:.0%}) is that of refits to the "
-    "law's own values with noise as large as the residuals (parametric bootstrap); with few points it is wide. It "
+    f"A power law is fitted by least squares of relative errors. Its interval ({CONFIDENCE:.0%}) is that of refits to "
+    "the law's own values with noise as large as the residuals (parametric bootstrap); with few points it is wide. It "
     "knows nothing of a bend that comes later, so an extrapolation is worth less the further it goes. All training "
     "texts are ends of the same training part, so a longer one contains the shorter ones. The size of a network and "
     "the order of an n-gram are chosen for each length on validation chunks of the training text, never on the text "
@@ -88,5 +88,5 @@ def _caption(others: bool = False) -> str:
     pale = "; pale ones are other sizes" if others else ""
     return (
         f"Marks are measured{pale}. The line is the fitted law, dashed where it is extrapolated, up to "
-        f"{EXTRAPOLATED:.0f} times; the band is its interval ({LEVEL:.0%})."
+        f"{EXTRAPOLATED:.0f} times; the band is its interval ({CONFIDENCE:.0%})."
     )

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from octavo.errors import UserError
 
 Array = NDArray[np.float64]
-LOW, HIGH = 1e-3, 4.0  # exponents that are looked for; those of language models are well inside
-FIRST = {1: 160, 2: 24}  # values of each exponent tried at first, by the number of variables
-LATER, STAGES = 9, 14  # and in each later stage, around the best
-NARROWER = 0.5  # each stage than the one before; less would lose a valley that lies askew
+MIN_EXPONENT, MAX_EXPONENT = 1e-3, 4.0  # of the search; those of language models are well inside
+FIRST_GRID = {1: 160, 2: 24}  # values of each exponent tried at first, by the number of variables
+LATER_GRID, LATER_STAGES = 9, 14  # and in each later stage, around the best
+NARROWING = 0.5  # of each stage's range; less would lose a valley that lies askew
 REFITS = {1: 1000, 2: 300}
-LEVEL = 0.95
-ENOUGH_FOR_FLOOR = 5  # different values of x; with fewer, a floor cannot be told from a smaller exponent
+CONFIDENCE = 0.95
+MIN_VALUES_FOR_FLOOR = 5  # of x; with fewer, a floor cannot be distinguished from a smaller exponent
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Interval:
-    """From `low` to `high`, between which LEVEL of the refits lie."""
+    """From `low` to `high`, between which CONFIDENCE of the refits lie."""
 
     low: float
     high: float
@@ -54,7 +54,7 @@ class Interval:
     @classmethod
     def of(cls, values: Sequence[float]) -> Interval:
         """Of refits, some of which may be infinite."""
-        ordered, share = sorted(values), (1 - LEVEL) / 2
+        ordered, share = sorted(values), (1 - CONFIDENCE) / 2
         last = len(ordered) - 1
         return cls(ordered[math.floor(share * last)], ordered[math.ceil((1 - share) * last)])
 
@@ -89,7 +89,7 @@ class Fit:
         """Whether it surely falls over what was measured, that is, by more than the least exponent makes of a line."""
         high, low = self.law.unit, self.low
         drops = [float(law(*low) - law(*high)) for law in self.refits]
-        least = 2 * LOW * math.log(high[0] / low[0]) * float(self.law(*high))
+        least = 2 * MIN_EXPONENT * math.log(high[0] / low[0]) * float(self.law(*high))
         return Interval.of(drops).low > least
 
     @property
@@ -99,7 +99,7 @@ class Fit:
 
 
 def constant(value: float) -> Fit:
-    """A level line, such as a figure that does not depend on x."""
+    """A level line, such as a result that does not depend on x."""
     law = Law(value, (0.0,), (1.0,), (1.0,))
     return Fit(law, (law,), 1, True, 0.0, (1.0,))
 
@@ -109,15 +109,15 @@ def fit_law(
 ) -> Fit:
     """The law of points y at x, a row of D variables each; repeated x (other seeds) are welcome.
 
-    `floor` None: fitted where there are enough different x to tell, otherwise 0. The interval is of refits to the
+    `floor` None: fitted where there are enough different x, otherwise 0. The interval is of refits to the
     law's own values with normal noise, as large as the misses are; how large that is, is uncertain itself with few
-    points, so each refit draws it anew (scaled inverse chi-squared), which gives Student's intervals.
+    points, so each refit draws it again (scaled inverse chi-squared), which gives Student's intervals.
     """
     x_ND, y_N = np.asarray(x, np.float64), np.asarray(y, np.float64)
     _check(x_ND, y_N)
     N, D = x_ND.shape
     distinct = min(len(np.unique(x_ND[:, d])) for d in range(D))
-    with_floor = (D > 1 or distinct >= ENOUGH_FOR_FLOOR) if floor is None else floor
+    with_floor = (D > 1 or distinct >= MIN_VALUES_FOR_FLOOR) if floor is None else floor
     parameters = 2 * D + with_floor
     if distinct < 3 or parameters >= N:
         raise UserError(
@@ -142,9 +142,9 @@ def fit_law(
 
 def _check(x_ND: Array, y_N: Array) -> None:
     if x_ND.ndim != 2 or len(x_ND) != len(y_N) or not 1 <= x_ND.shape[1] <= 2:
-        raise UserError(f"a law needs a row of one or two variables for each figure: {x_ND.shape}, {y_N.shape}")
+        raise UserError(f"a law needs a row of one or two variables for each result: {x_ND.shape}, {y_N.shape}")
     if not (np.isfinite(x_ND).all() and (x_ND > 0).all() and np.isfinite(y_N).all() and (y_N > 0).all()):
-        raise UserError("a power law goes through finite figures above zero; leave out those that are infinite")
+        raise UserError("a power law goes through finite results above zero; leave out those that are infinite")
 
 
 def _law(theta_P: Array, b_D: Array, unit_D: Array) -> Law:
@@ -159,24 +159,24 @@ def _terms(log_ND: Array, b_D: Array) -> Array:
 
 
 def _search(log_ND: Array, y_RN: Array, weight_N: Array, with_floor: bool) -> tuple[Array, Array]:
-    """For every row of figures the exponents b_RD and the floor and excesses theta_RP with the least error."""
+    """For every row of results the exponents b_RD and the floor and excesses theta_RP with the least error."""
     R, D = len(y_RN), log_ND.shape[1]
-    first = np.geomspace(LOW, HIGH, FIRST[D])
+    first = np.geomspace(MIN_EXPONENT, MAX_EXPONENT, FIRST_GRID[D])
     ratio = first[1] / first[0]
     b_KD: Array = np.array(list(product(first, repeat=D)))
     theta_RKP, error_RK = _linear(_terms(log_ND, b_KD)[None], y_RN, weight_N, with_floor)
     rows, best_R = np.arange(R), error_RK.argmin(1)
     b_RD, theta_RP, error_R = b_KD[best_R], theta_RKP[rows, best_R], error_RK[rows, best_R]
-    for _ in range(STAGES):
-        steps: Array = np.array(list(product(np.geomspace(1 / ratio, ratio, LATER), repeat=D)))
-        b_RKD = np.clip(b_RD[:, None] * steps, LOW, HIGH)
+    for _ in range(LATER_STAGES):
+        steps: Array = np.array(list(product(np.geomspace(1 / ratio, ratio, LATER_GRID), repeat=D)))
+        b_RKD = np.clip(b_RD[:, None] * steps, MIN_EXPONENT, MAX_EXPONENT)
         theta_RKP, error_RK = _linear(_terms(log_ND, b_RKD), y_RN, weight_N, with_floor)
         best_R = error_RK.argmin(1)
         better_R = error_RK[rows, best_R] < error_R
         b_RD = np.where(better_R[:, None], b_RKD[rows, best_R], b_RD)
         theta_RP = np.where(better_R[:, None], theta_RKP[rows, best_R], theta_RP)
         error_R = np.where(better_R, error_RK[rows, best_R], error_R)
-        ratio **= NARROWER
+        ratio **= NARROWING
     return b_RD, theta_RP
 
 

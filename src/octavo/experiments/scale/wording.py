@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from octavo.experiments.scale.crossing import MAX_TIMES, Crossing
-from octavo.experiments.scale.power_law import ENOUGH_FOR_FLOOR, LEVEL, Fit, Interval
+from octavo.experiments.scale.power_law import CONFIDENCE, MIN_VALUES_FOR_FLOOR, Fit, Interval
 from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable
 from octavo.io.files import size
 from octavo.pages.figures.axis import number
@@ -51,7 +51,7 @@ def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
     ]
     if not fit.with_floor:
         lines[-1] += (
-            f" Fewer than {ENOUGH_FOR_FLOOR} different values cannot show a floor, so it is taken as 0 and what is "
+            f" Fewer than {MIN_VALUES_FOR_FLOOR} different values cannot show a floor, so it is taken as 0 and what is "
             "extrapolated is rather too low."
         )
     return lines
@@ -103,7 +103,7 @@ def crossing_line(
     found: Crossing, variable: Variable, model: str, other: str, falling: bool = True, pace: float = 0.0
 ) -> str:
     """Where two laws meet; `falling`: both surely fall; `pace`: seconds a FLOP takes, to say when."""
-    doubt = f" {found.share:.0%} of the refits say so." if found.share < LEVEL else ""
+    doubt = f" {found.share:.0%} of the refits say so." if found.share < CONFIDENCE else ""
     if not falling and not found.measured:
         return (
             "they do not cross where it was measured, and a law that does not surely fall cannot be extrapolated to "
