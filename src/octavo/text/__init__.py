@@ -13,7 +13,7 @@ from octavo.text.corpus import (
 )
 from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
-from octavo.text.token_store import Store, fingerprint, open_store, write_store
+from octavo.text.token_store import Store, fingerprint
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe, BpeSettings
 from octavo.text.tokenizers.byte import Byte
@@ -46,12 +46,10 @@ __all__ = [
     "learn_tokenizer",
     "load_tokenizer",
     "open_corpus",
-    "open_store",
     "open_text",
     "save_tokenizer",
     "text_in_memory",
     "tokenize",
-    "write_store",
 ]
 
 
