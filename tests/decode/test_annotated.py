@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.surprisal import read
 from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import looked_at, looks
+from octavo.inspect.top_attention import has_attention, top_attention
 from octavo.models.recurrent import GRU
 
 MODELS: dict[str, LanguageModel[Any]] = {
@@ -132,8 +132,8 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
 @pytest.mark.parametrize("layers", ["last", "all"])
 def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
     x_N = [token % (model.vocab - 1) for token in range(3, 200, 2)]
-    assert looks(model)
-    told = looked_at(model, x_N, 4, layers)
+    assert has_attention(model)
+    told = top_attention(model, x_N, 4, layers)
     maps = attention_over(model, x_N).layers
     chosen = maps[-1:] if layers == "last" else maps
     a_TT = (
@@ -147,9 +147,9 @@ def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: 
     assert bool((told.place_NK <= torch.arange(len(x_N))[:, None]).all())
 
 
-def test_counts_look_at_nothing() -> None:
-    assert not looks(ngram(order=3))
-    assert not looks(recurrent(GRU))
+def test_counts_have_no_attention() -> None:
+    assert not has_attention(ngram(order=3))
+    assert not has_attention(recurrent(GRU))
 
 
 # --- two readings side by side

@@ -182,7 +182,7 @@ def test_sections_longer_than_a_block_are_read_whole(tmp_path: Path, monkeypatch
     for size in (1, 7, 100):
         small = [BY_LMPLZ.encode()[i : i + size] for i in range(0, len(BY_LMPLZ), size)]
         monkeypatch.setattr("octavo.exchange.arpa_lines.stream", lambda path, small=small: iter(small))
-        monkeypatch.setattr("octavo.exchange.arpa.ROWS", 2)
+        monkeypatch.setattr("octavo.exchange.arpa.WRITE_NGRAMS", 2)
         assert scored(tmp_path / "model.arpa") == whole
 
 

@@ -1,4 +1,4 @@
-"""Maps as bytes are those of the lens, whatever the family; and long looks are cut into turns that can end them."""
+"""Attention maps as bytes are those of the views, whatever the family; long computations are cut into turns."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from octavo.errors import UserError
-from octavo.inspect.attention_bytes import SMALL, as_bytes, looks_of, most_tokens
-from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.gates import gates_over
+from octavo.inspect.attention_bytes import SMALL, as_bytes, attention_bytes, most_tokens
+from octavo.inspect.attention_maps import attention_over, heads_of
 from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.logit_lens import depths_over
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
+from octavo.inspect.logit_lens import layer_predictions
+from octavo.inspect.tapped_values import token_rows
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.run import Run, load
@@ -55,43 +55,43 @@ def run_of(runs: Path, name: str) -> Run:
 @pytest.mark.parametrize("name", ["gpt", "linear", "looking"])
 def test_bytes_are_the_weights_to_within_half_a_step(runs: Path, name: str) -> None:
     run = run_of(runs, name)
-    looks, maps = looks_of(run, SENTENCE), attention_over(run, tokens_of(run, SENTENCE))
-    weights_LHTT = np.square(looks.maps_LHTS / 255)
+    maps_bytes, maps = attention_bytes(run, SENTENCE), attention_over(run.model, tokens_of(run, SENTENCE))
+    weights_LHTT = np.square(maps_bytes.maps_LHTS / 255)
     exact_LHTT = torch.stack(maps.layers).double().numpy()
     assert np.abs(weights_LHTT - exact_LHTT).max() <= HALF_A_STEP
-    assert np.abs(looks.maps_LHTS - 255 * np.sqrt(exact_LHTT)).max() <= 0.5 + 1e-3
-    assert looks.looking == looks.seen
-    assert len(looks.looking) == exact_LHTT.shape[2]
-    first, head = looks.habits[0], maps.heads[0]
+    assert np.abs(maps_bytes.maps_LHTS - 255 * np.sqrt(exact_LHTT)).max() <= 0.5 + 1e-3
+    assert maps_bytes.queries == maps_bytes.keys
+    assert len(maps_bytes.queries) == exact_LHTT.shape[2]
+    first, head = maps_bytes.statistics[0], heads_of(maps)[0]
     assert (first.entropy, first.distance, first.kind) == (head.entropy, head.distance, head.kind)
 
 
 def test_an_encoder_s_maps_are_the_softmax_of_its_scores(runs: Path) -> None:
     encoder: Encoder = load_encoder(runs / "masked")
-    looks = looks_of(encoder, "The cat [MASK] on the mat.")
-    assert looks.looking[0] == "[CLS]"
-    assert "[MASK]" in looks.looking
-    rows_LHT = np.square(looks.maps_LHTS / 255).sum(-1)
+    maps_bytes = attention_bytes(encoder, "The cat [MASK] on the mat.")
+    assert maps_bytes.queries[0] == "[CLS]"
+    assert "[MASK]" in maps_bytes.queries
+    rows_LHT = np.square(maps_bytes.maps_LHTS / 255).sum(-1)
     assert np.abs(rows_LHT - 1).max() < 0.03  # every row is one whole look, but for the bytes' rounding
-    x_T = [encoder.tokenizer.first, *encoder.tokenizer.encode(["The cat [MASK] on the mat."], typed=True)[0].tolist(),
-           encoder.tokenizer.end]  # fmt: skip
+    (words,) = encoder.tokenizer.encode_texts(["The cat [MASK] on the mat."], typed=True)
+    x_T = [encoder.tokenizer.first, *words.tolist(), encoder.tokenizer.end]
     with torch.no_grad(), trace() as found:
         encoder.model.eval().encode(torch.tensor([x_T]))
-    assert np.array_equal(looks.maps_LHTS[1, 0], as_bytes(found["attention"][1][0, 0].numpy()))
+    assert np.array_equal(maps_bytes.maps_LHTS[1, 0], as_bytes(found["attention"][1][0, 0].numpy()))
 
 
 def test_a_translation_made_in_turns_is_the_translator_s_own(runs: Path) -> None:
     translator, turns = load_translator(runs / "reverse"), Turns()
-    looks = looks_of(translator, "abcde", turn=turns)
-    assert looks.translation == translator.translate(["abcde"])[0]
-    assert turns.count > len(looks.looking)  # at least one for each token
-    assert looks.maps_LHTS.shape[2:] == (len(looks.looking), len(looks.seen))
+    maps_bytes = attention_bytes(translator, "abcde", turn=turns)
+    assert maps_bytes.translation == translator.translate(["abcde"])[0]
+    assert turns.count > len(maps_bytes.queries)  # at least one for each token
+    assert maps_bytes.maps_LHTS.shape[2:] == (len(maps_bytes.queries), len(maps_bytes.keys))
 
 
 def test_small_maps_are_means_of_weights(runs: Path) -> None:
-    looks = looks_of(run_of(runs, "gpt"), SENTENCE * 3)  # 3 * 46 + 1 tokens
-    (small, *_) = looks.small()
-    weights = np.square(looks.maps_LHTS[0, 0] / 255)
+    maps_bytes = attention_bytes(run_of(runs, "gpt"), SENTENCE * 3)  # 3 * 46 + 1 tokens
+    (small, *_) = maps_bytes.small()
+    weights = np.square(maps_bytes.maps_LHTS[0, 0] / 255)
     begins = [n * 139 // SMALL for n in range(1, SMALL)]
     cells = [[part.mean() for part in np.array_split(row, begins, 1)] for row in np.array_split(weights, begins)]
     assert small.shape == (SMALL, SMALL)
@@ -106,18 +106,18 @@ def test_a_text_is_cut_where_the_maps_of_many_heads_would_take_too_much_room() -
 @pytest.mark.parametrize("name", ["gpt", "linear", "looking"])
 def test_a_look_ends_where_its_turn_does(runs: Path, name: str) -> None:
     run, turns = run_of(runs, name), Turns()
-    looks_of(run, SENTENCE, turn=turns)
+    attention_bytes(run, SENTENCE, turn=turns)
     assert turns.count > 3
     with pytest.raises(Gone):
-        looks_of(run, SENTENCE, turn=Turns(turns.count - 1))
+        attention_bytes(run, SENTENCE, turn=Turns(turns.count - 1))
 
 
 def test_gates_depths_and_gradients_are_the_same_in_turns_and_end_with_them(runs: Path) -> None:
     gru, gpt = run_of(runs, "gru").model, run_of(runs, "gpt").model
     x_T = tokens_of(run_of(runs, "gru"), SENTENCE)
     for plain, cut in (
-        (lambda turn: gates_over(gru, x_T, turn).gates[0].value_TD, Turns()),
-        (lambda turn: depths_over(gpt, x_T, turn)[1].bits_N, Turns()),
+        (lambda turn: token_rows(gru, x_T, turn)[0].value_TD, Turns()),
+        (lambda turn: layer_predictions(gpt, x_T, turn)[1].bits_N, Turns()),
         (lambda turn: torch.tensor(gradient_flow(gru, x_T, 5, turn=turn).norms), Turns()),
         (lambda turn: torch.tensor(gradient_flow(gpt, x_T, 5, turn=turn).norms), Turns()),
     ):
@@ -129,6 +129,6 @@ def test_gates_depths_and_gradients_are_the_same_in_turns_and_end_with_them(runs
 
 def test_an_empty_text_and_a_long_source_are_refused_in_plain_words(runs: Path) -> None:
     with pytest.raises(UserError, match="empty"):
-        looks_of(run_of(runs, "gpt"), "")
+        attention_bytes(run_of(runs, "gpt"), "")
     with pytest.raises(UserError, match="source has 2"):
-        looks_of(load_translator(runs / "reverse"), "ab cd " * 60)
+        attention_bytes(load_translator(runs / "reverse"), "ab cd " * 60)

@@ -24,12 +24,12 @@ TEXT = "abcabcabdxyz"
 
 
 def fit(text: str = TEXT, **config: Any) -> NGram:
-    x_N = torch.tensor([Byte.begin, *text.encode()], dtype=torch.int32)
+    x_N = torch.tensor([Byte().begin, *text.encode()], dtype=torch.int32)
     return NGram.fit(x_N, NGramConfig(**config), Byte().vocab, Byte().newline)
 
 
 def bag(k: float = 1) -> Bag:
-    return Bag.fit(torch.tensor([Byte.begin, *TEXT.encode()]), BagConfig(k=k), Byte().vocab)
+    return Bag.fit(torch.tensor([Byte().begin, *TEXT.encode()]), BagConfig(k=k), Byte().vocab)
 
 
 @pytest.mark.parametrize("model", [bag(), fit(order=3), fit(order=1), Mix(MixConfig(), [bag(), fit(order=4)])])

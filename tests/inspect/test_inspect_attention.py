@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,22 @@ from torch import Tensor
 from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page, elements
 from octavo.cli import main
-from octavo.cli.inspect_text import MAPPED
+from octavo.cli.inspect_text import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
 from octavo.inspect.activations import pieces
-from octavo.inspect.attention_maps import Head, Maps, attention_over, in_words
+from octavo.inspect.attention_maps import Head, attention_over, heads_of, in_words, layer_attention
 from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
-from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.logit_lens import depths_over, logits_at
-from octavo.inspect.page import lens_page
-from octavo.inspect.summary import LONGEST, look
+from octavo.inspect.inspection import MAX_TOKENS, inspect_run
+from octavo.inspect.logit_lens import layer_predictions, logits_at
+from octavo.inspect.page import inspect_page
 from octavo.inspect.surprisal import surprises
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
+from octavo.models.views import TokenMaps
 from octavo.ops.tracing import trace
 from octavo.pages.sections import Shaded, heat_table
 from octavo.tasks.run import Run, save
@@ -70,9 +71,9 @@ def gpt(vocab: int = 13, **config: Any) -> GPT:
 @pytest.mark.parametrize("name", KINDS)
 def test_reading_token_by_token_gives_the_maps_of_reading_at_once(name: str) -> None:
     model = gpt(**KINDS[name])
-    at_once = attention_over(model, X_T, len(X_T) + 1)
+    at_once = layer_attention(model, X_T, nullcontext, piece=len(X_T) + 1)
     for piece in (1, 7):
-        again = attention_over(model, X_T, piece)
+        again = layer_attention(model, X_T, nullcontext, piece=piece)
         torch.testing.assert_close(again.layers, at_once.layers, rtol=1e-10, atol=1e-13)
         assert torch.equal(again.visible_T, at_once.visible_T)
 
@@ -149,17 +150,19 @@ def test_beyond_a_context_of_relative_places_the_oldest_token_is_forgotten() -> 
 def test_attention_of_a_recurrent_network_is_the_map_of_one_head() -> None:
     model = attentive(memory=3)
     maps = attention_over(model, X_T)
-    rows = gates_over(model, X_T).attention
-    assert len(maps.heads) == 1
-    for t, row in enumerate(rows):
-        assert maps.heads[0].a_TT[t].tolist() == [*row, *[0.0] * (len(rows) - t)]
+    (head,) = heads_of(maps)
+    state = model.start(1)
+    for t, token in enumerate([model.begin, *X_T]):
+        with trace() as shown:
+            _, state = model.step(state, torch.tensor([token]))
+        weights = shown["attention"][0][0].tolist() if "attention" in shown else []
+        expected = [*[0.0] * (t - len(weights)), *weights, *[0.0] * (len(X_T) + 1 - t)]
+        assert head.a_TT[t].tolist() == expected
     assert maps.visible_T.tolist()[:5] == [0, 1, 2, 3, 3]
 
 
-def test_a_run_will_do_and_a_model_without_attention_is_refused() -> None:
-    model = gpt(Byte().vocab)
-    assert torch.equal(attention_over(Run(model, Byte()), X_T).layers[0], attention_over(model, X_T).layers[0])
-    with pytest.raises(UserError, match="GRU has no attention to look at; the models that have are gpt"):
+def test_a_model_without_attention_is_refused() -> None:
+    with pytest.raises(UserError, match="gru has no view 'attention': it has gates, gradient-flow; models with such a"):
         attention_over(recurrent(GRU), X_T)
 
 
@@ -167,7 +170,7 @@ def test_reading_leaves_no_hook_and_the_training_mode_as_it_was() -> None:
     model = gpt(dropout=0.5).train()
     once, again = (attention_over(model, X_T).layers[0] for _ in range(2))
     assert torch.equal(once, again)
-    assert depths_over(model, X_T)[1].bits == depths_over(model, X_T)[1].bits
+    assert layer_predictions(model, X_T)[1].bits == layer_predictions(model, X_T)[1].bits
     assert gradient_flow(model, X_T, 5) == gradient_flow(model, X_T, 5)
     assert model.training
     assert not any(part._forward_pre_hooks for part in model.modules())
@@ -180,17 +183,18 @@ def test_a_model_on_a_gpu_shows_the_same(name: str) -> None:
     model = gpt(**KINDS[name])
     there = copy.deepcopy(model).cuda()
     torch.testing.assert_close(attention_over(there, X_T).layers, attention_over(model, X_T).layers)
-    assert [one.bits for one in depths_over(there, X_T)] == pytest.approx([one.bits for one in depths_over(model, X_T)])
+    bits = [[layer.bits for layer in layer_predictions(one, X_T)] for one in (there, model)]
+    assert bits[0] == pytest.approx(bits[1])
     assert gradient_flow(there, X_T, 5).norms == pytest.approx(gradient_flow(model, X_T, 5).norms)
 
 
 # --- heads
 
 
-def made(*maps: list[list[float]]) -> Maps:
+def made(*maps: list[list[float]]) -> TokenMaps:
     """Maps of one layer, everything before visible."""
     a_HTT = torch.tensor(maps).double()
-    return Maps((a_HTT,), torch.arange(1, a_HTT.shape[1] + 1))
+    return TokenMaps((a_HTT,), torch.arange(1, a_HTT.shape[1] + 1))
 
 
 EVEN = [[1, 0, 0, 0], [1 / 2, 1 / 2, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [1 / 4, 1 / 4, 1 / 4, 1 / 4]]
@@ -200,13 +204,13 @@ ITSELF = [[1.0, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
 
 
 def test_the_figures_of_a_head_are_those_worked_out_by_hand() -> None:
-    (head,) = made(EVEN).heads
+    (head,) = heads_of(made(EVEN))
     assert head.entropies.tolist() == pytest.approx([0, 1, math.log2(3), 2])
     assert head.spreads.tolist() == pytest.approx([0, 1, 1, 1])
     assert head.distances.tolist() == pytest.approx([0, 0.5, 1, 1.5])
     assert (head.entropy, head.spread, head.distance) == pytest.approx(((3 + math.log2(3)) / 3, 1, 1))
     assert head.itself == head.previous == head.begin == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
-    (head,) = made(PREVIOUS).heads
+    (head,) = heads_of(made(PREVIOUS))
     assert head.entropies.tolist() == pytest.approx([0, 0, 0, 2 - 0.75 * math.log2(3)])
     assert head.spreads[3] == pytest.approx((2 - 0.75 * math.log2(3)) / 2)
     assert head.distances.tolist() == pytest.approx([0, 1, 1, 0.75])
@@ -215,12 +219,12 @@ def test_the_figures_of_a_head_are_those_worked_out_by_hand() -> None:
 
 def test_habits_have_names_and_the_notable_heads_are_told() -> None:
     maps = made(EVEN, PREVIOUS, SINK, ITSELF)
-    assert [head.kind for head in maps.heads] == ["spread", "previous token", "begin", "itself"]
+    assert [head.kind for head in heads_of(maps)] == ["spread", "previous token", "attention sink", "itself"]
     assert in_words(maps) == [
-        "the most local is layer 1 head 4: it looks 0.0 tokens back on average",
+        "the most local is layer 1 head 4: it attends 0.0 tokens back on average",
         "the most spread is layer 1 head 1: 1.5 bits, 100% of what is possible",
-        "mostly at the previous token looks layer 1 head 2 (92%)",
-        "at begin, where looking costs nothing, rests layer 1 head 3 (83%)",
+        "mostly to the previous token attends layer 1 head 2 (92%)",
+        "the begin token is an attention sink, which takes most of the weight, of layer 1 head 3 (83%)",
     ]
     assert [head.head for head in notable(maps)] == [2, 4, 3, 1]
     assert heads_table(maps)[1][1] == ("1", "2", "0.27", "14%", "0.9", "8%", "92%", "33%", "previous token")
@@ -239,7 +243,7 @@ def test_the_last_depth_is_the_models_own_prediction_exactly(name: str) -> None:
     model = gpt(Byte().vocab, **KINDS[name])
     for piece in pieces(model, [model.begin, *X_T], watched=False):
         assert torch.equal(logits_at(model, piece.streams[-1]), piece.logits_TV)
-    last = depths_over(model, X_T)[-1]
+    last = layer_predictions(model, X_T)[-1]
     told = surprises(model, Byte(), bytes(X_T))
     assert last.bits_N.tolist() == pytest.approx([one.bits for one in told], rel=1e-9)
     assert last.p_N.tolist() == pytest.approx([one.candidates[0][1] for one in told], rel=1e-9)
@@ -249,7 +253,7 @@ def test_the_last_depth_is_the_models_own_prediction_exactly(name: str) -> None:
 def test_the_other_depths_are_norm_and_output_weights_alone() -> None:
     model = gpt(positions="learned", tied=False)
     x_T = X_T[: CONTEXT - 1]
-    depths = depths_over(model, x_T)
+    depths = layer_predictions(model, x_T)
     assert [depth.name for depth in depths] == ["embedding", "layer 1", "layer 2"]
     assert model.positions_CD is not None
     read = torch.tensor([model.begin, *x_T[:-1]])
@@ -351,7 +355,7 @@ def test_a_short_map_has_a_cell_for_each_token() -> None:
 def test_many_long_maps_stay_small() -> None:
     T, H = 1001, 16
     a_HTT = torch.rand(H, T, T, generator=seeded_generator(1)).tril()
-    maps = Maps((a_HTT / a_HTT.sum(-1, keepdim=True),) * 2, torch.arange(1, T + 1))
+    maps = TokenMaps((a_HTT / a_HTT.sum(-1, keepdim=True),) * 2, torch.arange(1, T + 1))
     figure = maps_figure(maps)
     assert len(figure) < 32 * 12_000
     assert (
@@ -401,7 +405,7 @@ def test_a_transformer_shows_its_heads_its_depths_and_its_gradient(octavo: Calla
     code, out, err = octavo("gpt", "--text", SAID)
     assert (code, err) == (0, "")
     assert f"bits for {len(SAID.encode())} bytes" in out
-    assert re.search(r"layer +head +entropy +of possible +distance +on itself +on previous +on begin +kind", out)
+    assert re.search(r"layer +head +entropy +of possible +distance +to itself +to previous +to begin +kind", out)
     assert len(re.findall(r"^ +[12] +[12] +\d\.\d\d +\d+% +\d", out, re.M)) == 4
     assert re.search(r"embedding +\d+\.\d{3} +\d+%", out)
     bits = float(re.search(r"layer 2 +(\d+\.\d{3})", out)[1])  # type: ignore[index]
@@ -431,22 +435,22 @@ def test_json_holds_maps_heads_depths_and_gradients(octavo: Callable[..., Any]) 
     code, out, _ = octavo("learned", "--text", "ab" * 40, "--json")
     told = json.loads(out)
     assert code == 0
-    assert [one["token"] for one in told["surprises"][:3]] == ["a", "b", "a"]
+    assert [one["token"] for one in told["surprisal"][:3]] == ["a", "b", "a"]
     (run,) = told["runs"]
-    assert run["mapped_tokens"] == MAPPED
+    assert run["mapped_tokens"] == MAX_MAPPED_TOKENS
     assert [(head["layer"], head["head"]) for head in run["heads"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     for head in run["heads"]:
-        assert [len(row) for row in head["map"]] == list(range(1, MAPPED + 1))
+        assert [len(row) for row in head["map"]] == list(range(1, MAX_MAPPED_TOKENS + 1))
         assert all(sum(row) == pytest.approx(1, abs=0.002) for row in head["map"])
         assert len(head["entropies"]) == len(head["distances"]) == 81
-    assert [depth["name"] for depth in run["depths"]] == ["embedding", "layer 1", "layer 2"]
-    bits = [one["bits"] for one in told["surprises"]]
-    assert run["depths"][-1]["bits"] == pytest.approx(bits, abs=1e-3)
-    assert len(run["gradient"]["depths"]) == 3
+    assert [depth["name"] for depth in run["logit_lens"]] == ["embedding", "layer 1", "layer 2"]
+    bits = [one["bits"] for one in told["surprisal"]]
+    assert run["logit_lens"][-1]["bits"] == pytest.approx(bits, abs=1e-3)
+    assert len(run["gradient_flow"]["layers"]) == 3
     several = json.loads(octavo("gpt", "gru", "--text", SAID, "--back", "3", "--json")[1])["runs"]
     assert "heads" in several[0]
     assert "heads" not in several[1]
-    assert len(several[0]["gradient"]["norms"]) == 4
+    assert len(several[0]["gradient_flow"]["norms"]) == 4
 
 
 def test_the_page_shows_maps_and_depths_and_is_closed(octavo: Callable[..., Any], tmp_path: Path) -> None:
@@ -465,26 +469,26 @@ def test_the_page_shows_maps_and_depths_and_is_closed(octavo: Callable[..., Any]
 
 def test_a_page_of_hostile_text_is_safe() -> None:
     run = Run(gpt(Byte().vocab).float(), Byte(), {})
-    page = Page(lens_page([look(run, HOSTILE)], HOSTILE, HOSTILE))
+    page = Page(inspect_page([inspect_run(run, HOSTILE)], HOSTILE, HOSTILE))
     assert not {"script", "img"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text
 
 
 def test_a_thousand_tokens_make_a_small_page_and_the_rest_is_cut() -> None:
     run = Run(gpt(Byte().vocab, width=16, heads=4).float(), Byte(), {})
-    one = look(run, "to be or not " * 100)
-    assert one.cut
-    assert one.read == LONGEST
+    one = inspect_run(run, "to be or not " * 100)
+    assert one.truncated
+    assert one.read == MAX_TOKENS
     assert one.tokens[0] == BEGIN
-    html = lens_page([one], "", "")
+    html = inspect_page([one], "", "")
     assert len(html) < 700_000
     assert "Only the first 1,000 tokens were read" in html
 
 
 def test_maps_of_many_heads_are_bounded_by_looking_at_fewer_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "FULL_MAPS", 4 * 10 * 10)
-    one = look(Run(gpt(Byte().vocab).float(), Byte(), {}), SAID)
-    assert one.cut
+    monkeypatch.setattr(attention, "MAX_MAP_WEIGHTS", 4 * 10 * 10)
+    one = inspect_run(Run(gpt(Byte().vocab).float(), Byte(), {}), SAID)
+    assert one.truncated
     assert one.read == 10
 
 
@@ -508,4 +512,4 @@ def test_one_token_is_told_without_a_lens(octavo: Callable[..., Any]) -> None:
     assert code == 0
     assert "bits for 1 bytes" in out
     assert "at least 2 tokens" in err
-    assert [one["token"] for one in json.loads(octavo("gpt", "--text", "a", "--json")[1])["surprises"]] == ["a"]
+    assert [one["token"] for one in json.loads(octavo("gpt", "--text", "a", "--json")[1])["surprisal"]] == ["a"]

@@ -18,17 +18,20 @@ from html_pages import HOSTILE, Page
 from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.gates import Gate, gates_over
+from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.gradient_flow import default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.inspect.gradient_theory import orthogonal_flow
-from octavo.inspect.page import lens_page
-from octavo.inspect.summary import BEGIN, LONGEST, look
+from octavo.inspect.inspection import MAX_TOKENS, inspect_run
+from octavo.inspect.page import inspect_page
+from octavo.inspect.tapped_values import token_rows
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
+from octavo.models.views import TokenRow
 from octavo.tasks.run import Run, save
 from octavo.text import Byte
+from octavo.text.token_display import BEGIN
 from tiny_models import Dropped, Recurrent, random_markov
 
 X_T: list[int] = text(30)[1:].tolist()
@@ -45,7 +48,7 @@ WITH_STATE: dict[str, Callable[[], Any]] = {
 def test_the_gates_of_a_gru_are_its_equations() -> None:
     model = recurrent(GRU, layers=1)
     w = model._layers()[0].weights
-    found = {gate.name: gate.value_TD for gate in gates_over(model, X_T).gates}
+    found = {gate.name: gate.value_TD for gate in token_rows(model, X_T)}
     h_D = torch.zeros(6, dtype=torch.float64)
     for t, token in enumerate([model.begin, *X_T]):
         Wx = w.ih_GI @ model.embedding_VD[token] + w.bias_ih_G
@@ -59,7 +62,7 @@ def test_the_gates_of_a_gru_are_its_equations() -> None:
 
 def test_layers_are_told_apart_from_the_bottom_up() -> None:
     model = recurrent(LSTM, layers=3)
-    gates = gates_over(model, X_T).gates
+    gates = token_rows(model, X_T)
     assert [(gate.layer, gate.name) for gate in gates] == [
         (layer, name) for layer in (1, 2, 3) for name in ("input", "forget", "candidate", "output", "cell", "hidden")
     ]
@@ -71,7 +74,7 @@ def test_layers_are_told_apart_from_the_bottom_up() -> None:
 
 def test_saturation_is_counted_at_the_ends_of_each_kind_of_value() -> None:
     values = torch.tensor([[0.05, 0.5, 0.95, 0.99], [-0.95, 0.05, 0.5, 0.95]])
-    door, signed, cell = (Gate(name, 1, values) for name in ("forget", "hidden", "cell"))
+    door, signed, cell = (TokenRow(name, 1, values, name != "forget") for name in ("forget", "hidden", "cell"))
     assert door.low.tolist() == [0.25, 0.5]
     assert door.high.tolist() == [0.5, 0.25]
     assert signed.low.tolist() == [0, 0.25]
@@ -85,30 +88,31 @@ def test_saturation_is_counted_at_the_ends_of_each_kind_of_value() -> None:
 @pytest.mark.parametrize("memory", [0, 3])
 def test_attention_is_laid_out_over_the_tokens_before(memory: int) -> None:
     model = attentive(memory=memory)
-    found = gates_over(model, X_T)
-    assert [gate.name for gate in found.gates] == ["hidden"]
-    assert [len(row) for row in found.attention] == list(range(len(X_T) + 1))
-    for t, row in enumerate(found.attention[1:], 1):
+    (hidden,), maps = token_rows(model, X_T), attention_over(model, X_T)
+    assert hidden.name == "hidden"
+    assert maps.visible_T.tolist() == [min(t, memory or t) for t in range(len(X_T) + 1)]
+    attention = [row[:t] for t, row in enumerate(maps.layers[0][0].tolist())]
+    for t, row in enumerate(attention[1:], 1):
         assert sum(row) == pytest.approx(1)
         assert memory == 0 or all(weight == 0 for weight in row[: max(0, t - memory)])
         assert all(weight > 0 for weight in row[max(0, t - (memory or t)) :])
     # The second step looks back at two states: softmax of s·h / sqrt(D).
     _, (h0, memory1) = model.step(model.start(1), torch.tensor([model.begin]))
     _, (h1, _) = model.step((h0, memory1), torch.tensor(X_T[:1]))
-    s_1D = found.gates[0].value_TD[2]
+    s_1D = hidden.value_TD[2]
     e_M = torch.stack([s_1D @ h0[0], s_1D @ h1[0]]) / math.sqrt(6)
-    assert found.attention[2] == pytest.approx(e_M.softmax(0).tolist(), rel=1e-9)
+    assert attention[2] == pytest.approx(e_M.softmax(0).tolist(), rel=1e-9)
 
 
 def test_models_without_gates_and_mixtures_show_none() -> None:
-    assert gates_over(Bag.fit(text(), BagConfig(), VOCAB), X_T).gates == ()
-    assert gates_over(Mix(MixConfig(), [recurrent(GRU), recurrent(LSTM)]), X_T).gates == ()
+    assert token_rows(Bag.fit(text(), BagConfig(), VOCAB), X_T) == ()
+    assert token_rows(Mix(MixConfig(), [recurrent(GRU), recurrent(LSTM)]), X_T) == ()
 
 
 def test_reading_leaves_training_mode_and_weights_as_they_were() -> None:
     model = recurrent(GRU, dropout=0.5).train()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    once, again = (gates_over(model, X_T).gates[0].value_TD for _ in range(2))
+    once, again = (token_rows(model, X_T)[0].value_TD for _ in range(2))
     assert torch.equal(once, again)
     assert gradient_flow(model, X_T, 5) == gradient_flow(model, X_T, 5)
     assert model.training
@@ -338,8 +342,8 @@ def test_the_rate_is_the_slope_of_the_logarithms_and_skips_what_has_none() -> No
 
 def test_the_busiest_units_vary_most() -> None:
     values = torch.tensor([[0.0, 1.0, -0.5], [0.1, -1.0, 0.5], [0.0, 1.0, -0.5]])
-    assert Gate("hidden", 1, values).busiest(2) == [1, 2]
-    assert len(Gate("hidden", 1, values).busiest(9)) == 3
+    assert TokenRow("hidden", 1, values).busiest(2) == [1, 2]
+    assert len(TokenRow("hidden", 1, values).busiest(9)) == 3
 
 
 # --- the page and the command
@@ -392,12 +396,13 @@ def test_json_holds_the_gates_the_norms_and_the_theory(octavo: Callable[..., Any
     assert [run["model"] for run in told["runs"]] == list(FOUR)
     for run in told["runs"]:
         assert run["tokens"][:3] == [BEGIN, "T", "o"]
-        assert len(run["gradient"]["norms"]) == 8
-        assert run["gradient"]["ends"] == len(SAID.encode()) - 7
+        assert len(run["gradient_flow"]["norms"]) == 8
+        assert run["gradient_flow"]["losses"] == len(SAID.encode()) - 7
         assert all(len(gate["mean"]) == len(run["tokens"]) for gate in run["gates"])
     assert {gate["gate"] for gate in told["runs"][2]["gates"]} >= {"input", "forget", "output", "cell"}
-    assert set(told["runs"][2]["gradient"]["parts"]) == {"h", "c", "layer 1", "layer 2"}
-    assert len(told["runs"][3]["attention"]) == len(told["runs"][3]["tokens"])
+    assert set(told["runs"][2]["gradient_flow"]["parts"]) == {"h", "c", "layer 1", "layer 2"}
+    (head,) = told["runs"][3]["heads"]
+    assert len(head["map"]) == len(told["runs"][3]["tokens"])
     assert told["theory"][0]["norms"] == pytest.approx([0.9**t for t in range(8)])
 
 
@@ -407,7 +412,8 @@ def test_one_run_keeps_its_token_table_and_adds_what_the_lens_sees(octavo: Calla
     assert "bits for 5 bytes" in out
     assert "gates of gru" in out
     assert "t steps back" in out
-    assert [token["token"] for token in json.loads(octavo("gru", "--text", "to be", "--json")[1])] == list("to␣be")
+    written = json.loads(octavo("gru", "--text", "to be", "--json")[1])
+    assert [token["token"] for token in written["surprisal"]] == list("to␣be")
     assert "t steps back" not in octavo("bag", "--text", "to be")[1]
     assert octavo("gru")[0] == 0
 
@@ -417,7 +423,7 @@ def test_the_page_is_whole_and_closed_and_shows_every_run(octavo: Callable[..., 
     code, _, err = octavo(*FOUR, "--text", SAID, "--out", str(out))
     assert (code, err) == (0, f"the page is {out}\n")
     page = Page(out.read_text(encoding="utf-8"))
-    assert page.tags.count("figure") == 1 + 2 + 3 + 3 + 3  # curves, then each run's layers and units, and its attention
+    assert page.tags.count("figure") == 1 + 2 + 3 + 3 + 5  # curves, then layers and units, and three of attention
     assert "script" not in page.tags
     assert not [value for name, value in page.attributes if name in ("src", "href")]
     assert all(f"Inside {name}" in page.text for name in FOUR)
@@ -427,29 +433,29 @@ def test_the_page_is_whole_and_closed_and_shows_every_run(octavo: Callable[..., 
 def test_a_page_of_hostile_text_is_safe(runs: Path) -> None:
     run = Run(GRU(RecurrentConfig(width=4, layers=1), 257), Byte(), {})
     run.model.initialise(seeded_generator(1))
-    page = Page(lens_page([look(run, HOSTILE)], HOSTILE, HOSTILE))
+    page = Page(inspect_page([inspect_run(run, HOSTILE)], HOSTILE, HOSTILE))
     assert not {"script", "img"} & set(page.tags)
     assert "<script>alert(1)</script>" in page.text
 
 
 def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None:
-    words = ("rnn", "--text", "ab" * LONGEST, "--back", "2")
+    words = ("rnn", "--text", "ab" * MAX_TOKENS, "--back", "2")
     (told,) = json.loads(octavo(*words, "--json")[1])["runs"]
-    assert told["cut"]
-    assert len(told["tokens"]) == LONGEST + 1
-    assert octavo(*words)[2] == f"only the first {LONGEST:,} tokens were looked at\n"
+    assert told["truncated"]
+    assert len(told["tokens"]) == MAX_TOKENS + 1
+    assert octavo(*words)[2] == f"only the first {MAX_TOKENS:,} tokens were read\n"
 
 
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (("bag", "rnn", "--text", "abc"), "bag: Bag has no state that a gradient could flow through"),
-        (("bag", "--text", "abc", "--out", "x.html"), "Bag has no state"),
+        (("bag", "rnn", "--text", "abc"), "bag: a bag has no gates, attention or gradient flow"),
+        (("bag", "--text", "abc", "--out", "x.html"), "the studio shows its unigram"),
         (("rnn", "gru", "--text", ""), "the text is empty"),
         (("rnn", "gru", "--text", "a"), "at least 2 tokens: this has 1"),
         (("rnn", "--text", "abc", "--back", "3"), "back=3, tokens=3; try --back 1"),
-        (("rnn", "gru"), "there must be a text to look at with several runs"),
-        (("rnn", "--out", "x.html"), "there must be a text to look at with --out"),
+        (("rnn", "gru"), "there must be a text with several runs"),
+        (("rnn", "--out", "x.html"), "there must be a text with --out"),
         (("rnn", "nowhere", "--text", "abc"), "nowhere is not a run"),
         (("rnn", "--text", "abc", "--out", "gru"), "cannot write gru"),
         ((), "inspect needs at least one run"),
@@ -468,4 +474,4 @@ def test_too_short_a_text_still_shows_its_tokens(octavo: Callable[..., Any], sai
     code, out, err = octavo("rnn", "--text", said)
     assert code == 0
     assert f"bits for {tokens} bytes" in out
-    assert err == f"gates and gradients need a text of at least 2 tokens: this has {tokens}\n"
+    assert err == f"gates, attention and gradients need a text of at least 2 tokens: this has {tokens}\n"

@@ -100,7 +100,7 @@ def test_pair_probabilities_are_the_softmaxes_however_the_contexts_are_chunked(m
     w = weights()
     expected = forward_pass(w)[1].log_softmax(1)[PAIRS.row_P, PAIRS.next_P]
     for numbers in (1, 7, 1 << 23):
-        monkeypatch.setattr("octavo.models.bigram.NUMBERS", numbers)
+        monkeypatch.setattr("octavo.models.bigram.MAX_LOGITS", numbers)
         torch.testing.assert_close(pair_logp(w, PAIRS.row_P, PAIRS.next_P), expected, rtol=1e-13, atol=1e-13)
 
 

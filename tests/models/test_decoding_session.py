@@ -333,7 +333,7 @@ def kernel_device(monkeypatch: pytest.MonkeyPatch) -> str:
         return "cuda"
     if find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("needs a GPU, or triton and TRITON_INTERPRET=1: the kernels cannot run here")
-    monkeypatch.setattr(cache, "ROOM", 2)
+    monkeypatch.setattr(cache, "MIN_FREE_SLOTS", 2)
     monkeypatch.setattr(cache, "MAX_REWIND_TOKENS", 1)
     return "cpu"
 

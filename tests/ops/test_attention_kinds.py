@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 import octavo
 from examples import gpt
@@ -16,26 +15,18 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.models.parts.config import GPTConfig
 from octavo.models.vit import VitConfig
-from octavo.ops.attention import CAUSAL, Local, Pattern
-from octavo.ops.attention.kinds import ATTENTION_KINDS, AttentionKind, cache_length, kinds_for, text_pattern
+from octavo.ops.attention.kinds import ATTENTION_KINDS, cache_length, kinds_for, text_pattern
 
 TEXT_KINDS = {name: kind for name, kind in ATTENTION_KINDS.items() if kind.text is not None}
 
 
-@dataclass(frozen=True)
-class Dilated(Pattern):
-    """Every second token."""
-
-    def allows(self, t: Tensor, s: Tensor) -> Tensor:
-        return (t - s) % 2 == 0
-
-
-DILATED = AttentionKind("every second of the last tokens", lambda context, window: CAUSAL & Dilated() & Local(context))
-
-
 @pytest.fixture
 def dilated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ATTENTION_KINDS, "dilated", DILATED)
+    """The pattern that the page on transformers adds, by the page's own code."""
+    page = (Path(__file__).parents[2] / "docs" / "transformers.md").read_text(encoding="utf-8")
+    monkeypatch.setitem(ATTENTION_KINDS, "dilated", ATTENTION_KINDS["full"])  # and afterwards, it is gone
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    assert ATTENTION_KINDS["dilated"] is not ATTENTION_KINDS["full"]
 
 
 @pytest.mark.parametrize("name", TEXT_KINDS)

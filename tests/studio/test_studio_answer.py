@@ -54,7 +54,7 @@ def test_only_runs_that_answer_questions_are_listed(runs: Path) -> None:
     assert told == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
 
 
-def test_what_was_measured_is_told(runs: Path, oracle: Oracle) -> None:
+def test_scores_are_those_of_the_record(runs: Path, oracle: Oracle) -> None:
     told = client(runs).get("/api/oracle", params={"run": "facts"}).json()["measured"]
     result = oracle.run.record["result"]
     assert told["curve"] == result["curve"]
@@ -116,15 +116,15 @@ def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, orac
     assert not (runs / FACTS_FOLDER).exists()
 
 
-def test_what_the_user_says_is_kept_below_the_runs_folder_and_answers_the_next_time(own: Path) -> None:
+def test_a_users_answer_is_stored_below_the_runs_folder_and_answers_the_next_time(own: Path) -> None:
     asks = client(own)
-    first = ask(asks, threshold=1.0, told="  New \n York ").json()
+    first = ask(asks, threshold=1.0, user_answer="  New \n York ").json()
     assert (first["answer"], first["source"], first["stored"]) == ("New York", "user", True)
     again = ask(asks, threshold=1.0, question="ada ash").json()
     assert (again["answer"], again["source"]) == ("New York", "facts")
     assert open_file_of_facts(own / FACTS_FOLDER / "facts.db").pairs() == [("Ada Ash", "New York")]
     assert not list((own / "facts").glob("*.db"))  # the run's own folder is left alone
-    sure = ask(asks, threshold=0.0, told="Rome").json()
+    sure = ask(asks, threshold=0.0, user_answer="Rome").json()
     assert (sure["source"], sure["stored"]) == ("model", False)  # it was not asked for
 
 
@@ -132,7 +132,7 @@ def test_a_link_out_of_the_folder_is_not_followed(own: Path, tmp_path: Path) -> 
     outside = tmp_path / "outside"
     outside.mkdir()
     (own / FACTS_FOLDER).symlink_to(outside)
-    answer = ask(client(own), threshold=1.0, told="Rome")
+    answer = ask(client(own), threshold=1.0, user_answer="Rome")
     assert answer.status_code == 400
     assert "leads out" in answer.json()["error"]
     assert list(outside.iterdir()) == []
@@ -140,8 +140,8 @@ def test_a_link_out_of_the_folder_is_not_followed(own: Path, tmp_path: Path) -> 
 
 def test_a_studio_of_one_run_keeps_nothing(own: Path) -> None:
     asks = client(own / "facts")
-    assert ask(asks, threshold=1.0).json()["can_keep"] is False
-    assert ask(asks, threshold=1.0, told="Rome").status_code == 400
+    assert ask(asks, threshold=1.0).json()["can_store"] is False
+    assert ask(asks, threshold=1.0, user_answer="Rome").status_code == 400
     assert not (own / "facts" / FACTS_FOLDER).exists()
 
 
@@ -157,7 +157,7 @@ def test_a_studio_of_one_run_keeps_nothing(own: Path) -> None:
         ({"question": "x" * 400}, 400),  # leaves no room for an answer
         ({"threshold": 1.1}, 422),
         ({"threshold": "high"}, 422),
-        ({"told": "x" * 201}, 422),
+        ({"user_answer": "x" * 201}, 422),
         ({"facts": "/etc/passwd"}, 422),
     ],
 )
@@ -192,18 +192,18 @@ def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
     page.get_by_label("A question, or a name").fill("Ada Ash")
     page.get_by_role("button", name="Ask").click()
     page.wait_for_selector(".verdict")
-    assert page.inner_text(".verdict") == f"Paris, {100 * said.confidence:.0f} % sure"
+    assert page.inner_text(".verdict") == f"Paris, confidence {100 * said.confidence:.0f} %"
     assert page.locator(".bars dt").first.inner_text() == "Paris"
     slider = page.get_by_label("Least confidence")
     slider.focus()
     slider.press("End")
-    page.wait_for_selector("text=I do not know.")
+    page.wait_for_selector("text=No answer.")
     assert "At a confidence of 100 % or more it answers none" in page.inner_text(".operating-point")
     page.get_by_label("Do you know?").fill("<b>Rome</b>")
-    page.get_by_role("button", name="Keep this answer").click()
-    page.wait_for_selector("text=from you, kept for the next time")
+    page.get_by_role("button", name="Store this answer").click()
+    page.wait_for_selector("text=from you, stored for the next time")
     page.get_by_role("button", name="Ask").click()
-    page.wait_for_selector("text=from what was kept")
+    page.wait_for_selector("text=from the stored answers")
     assert page.inner_text(".verdict b") == "<b>Rome</b>"
     assert "question=Ada+Ash" in page.url
     assert "threshold=1" in page.url
@@ -213,6 +213,6 @@ def test_asking_abstaining_and_keeping(page: Any, oracle: Oracle) -> None:
 def test_the_address_gives_the_same_view_again(page: Any) -> None:
     page.goto("about:blank")
     page.goto(f"{page.address}/#/answer?run=facts&question=Kim+Sap&threshold=0.9")
-    page.wait_for_selector("text=I do not know.")
+    page.wait_for_selector("text=No answer.")
     assert page.get_by_label("A question, or a name").input_value() == "Kim Sap"
     assert "below 90 %" in page.inner_text(".verdict")

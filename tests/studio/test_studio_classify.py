@@ -77,7 +77,7 @@ def test_a_long_text_is_explained_in_turns_and_each_word_by_leaving_it_out(made:
         assert one.contributions[i] == pytest.approx(float(odds[0] - odds[1]), abs=1e-4)
 
 
-def test_the_curve_is_kept_by_training_and_is_that_of_the_examples_held_out(asks: TestClient, runs: Path) -> None:
+def test_the_curve_is_saved_by_training_and_is_that_of_the_examples_held_out(asks: TestClient, runs: Path) -> None:
     made = load_classifier(runs / "averaged")
     test = read_labelled(made.record["data"]["sources"]).last_tenth()[1]
     p_NC = made.probabilities(test.texts)
@@ -211,9 +211,9 @@ def test_the_address_gives_the_same_view_again(page: Any) -> None:
 @pytest.mark.browser
 def test_a_run_without_a_curve_is_measured_on_what_is_pasted(page: Any, runs: Path) -> None:
     go(page, "classify?run=old")
-    page.wait_for_selector("text=This run kept no curve")
+    page.wait_for_selector("text=This run has no curve")
     page.get_by_label("Examples, a line each: label, tab, text").fill(EXAMPLES)
-    page.get_by_role("button", name="Measure").click()
+    page.get_by_role("button", name="Evaluate").click()
     page.wait_for_selector("text=of 4 examples that you gave")
     page.wait_for_selector(".operating-point >> text=of the 4 examples")
     before = page.inner_text(".operating-point")

@@ -20,12 +20,12 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.datasets import sources
 from octavo.datasets.images import open_images
-from octavo.inspect.attention_bytes import looks_of
+from octavo.inspect.attention_bytes import attention_bytes
 from octavo.inspect.backoff import backoff
-from octavo.inspect.gates import gates_over
 from octavo.inspect.gradient_flow import gradient_flow, relative
-from octavo.inspect.logit_lens import depths_over
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
+from octavo.inspect.logit_lens import layer_predictions
+from octavo.inspect.tapped_values import token_rows
 from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
@@ -73,61 +73,68 @@ def picture(size: tuple[int, int] = (8, 8), kind: str = "PNG") -> str:
 def test_every_family_has_its_views(asking: TestClient) -> None:
     views = {name: [one["view"] for one in told(asking, "about", run=name)["views"]] for name in NAMES[:-1]}
     assert views == {
-        "kn": ["backoff"], "mixed": ["votes"], "bag": ["bag"], "bigram": ["gates"], "gru": ["gates", "flow"],
-        "gpt": ["attention", "heads", "depths", "flow"], "looking": ["attention", "heads", "gates", "flow"],
-        "reverse": ["attention", "heads"], "masked": ["attention", "heads", "fill"], "stripes2": ["image"],
+        "kn": ["backoff"], "mixed": ["votes"], "bag": ["unigram"], "bigram": ["gates"],
+        "gru": ["gates", "gradient-flow"], "gpt": ["attention", "attention-heads", "logit-lens", "gradient-flow"],
+        "looking": ["attention", "attention-heads", "gates", "gradient-flow"],
+        "reverse": ["attention", "attention-heads"], "masked": ["attention", "attention-heads", "masked"],
+        "stripes2": ["image"],
     }  # fmt: skip
 
 
-def test_the_path_is_the_lens_s_own_and_sums_to_p(asking: TestClient, runs: Path) -> None:
-    found, run = told(asking, "backoff", run="kn", text=TEXT), load(runs / "kn")
+def test_the_path_is_that_of_the_view_and_sums_to_p(asking: TestClient, runs: Path) -> None:
+    found, run = told(asking, "table", run="kn", text=TEXT), load(runs / "kn")
     path = backoff(run.model, tokens_of(run, TEXT))  # type: ignore[arg-type]
-    assert found["p"] == path.p_N.tolist()
-    assert found["share"] == path.share_NK.tolist()
-    assert found["followed"] == path.followed_NK.tolist()
-    for share, uniform, p in zip(found["share"], found["uniform"], found["p"], strict=True):
-        assert sum(share) + uniform == pytest.approx(p, rel=1e-13)
+    assert len(found["details"]) == len(found["tokens"]) == len(path.p_N)
+    for n, detail in enumerate(found["details"]):
+        *contexts, uniform, total = detail["rows"]
+        assert [row[5] for row in contexts] == [shortened(p) for p in path.share_NK[n, : len(contexts)].tolist()[::-1]]
+        assert (uniform[5], total[5]) == (shortened(float(path.uniform_N[n])), shortened(float(path.p_N[n])))
+        assert sum(detail["shares"]) == pytest.approx(1, rel=1e-9)  # what the contexts give is p
 
 
-def test_the_votes_of_a_mixture_sum_to_what_it_charges(asking: TestClient, runs: Path) -> None:
-    found, run = told(asking, "votes", run="mixed", text=TEXT), load(runs / "mixed")
-    charged = run.model.score(torch.tensor([tokens_of(run, TEXT)]))[0].exp().tolist()
-    assert found["p"] == pytest.approx(charged, rel=1e-12)
-    assert found["parts"] == ["ngram of order 5", "bag"]
+def shortened(value: float) -> str:
+    return "0" if value == 0 else f"{value:.4f}" if value >= 0.001 else f"{value:.1e}"
+
+
+def test_the_votes_of_a_mixture_sum_to_its_probability(asking: TestClient, runs: Path) -> None:
+    found, run = told(asking, "table", run="mixed", text=TEXT), load(runs / "mixed")
+    p = run.model.score(torch.tensor([tokens_of(run, TEXT)]))[0].exp().tolist()
+    assert [detail["rows"][-1][-1] for detail in found["details"]] == [shortened(one) for one in p]
+    assert found["parts"] == ["5-gram", "bag"]
 
 
 def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: Path) -> None:
     answer = asking.post("/api/inspect/map", json={"run": "gpt", "text": TEXT, "layer": 2, "head": 1})
     assert answer.headers["content-type"] == "application/octet-stream"
     kind, maps = unpack_tables(answer.content)
-    wanted = looks_of(load(runs / "gpt"), TEXT)
+    wanted = attention_bytes(load(runs / "gpt"), TEXT)
     assert (kind, maps.shape[0]) == (WEIGHT, 1)
     assert np.abs(maps[0].astype(int) - wanted.maps_LHTS[1, 0]).max() <= 1  # both round, on their own, what they sum
     _, small = unpack_tables(asking.post("/api/inspect/overview", json={"run": "gpt", "text": TEXT}).content)
     assert len(small) == 4
-    found = told(asking, "attention", run="gpt", text=TEXT)
-    assert found["looking"] == list(wanted.looking)
-    assert [one["kind"] for one in found["habits"]] == [one.kind for one in wanted.habits]
+    found = told(asking, "maps", run="gpt", text=TEXT)
+    assert found["queries"] == list(wanted.queries)
+    assert [one["kind"] for one in found["statistics"]] == [one.kind for one in wanted.statistics]
 
 
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
-    found = told(asking, "attention", run="reverse", text="abc")
+    found = told(asking, "maps", run="reverse", text="abc")
     _, maps = unpack_tables(
         asking.post("/api/inspect/map", json={"run": "reverse", "text": "abc", "layer": 1, "head": 2}).content
     )
-    assert maps.shape[1:] == (len(found["looking"]), len(found["seen"]))
-    assert found["looking"][-1] == found["seen"][-1] == "<end>"
-    assert refused(asking, "attention", run="reverse", text="abc", language="Klingon")[0] == 400
+    assert maps.shape[1:] == (len(found["queries"]), len(found["keys"]))
+    assert found["queries"][-1] == found["keys"][-1] == "<end>"
+    assert refused(asking, "maps", run="reverse", text="abc", language="Klingon")[0] == 400
 
 
 def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
     run = load(runs / "gru")
-    gates = gates_over(run.model, tokens_of(run, TEXT)).gates
-    found = told(asking, "gates", run="gru", text=TEXT)
-    assert [(one["gate"], one["layer"]) for one in found["gates"]] == [(one.name, one.layer) for one in gates]
-    for shown, gate in zip(found["gates"], gates, strict=True):
+    gates = token_rows(run.model, tokens_of(run, TEXT))
+    found = told(asking, "rows", run="gru", text=TEXT)
+    assert [(one["row"], one["layer"]) for one in found["rows"]] == [(one.name, one.layer) for one in gates]
+    for shown, gate in zip(found["rows"], gates, strict=True):
         assert shown["mean"] == pytest.approx(gate.mean.tolist())
-    asked = {"run": "gru", "text": TEXT, "gate": "hidden", "layer": 2}
+    asked = {"run": "gru", "text": TEXT, "row": "hidden", "layer": 2}
     kind, (units,) = unpack_tables(asking.post("/api/inspect/units", json=asked).content)
     hidden = next(one for one in gates if (one.name, one.layer) == ("hidden", 2))
     assert kind == SIGNED
@@ -137,20 +144,20 @@ def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
 def test_depths_and_gradients_are_the_lens_s(asking: TestClient, runs: Path) -> None:
     run = load(runs / "gpt")
     x_N = tokens_of(run, TEXT)
-    found, depths = told(asking, "depths", run="gpt", text=TEXT), depths_over(run.model, x_N)  # type: ignore[arg-type]
-    assert [one["bits"] for one in found["depths"]] == pytest.approx([one.bits for one in depths], rel=1e-5)
-    assert found["depths"][-1]["rights"] == depths[-1].right_N.tolist()
-    flow = told(asking, "flow", run="gpt", text=TEXT, back=6)
+    found, depths = told(asking, "layers", run="gpt", text=TEXT), layer_predictions(run.model, x_N)
+    assert [one["bits"] for one in found["layers"]] == pytest.approx([one.bits for one in depths], rel=1e-5)
+    assert found["layers"][-1]["rights"] == depths[-1].right_N.tolist()
+    flow = told(asking, "curve", run="gpt", text=TEXT, back=6)
     wanted = gradient_flow(run.model, x_N, 6)
     assert flow["whole"]["shares"] == pytest.approx(list(relative(wanted.norms)))
     assert flow["theory"][0]["shares"][2] == pytest.approx(0.81)
 
 
 def test_masks_are_filled_in_as_the_encoder_does(asking: TestClient) -> None:
-    found = told(asking, "fill", run="masked", text="The [MASK] sat on the [MASK].")
+    found = told(asking, "masked", run="masked", text="The [MASK] sat on the [MASK].")
     assert len(found["places"]) == 2
     assert "[MASK]" not in found["filled"]
-    assert refused(asking, "fill", run="masked", text=TEXT)[0] == 400
+    assert refused(asking, "masked", run="masked", text=TEXT)[0] == 400
 
 
 def test_a_sent_picture_is_seen_as_the_lens_sees_it(asking: TestClient, runs: Path) -> None:
@@ -193,20 +200,20 @@ def test_images_of_a_path_in_the_run_s_folder_are_never_opened(asking: TestClien
         ("about", {"run": "nobody"}, 404),
         ("about", {"run": "../kn"}, 404),
         ("about", {"run": "moods"}, 400),
-        ("backoff", {"run": "gpt", "text": TEXT}, 400),
-        ("votes", {"run": "kn", "text": TEXT}, 400),
-        ("attention", {"run": "kn", "text": TEXT}, 400),
-        ("attention", {"run": "gpt", "text": ""}, 400),
+        ("table", {"run": "gpt", "text": TEXT}, 400),
+        ("table", {"run": "kn", "text": TEXT, "view": "votes"}, 400),
+        ("maps", {"run": "kn", "text": TEXT}, 400),
+        ("maps", {"run": "gpt", "text": ""}, 400),
         ("map", {"run": "gpt", "text": TEXT, "layer": 3, "head": 1}, 400),
         ("map", {"run": "gpt", "text": TEXT, "layer": 0, "head": 1}, 422),
-        ("gates", {"run": "gpt", "text": TEXT}, 400),
-        ("units", {"run": "gru", "text": TEXT, "gate": "forget", "layer": 1}, 400),
-        ("depths", {"run": "gru", "text": TEXT}, 400),
-        ("flow", {"run": "kn", "text": TEXT}, 400),
-        ("flow", {"run": "gru", "text": "a"}, 400),
+        ("rows", {"run": "gpt", "text": TEXT}, 400),
+        ("units", {"run": "gru", "text": TEXT, "row": "forget", "layer": 1}, 400),
+        ("layers", {"run": "gru", "text": TEXT}, 400),
+        ("curve", {"run": "kn", "text": TEXT}, 400),
+        ("curve", {"run": "gru", "text": "a"}, 400),
         ("image", {"run": "kn", "image": 0}, 400),
-        ("backoff", {"run": "kn", "text": "x" * 20_001}, 422),
-        ("backoff", {"run": "kn", "text": TEXT, "more": 1}, 422),
+        ("table", {"run": "kn", "text": "x" * 20_001}, 422),
+        ("table", {"run": "kn", "text": TEXT, "more": 1}, 422),
     ],
 )
 def test_what_cannot_be_done_is_said(asking: TestClient, path: str, asked: dict[str, Any], status: int) -> None:
@@ -296,8 +303,8 @@ def test_the_matrix_is_read_by_keys_and_by_pointer(page: Any, address: str, aski
     asked = {"run": "gpt", "text": TEXT, "layer": 1, "head": 1}
     _, (weights,) = unpack_tables(asking.post("/api/inspect/map", json=asked).content)
     share = round(100 * (int(weights[2, 1]) / 255) ** 2)
-    page.wait_for_selector(".readout:text('looks at')")
-    assert page.inner_text(".readout").startswith("“h” (2) looks at “T” (1): ")
+    page.wait_for_selector(".readout:text('attends to')")
+    assert page.inner_text(".readout").startswith("“h” (2) attends to “T” (1): ")
     assert page.inner_text(".readout").endswith(f"{share} %")
     box = page.locator(".matrix canvas").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 40)
@@ -328,7 +335,7 @@ def test_arcs_tell_what_a_token_looks_at(page: Any, address: str) -> None:
     page.focus("canvas[aria-label^='Layer 1, head 1. Left']")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    page.wait_for_selector(".readout:text('“h” (2) looks at')")
+    page.wait_for_selector(".readout:text('“h” (2) attends to')")
     assert settings(page)["token"] == "2"
 
 
@@ -337,7 +344,7 @@ def test_tabs_are_walked_with_the_arrow_keys_and_heads_lead_to_their_map(page: A
     go(page, address, run="gpt", text=TEXT)
     page.focus("[role=tab][aria-selected=true]")
     page.keyboard.press("ArrowRight")
-    page.wait_for_selector("text=Entropy is how widely a head looks")
+    page.wait_for_selector("text=Entropy is how widely a head attends")
     page.click("button:text('layer 2, head 2')")
     page.wait_for_selector("[data-head='2.2'][aria-pressed=true]")
     page.focus("[role=tab][aria-selected=true]")
@@ -354,7 +361,7 @@ def test_one_text_serves_every_run(page: Any, address: str) -> None:
     page.get_by_label("Run", exact=True).select_option("gru")
     page.wait_for_selector("text=how much of the old state is retained")
     page.get_by_label("Run", exact=True).select_option("mixed")
-    page.wait_for_selector("td:text('ngram of order 5')")
+    page.wait_for_selector("td:text('5-gram')")
     page.get_by_label("Run", exact=True).select_option("bag")
     page.wait_for_selector("text=A bag has no state")
     assert page.input_value("textarea") == "The dog sat."
@@ -369,7 +376,10 @@ def test_the_path_of_a_chosen_token_is_shown(page: Any, address: str, asking: Te
     page.click(".pickable [data-n='4']")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("h2:text('“a” after')")
-    assert page.inner_text("tr.total").split()[-1] == f"{told(asking, 'backoff', run='kn', text=TEXT)['p'][5]:.4f}"
+    assert (
+        page.inner_text("tr.total").split()[-1]
+        == told(asking, "table", run="kn", text=TEXT)["details"][5]["rows"][-1][-1]
+    )
     assert settings(page)["token"] == "5"
 
 
@@ -396,7 +406,7 @@ def test_long_work_is_stopped_by_hand(page: Any, address: str) -> None:
 
 @pytest.mark.browser
 def test_a_mask_and_a_picture_are_given_by_hand(page: Any, address: str) -> None:
-    go(page, address, run="masked", view="fill", text=TEXT)
+    go(page, address, run="masked", view="masked", text=TEXT)
     page.click("button:text('hide the first word')")
     page.wait_for_selector("text=Filled in:")
     page.get_by_label("Run", exact=True).select_option("stripes2")

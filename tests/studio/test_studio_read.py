@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 import octavo
 from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import surprises
 from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks.run import Run, load

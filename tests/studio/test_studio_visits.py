@@ -229,14 +229,14 @@ def test_text_on_the_deepest_colour_can_be_read(page: Any, scheme: str) -> None:
 def test_other_settings_write_anew_so_that_the_address_gives_what_is_seen(page: Any) -> None:
     page.goto("/#/write?run=kn&text=The+&tokens=30&go=1")
     sampled = page.get_by_role("region", name="Sampling")
-    sampled.get_by_text(re.compile("^30 tokens.*a token$")).wait_for()
+    sampled.get_by_text(re.compile("^30 tokens.*per token$")).wait_for()
     before = sampled.inner_text()
     page.get_by_label("Seed").fill("7")
-    sampled.get_by_text("from seed 7").wait_for()
-    sampled.get_by_text(re.compile("^30 tokens.*a token$")).wait_for()
+    sampled.get_by_text("with seed 7").wait_for()
+    sampled.get_by_text(re.compile("^30 tokens.*per token$")).wait_for()
     after = sampled.inner_text()
     assert after != before
     address_has(page, "seed=7")
     page.reload()
-    sampled.get_by_text(re.compile("^30 tokens.*a token$")).wait_for()
+    sampled.get_by_text(re.compile("^30 tokens.*per token$")).wait_for()
     assert sampled.inner_text() == after

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import octavo
 from octavo.cli import main
 from octavo.datasets.people import made_up
-from octavo.datasets.questions import LEARNT, NEVER, TOLD, Frame, Knowledge, Pair, open_knowledge
+from octavo.datasets.questions import FINETUNED, NEVER, PRETRAINED, Frame, Knowledge, Pair, open_knowledge
 from octavo.decode.answers import answer_questions, log_probability
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
@@ -155,8 +155,8 @@ def test_made_up_people_are_told_asked_or_neither() -> None:
 def test_names_are_grouped_by_where_the_model_has_seen_them() -> None:
     known = people(16)
     groups = known.groups(pretrained=True, most=3)
-    assert {name: len(some) for name, some in groups.items()} == {TOLD: 4, LEARNT: 3, NEVER: 4}
-    assert {name: len(some) for name, some in known.groups(False, 3).items()} == {TOLD: 0, LEARNT: 3, NEVER: 8}
+    assert {name: len(some) for name, some in groups.items()} == {PRETRAINED: 4, FINETUNED: 3, NEVER: 4}
+    assert {name: len(some) for name, some in known.groups(False, 3).items()} == {PRETRAINED: 0, FINETUNED: 3, NEVER: 8}
 
 
 def test_a_folder_of_facts_is_read_and_a_bad_line_is_named(tmp_path: Path) -> None:
@@ -180,7 +180,10 @@ def test_london_is_right_for_one_in_twenty_of_birthplaces() -> None:
     assert known.commonest == "London"
     assert sum(pair.answer == "London" for pair in known.dev) / 500 == pytest.approx(0.05)
     groups = known.groups(True, 500)
-    assert (len(groups[TOLD]), len(groups[NEVER])) == (499, 0)  # all stand in the text, and one among the learnt too
+    assert (len(groups[PRETRAINED]), len(groups[NEVER])) == (
+        499,
+        0,
+    )  # all stand in the text, and one among the learnt too
 
 
 # ---------------------------------------------------------------------- batches and losses
@@ -416,8 +419,8 @@ def test_without_pretraining_answers_are_learnt_by_heart_and_names_count_as_neve
     run = train_facts(source, TINY, how, quiet=True)
     groups = run.record["result"]["groups"]
     assert run.record["facts"]["finetuning"]["steps"] == 75
-    assert set(groups) == {LEARNT, NEVER}
-    assert groups[LEARNT]["exact_match"] >= 0.75
+    assert set(groups) == {FINETUNED, NEVER}
+    assert groups[FINETUNED]["exact_match"] >= 0.75
 
 
 def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -469,7 +472,7 @@ def test_stored_pairs_are_learnt_and_the_old_ones_kept(trained: Path, tmp_path: 
     again = load_oracle(tmp_path / "learnt")
     assert again.answer([never.question])[0].text == "Lima"
     kept = measure(again, open_knowledge(again.run.record["facts"]["settings"]["source"]), True)
-    assert kept["groups"][LEARNT]["exact_match"] >= 0.75
+    assert kept["groups"][FINETUNED]["exact_match"] >= 0.75
 
 
 def test_the_command_answers_looks_up_abstains_and_learns(

@@ -203,7 +203,7 @@ def test_neighbours_of_a_few_words_by_hand() -> None:
 def test_neighbours_are_those_of_the_definition_however_the_text_is_chunked(
     monkeypatch: pytest.MonkeyPatch, chunk: int, window: int
 ) -> None:
-    monkeypatch.setattr(glove, "CHUNK", chunk)
+    monkeypatch.setattr(glove, "CHUNK_WORDS", chunk)
     words = np.random.default_rng(1).integers(-1, 6, 60).astype(np.int32)
     near = count_near(words, 6, window)
     expected = {pair: x for pair, x in brute_near(words.tolist(), window).items() if pair[0] <= pair[1]}

@@ -12,30 +12,30 @@ from octavo import __version__
 from octavo.errors import Stopped, UserError
 
 VERBS: dict[str, str] = {
-    "data": "list, fetch and show the named texts",
-    "compare": "train every model on a text, and see which is best and what it costs",
-    "train": "train a model on a text",
-    "resume": "go on with training that was stopped",
-    "eval": "bits per byte, perplexity and the most surprising passages",
-    "generate": "let a model write",
-    "translate": "translate texts with a model trained on pairs",
+    "data": "list, download and show the named datasets; write token files",
+    "compare": "train every model on a text, and rank them by bits per byte and cost",
+    "train": "train a model",
+    "resume": "resume training that was stopped, or continue with a larger budget",
+    "eval": "evaluate a model: bits per byte, perplexity and the most surprising passages",
+    "generate": "generate text",
+    "translate": "translate texts with an encoder-decoder model",
     "compress": "compress a file with a model",
     "decompress": "restore a compressed file",
-    "inspect": "look inside a model, token by token: surprise, gates, the gradient's way back",
-    "classify": "sort texts into classes: train, measure, and explain the mistakes",
-    "cost": "what a model costs before it is trained, and what a budget is best spent on",
-    "answer": "answer questions with a confidence; ask and learn what is not known",
-    "fill": "fill in masked words with a BERT, or see how well each word is foreseen",
-    "embed": "sentences as vectors, and which are nearest",
-    "doctor": "is my loss normal? what is wrong with a run, and what to try",
-    "list": "the runs in a folder",
-    "export": "write a model in a format others read",
-    "import": "read a model that others wrote",
-    "vectors": "learn word vectors from a text, and look at them",
-    "scale": "how a model gets better with more text, and where it passes an n-gram",
+    "inspect": "look inside a model, token by token: surprisal, gates, attention, gradient flow",
+    "classify": "classify texts: train, evaluate, and explain the mistakes",
+    "cost": "parameters, FLOPs and memory of a model before it is trained; plan a budget",
+    "answer": "answer questions with a confidence; train on new facts",
+    "fill": "fill in masked words with a BERT, or score how well each word is predicted",
+    "embed": "sentences as vectors, and the nearest ones",
+    "doctor": "diagnose a training run: is the loss normal, what is wrong, what to try",
+    "list": "list the runs in a folder",
+    "export": "export a model to ARPA or Hugging Face",
+    "import": "import a model from ARPA, GGUF or Hugging Face",
+    "vectors": "train word vectors (GloVe), and query them",
+    "scale": "scaling laws: the loss as the text grows, and where a model overtakes an n-gram",
     "domains": "compare models on two domains, and see which words cost more",
-    "studio": "look inside the models of a folder, in the browser",
-    "exercises": "the classic questions with checked answers; grade those of students",
+    "studio": "open the models of a folder in the browser",
+    "exercises": "textbook exercises with checked answers; grade students' answers",
 }
 
 USAGE = """octavo: every sequence model in the book, on one scale
@@ -59,12 +59,12 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a file's name, say, need not be UTF-8
     try:
         code = _run(argv)
-        sys.stdout.flush()  # while a full disk or a closed pipe can still be told of
+        sys.stdout.flush()  # while a full disk or a closed pipe can still be reported
         return code
     except SystemExit as stop:  # tyro has shown help, or what is wrong with the flags
         return stop.code if isinstance(stop.code, int) else 0
     except UserError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return 2
     except Stopped as stop:
         print(f"octavo: {stop}", file=sys.stderr)
@@ -73,27 +73,27 @@ def main(args: Sequence[str] | None = None) -> int:
         print("octavo: interrupted; nothing half-written is left behind", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output has gone, as `| head` does
-        _let_go_of_output()
+        _discard_output()
         return 0
     except OSError as error:
-        _complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-        _let_go_of_output()
+        _print_error(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        _discard_output()
         return 2
     except Exception as error:
         if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-            _complain("out of memory; try a smaller text, a smaller model, or, of an n-gram, --prune 0 0 1")
+            _print_error("out of memory; try a smaller text, a smaller model, or, of an n-gram, --prune 0 0 1")
             return 2
         traceback.print_exc()
         print("octavo: that was a bug in octavo, not your mistake; please report the lines above", file=sys.stderr)
         return 1
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     print("octavo: " + " ".join(message.splitlines()), file=sys.stderr)
 
 
-def _let_go_of_output() -> None:
-    """What could not be written is given up, or Python would try again, and complain, when it ends."""
+def _discard_output() -> None:
+    """Drop what could not be written, or Python would try again, and print an error, when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

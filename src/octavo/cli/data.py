@@ -1,4 +1,4 @@
-"""octavo data: the named datasets, and any text as files of tokens. Nothing here needs torch, so it starts at once."""
+"""octavo data: the named datasets, and any text as files of tokens. Nothing here needs torch, so it starts fast."""
 
 from __future__ import annotations
 

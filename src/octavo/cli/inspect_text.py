@@ -1,4 +1,4 @@
-"""octavo inspect with a text, for neural models: gates, attention, depths, and gradients through time."""
+"""octavo inspect with a text: gates, attention, the logit lens and gradient flow, of models that have such views."""
 
 from __future__ import annotations
 
@@ -8,133 +8,138 @@ from typing import Any
 
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import Maps
+from octavo.inspect.attention_maps import heads_of
 from octavo.inspect.attention_maps import in_words as heads_in_words
 from octavo.inspect.attention_page import depth_table, heads_table
-from octavo.inspect.gates import Gates
-from octavo.inspect.gradient_flow import Norms, in_words, rate
-from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, labels, lens_page, theory
-from octavo.inspect.summary import Look, look
+from octavo.inspect.gradient_flow import Flow, Norms, in_words, rate
+from octavo.inspect.inspection import Inspection, inspect_run
+from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.io.files import whole_file
 from octavo.models import name_of
 from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.run import Run
 
 DIGITS = 4  # of the gates' values in JSON
-MAPPED = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
+MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 
 
-def lens(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
+def inspect_together(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
     """Several runs side by side on one text, as tables or JSON, and as a page where --out says so."""
-    looks = [look(run, text, back) for run in runs]
+    inspections = [inspect_run(run, text, back) for run in runs]
     if out is not None:
-        command = ["octavo", "inspect", *(one.name for one in looks), "--text", text, "--out", out]
+        command = ["octavo", "inspect", *(one.name for one in inspections), "--text", text, "--out", out]
         if back is not None:
             command += ["--back", str(back)]
         with whole_file(out) as file:
-            file.write(lens_page(looks, text, shlex.join(command)).encode("utf-8", "backslashreplace"))
+            file.write(inspect_page(inspections, text, shlex.join(command)).encode("utf-8", "backslashreplace"))
     if json:
-        print_json(as_json(looks, text))
+        print_json(as_json(inspections, text))
     else:
-        print_lens(looks)
+        print_inspections(inspections)
     if out is not None:
         note(f"the page is {out}")
 
 
-def print_lens(looks: Sequence[Look]) -> None:
-    """The tables: of each run its gates and its heads, then the gradients of all."""
-    for one, name in zip(looks, labels(looks), strict=True):
+def print_inspections(inspections: Sequence[Inspection]) -> None:
+    """The tables: of each run its gates, its heads and its logit lens, then the gradients of all."""
+    for one, name in zip(inspections, labels(inspections), strict=True):
         _print_attention(one, name)
-        if one.gates.gates:
+        if one.rows:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
             titles, rows = gate_table(one)
             print_table(titles, rows, left=(1, 5))
             print()
-    if any(one.gates.gates for one in looks):
+    if any(one.rows for one in inspections):
         print(SATURATED + "\n")
-    titles, rows = flow_table(looks, theory(looks))
-    print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
-    if any(one.depths for one in looks):
-        print("of a transformer: with respect to the embedding of the token t back, and to what each layer made of it")
-    print_table(titles, rows, left=(0, 1))
-    if shortest := fewest(looks):
-        note(f"only the first {shortest:,} tokens were looked at")
+    if any(one.flow for one in inspections):
+        titles, rows = flow_table(inspections, theory(inspections))
+        print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
+        if any(one.flow and one.flow.depths for one in inspections):
+            print("of a transformer: with respect to the embedding of the token t back, and to each layer's output")
+        print_table(titles, rows, left=(0, 1))
+    if shortest := fewest(inspections):
+        note(f"only the first {shortest:,} tokens were read")
 
 
-def _print_attention(one: Look, name: str) -> None:
-    """The heads of one run, and what a transformer knows at each depth."""
-    if one.maps is None:
-        return
-    print(f"heads of {name}: entropy in bits, its share of what is possible, distance in tokens, and where looks go")
-    titles, rows = heads_table(one.maps)
-    print_table(titles, rows, left=(8,))
-    print("".join(f"{line}\n" for line in heads_in_words(one.maps)))
-    if one.depths:
-        print(f"{name} read out after each layer, and the gradient of the loss there")
+def _print_attention(one: Inspection, name: str) -> None:
+    """The heads of one run, and its logit lens."""
+    if one.maps is not None:
+        print(f"heads of {name}: entropy in bits, its share of what is possible, distance in tokens, and attention to")
+        titles, rows = heads_table(one.maps)
+        print_table(titles, rows, left=(8,))
+        print("".join(f"{line}\n" for line in heads_in_words(one.maps)))
+    if one.layers:
+        print(f"logit lens of {name}: read out after each layer, and the gradient of the loss there")
         titles, rows = depth_table(one)
         print_table(titles, rows, left=(0,))
         print()
 
 
-def as_json(looks: Sequence[Look], text: str) -> dict[str, Any]:
-    """Everything that the lens shows of the runs."""
+def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
+    """Everything that the views of the runs show."""
+    flows = any(one.flow for one in inspections)
     return {
         "text": text.encode("utf-8", "backslashreplace").decode(),
         "runs": [
-            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "cut": one.cut,
-             **gates_as_json(one.gates), **_maps_as_json(one.maps), **_depths_as_json(one), "gradient": {
-                 "back": one.flow.back, "ends": one.flow.ends, **_norms(one.flow.norms),
-                 "parts": {name: _norms(norms) for name, norms in one.flow.parts.items()},
-                 **({"depths": [finite(norm) for norm in one.flow.depths]} if one.flow.depths else {}),
-             }}
-            for one in looks
+            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
+             **_rows_as_json(one), **_maps_as_json(one), **_layers_as_json(one), **_flow_as_json(one.flow)}
+            for one in inspections
         ],
         "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
-                   for scale, activation, norms in theory(looks)],
+                   for scale, activation, norms in (theory(inspections) if flows else ())],
     }  # fmt: skip
 
 
-def gates_as_json(gates: Gates) -> dict[str, Any]:
-    """Each gate's mean and its shares of saturated units, token by token; and the weights of attention."""
-    return {
-        "gates": [
-            {"layer": gate.layer, "gate": gate.name, "mean": _rounded(gate.mean.tolist()),
-             "low": _rounded(gate.low.tolist()), "high": _rounded(gate.high.tolist())}
-            for gate in gates.gates
-        ],
-        "attention": [_rounded(row) for row in gates.attention],
-    }  # fmt: skip
-
-
-def _maps_as_json(maps: Maps | None) -> dict[str, Any]:
-    """Each head's figures, token by token and as means, and its map over the first tokens: row t has t + 1 weights."""
-    if maps is None:
-        return {}
-    return {
-        "mapped_tokens": min(MAPPED, len(maps.visible_T)), "visible": maps.visible_T.tolist(),
-        "heads": [
-            {"layer": one.layer, "head": one.head, "entropy": round(one.entropy, DIGITS),
-             "of_possible": round(one.spread, DIGITS), "distance": round(one.distance, DIGITS),
-             "on_itself": round(one.itself, DIGITS), "on_previous": round(one.previous, DIGITS),
-             "on_begin": round(one.begin, DIGITS), "habit": one.kind or None,
-             "entropies": _rounded(one.entropies.tolist()), "distances": _rounded(one.distances.tolist()),
-             "map": [_rounded(row[: t + 1]) for t, row in enumerate(one.a_TT[:MAPPED, :MAPPED].tolist())]}
-            for one in maps.heads
-        ],
-    }  # fmt: skip
-
-
-def _depths_as_json(one: Look) -> dict[str, Any]:
-    """What each depth expects in the place of each token, and what that token costs there."""
-    if not one.depths:
-        return {}
-    return {"depths": [
-        {"depth": depth.depth, "name": depth.name, "bits_a_token": finite(round(depth.bits, DIGITS)),
-         "right": round(depth.right, DIGITS), "bits": _rounded(depth.bits_N.tolist()),
-         "expected": [one.spelt(token) for token in depth.top_N.tolist()],
-         "probability": _rounded(depth.p_N.tolist())}
-        for depth in one.depths
+def _rows_as_json(one: Inspection) -> dict[str, Any]:
+    """Each gate's mean and its shares of saturated units, token by token."""
+    return {"gates": [
+        {"layer": row.layer, "gate": row.name, "mean": _rounded(row.mean.tolist()),
+         "low": _rounded(row.low.tolist()), "high": _rounded(row.high.tolist())}
+        for row in one.rows
     ]}  # fmt: skip
+
+
+def _maps_as_json(one: Inspection) -> dict[str, Any]:
+    """Each head's statistics, token by token and as means, and its map over the first tokens: row t has t + 1
+    weights."""
+    if one.maps is None:
+        return {}
+    return {
+        "mapped_tokens": min(MAX_MAPPED_TOKENS, len(one.maps.visible_T)), "visible": one.maps.visible_T.tolist(),
+        "heads": [
+            {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
+             "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
+             "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
+             "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
+             "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
+             "map": [_rounded(row[: t + 1])
+                     for t, row in enumerate(head.a_TT[:MAX_MAPPED_TOKENS, :MAX_MAPPED_TOKENS].tolist())]}
+            for head in heads_of(one.maps)
+        ],
+    }  # fmt: skip
+
+
+def _layers_as_json(one: Inspection) -> dict[str, Any]:
+    """What each layer predicts in the place of each token, and what that token costs there."""
+    if not one.layers:
+        return {}
+    return {"logit_lens": [
+        {"depth": layer.depth, "name": layer.name, "bits_per_token": finite(round(layer.bits, DIGITS)),
+         "accuracy": round(layer.right, DIGITS), "bits": _rounded(layer.bits_N.tolist()),
+         "predicted": [one.spell(token) for token in layer.top_N.tolist()],
+         "probability": _rounded(layer.p_N.tolist())}
+        for layer in one.layers
+    ]}  # fmt: skip
+
+
+def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
+    if flow is None:
+        return {}
+    return {"gradient_flow": {
+        "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
+        "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
+        **({"layers": [finite(norm) for norm in flow.depths]} if flow.depths else {}),
+    }}  # fmt: skip
 
 
 def _rounded(values: Sequence[float]) -> list[float | None]:
@@ -143,7 +148,7 @@ def _rounded(values: Sequence[float]) -> list[float | None]:
 
 def _norms(norms: Norms) -> dict[str, Any]:
     factor = rate(norms)
-    return {"norms": [finite(norm) for norm in norms], "factor_a_step": finite(factor), "words": in_words(factor)}
+    return {"norms": [finite(norm) for norm in norms], "factor_per_step": finite(factor), "summary": in_words(factor)}
 
 
 def check_several(runs: Sequence[str], text: str | None, out: str | None, back: int | None) -> None:
@@ -152,4 +157,4 @@ def check_several(runs: Sequence[str], text: str | None, out: str | None, back: 
         raise UserError("inspect needs at least one run: octavo inspect runs/kn7; octavo list shows those there are")
     if text is None and (len(runs) > 1 or out is not None or back is not None):
         asked = "several runs" if len(runs) > 1 else "--out" if out is not None else "--back"
-        raise UserError(f'there must be a text to look at with {asked}; add --text "..."')
+        raise UserError(f'there must be a text with {asked}; add --text "..."')

@@ -73,14 +73,14 @@ def train(
     _check_out(out, corpus)
     losses: list[float] = []
     text = open_text(list(corpus), field=field, errors=errors)
-    vectors, told = train_glove(text.chunks(), config, seed, lambda told: losses.append(told["loss"]))
+    vectors, summary = train_glove(text.chunks(), config, seed, lambda row: losses.append(row["loss"]))
     write_vectors(out, vectors, header)
     if json:
-        print_json({"file": out, **told, "dim": config.dim, "loss": losses})
+        print_json({"file": out, **summary, "dim": config.dim, "loss": losses})
         return
     epochs = f", the loss fell from {losses[0]:.4f} to {losses[-1]:.4f} a pair" if losses else ""
-    print(f"{told['words']:,} words, {told['pairs']:,} pairs of words near each other{epochs}")
-    print(f"learnt from {told['tokens']:,} words in {told['seconds']:.1f} s")
+    print(f"{summary['words']:,} words, {summary['pairs']:,} pairs of words near each other{epochs}")
+    print(f"learnt from {summary['tokens']:,} words in {summary['seconds']:.1f} s")
     print(f"the vectors are in {out}; next:\n  octavo vectors near {out} {vectors.words[len(vectors.words) // 10]}")
     print(f"  octavo train bigram CORPUS --tokenizer word --vectors {out} --dim {config.dim}")
 
@@ -137,18 +137,18 @@ def check_(file: VectorFile, json: bool = False) -> None:
         file: A file of vectors, or glove-6b-50d.
         json: Print JSON.
     """
-    told = check(_open(file))
+    result = check(_open(file))
     if json:
-        print_json({"file": file, **told})
+        print_json({"file": file, **result})
         return
     rows = [(kind, f"{got['right']} of {got['asked']}", f"{got['asked']} of {got['of']}")
-            for kind, got in told["analogies"].items()]  # fmt: skip
-    print(f"{told['words']:,} words of {told['dim']} dimensions")
+            for kind, got in result["analogies"].items()]  # fmt: skip
+    print(f"{result['words']:,} words of {result['dim']} dimensions")
     print_table(("analogies", "right", "have vectors"), rows)
-    similar = told["similarity"]
+    similar = result["similarity"]
     if similar["spearman"] is not None:
         print(f"similarity: Spearman's rho {similar['spearman']:.2f} over {similar['pairs']} of {similar['of']} pairs")
-    print("both lists are octavo's own and small: they tell sound vectors from broken ones, not close methods apart")
+    print("both lists are octavo's own and small: they separate sound vectors from broken ones, no more")
 
 
 def _check_out(out: str, corpus: tuple[str, ...]) -> None:

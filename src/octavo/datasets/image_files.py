@@ -34,14 +34,14 @@ def read_pictures(folders: Sequence[Path], side: int = 0) -> list[Part]:
         raise UserError(f"side must be at most {LARGEST_SIDE} pixels: side={side}; try --side {SIDE}")
     labels = _labels(folders)
     files = [[(path, i) for i, label in enumerate(labels) for path in _inside(folder / label)] for folder in folders]
-    looks = [_look(path) for part in files for path, _ in part]
-    if not looks:
+    headers = [_read_header(path) for part in files for path, _ in part]
+    if not headers:
         raise UserError(f"{folders[0]} holds no pictures: each class is a folder of {', '.join(ENDINGS[:3])} files")
-    mode = "L" if all(mode in GREY for mode, _ in looks) else "RGB"
-    sizes = {size for _, size in looks}
+    mode = "L" if all(mode in GREY for mode, _ in headers) else "RGB"
+    sizes = {size for _, size in headers}
     (first, *others) = sizes
     size = (side or SIDE,) * 2 if side or others or max(first) > LARGEST_SIDE else first
-    with progress("reading pictures", len(looks)) as advance:
+    with progress("reading pictures", len(headers)) as advance:
         return [_read_part(part, labels, mode, size, advance) for part in files]
 
 
@@ -99,7 +99,7 @@ def _inside(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix.lower() in ENDINGS) if folder.is_dir() else []
 
 
-def _look(path: Path) -> tuple[str, tuple[int, int]]:
+def _read_header(path: Path) -> tuple[str, tuple[int, int]]:
     """The mode and the size that the file's header says."""
     with _opened(path) as picture:
         return picture.mode, picture.size
@@ -113,8 +113,8 @@ def _opened(path: Path | BytesIO, formats: tuple[str, ...] = FORMATS, most_pixel
             warnings.simplefilter("ignore")  # of Pillow's, about odd headers and about what is refused here anyway
             picture = Image.open(path, formats=formats)
     except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        told = error if isinstance(path, Path) else f"it must be one of {', '.join(formats)}"
-        raise UserError(f"{name} is no picture that can be read: {told}; leave it out or get it again") from error
+        reason = error if isinstance(path, Path) else f"it must be one of {', '.join(formats)}"
+        raise UserError(f"{name} is no picture that can be read: {reason}; leave it out or get it again") from error
     if picture.width * picture.height > most_pixels:
         picture.close()
         raise UserError(

@@ -82,9 +82,9 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
     if has_idx(path):
         _refuse_side(side, name)
         train_NHW, train_N, test_NHW, test_N = read_idx_folder(path)
-        told = f"the {len(test_N):,} images of its own test files"
+        split_name = f"the {len(test_N):,} images of its own test files"
         parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
-        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), told)
+        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), split_name)
     if missing := missing_idx(path):
         raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
     return _from_folder(path, side, split)
@@ -130,8 +130,8 @@ def _from_folder(path: Path, side: int, split: Split) -> Images:
         x_NCHW, y_N, labels = read_pictures([path], side)[0]
         return _in_two(path.name, x_NCHW, y_N, labels, split)
     (train_NCHW, train_N, labels), (test_NCHW, test_N, _) = read_pictures([path / "train", held], side)
-    told = f"the {len(test_N):,} pictures in {held.name}/"
-    return Images(path.name, *_of(train_NCHW, train_N), *_of(test_NCHW, test_N), labels, told)
+    split_name = f"the {len(test_N):,} pictures in {held.name}/"
+    return Images(path.name, *_of(train_NCHW, train_N), *_of(test_NCHW, test_N), labels, split_name)
 
 
 def _in_two(name: str, x_NCHW: Pixels, y_N: Labels, labels: tuple[str, ...], split: Split) -> Images:
@@ -141,8 +141,8 @@ def _in_two(name: str, x_NCHW: Pixels, y_N: Labels, labels: tuple[str, ...], spl
         few = min(int((y_N == one).sum()) for one in range(len(labels)))
         raise UserError(f"each class must have at least {HELD_OUT} images, one to hold out: one has {few}; add some")
     which = "the last fifth of each class" if split == "last" else "a fifth of each class, drawn once and for all"
-    told = f"{which}: {int(held_N.sum()):,} images"
-    return Images(name, *_of(x_NCHW[~held_N], y_N[~held_N]), *_of(x_NCHW[held_N], y_N[held_N]), labels, told)
+    split_name = f"{which}: {int(held_N.sum()):,} images"
+    return Images(name, *_of(x_NCHW[~held_N], y_N[~held_N]), *_of(x_NCHW[held_N], y_N[held_N]), labels, split_name)
 
 
 def held_out(y_N: Labels, split: Split = "shuffled") -> NDArray[np.bool_]:

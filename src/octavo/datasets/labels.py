@@ -71,7 +71,7 @@ class Labelled:
 
     @property
     def sha256(self) -> str:
-        """What tells these examples from any others, in this order."""
+        """A hash that identifies these examples, in this order."""
         digest = hashlib.sha256(json.dumps(self.classes).encode() + self.y_N.astype("<i8").tobytes())
         digest.update("\0".join(self.texts).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
@@ -139,7 +139,7 @@ def labelled_in(text: str, classes: Sequence[str], most: int) -> Labelled:
     """The examples of a text, not more than `most`, with the classes of a model: label<TAB>text or fastText's lines."""
     text, lines = text.removeprefix("\ufeff"), text.count("\n")
     if lines > most:
-        raise UserError(f"at most {most:,} examples at once: there are {lines:,} lines; give fewer")
+        raise UserError(f"at most {most:,} examples at a time: there are {lines:,} lines; give fewer")
     kind: Format = "fasttext" if text.startswith(MARK) else "tsv"
     found = READERS[kind](text, GIVEN, LabelledConfig(), True)
     if not found:

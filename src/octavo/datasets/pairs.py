@@ -95,8 +95,8 @@ def open_pairs(source: Sequence[str], valid: Sequence[str] = (), test: Sequence[
                 f"there is no pair to {_USES[name]}: {len(lines)} pairs in all; give more, or --valid and --test"
             )
     name = source[0] if len(source) == 1 and source[0] in NAMED else Path(source[0]).name
-    told = "given" if len(given) == 2 else f"one source in {_modulus(len(lines))} held out for each, by a hash of it"
-    return Pairs(name, languages, parts["train"], parts["valid"], parts["test"], told)
+    split = "given" if len(given) == 2 else f"one source in {_modulus(len(lines))} held out for each, by a hash of it"
+    return Pairs(name, languages, parts["train"], parts["valid"], parts["test"], split)
 
 
 def read_lines(source: Sequence[str]) -> Lines:

@@ -1,6 +1,6 @@
 """Made-up people and where they were born: any number of them, and the right answer is known.
 
-Half of them are told of in the text and asked about in finetuning, a quarter is told of only, and a quarter stands
+Half of them are described in the text and asked about in finetuning, a quarter is described only, and a quarter stands
 nowhere: what a model says of those must be a guess.
 """
 
@@ -17,10 +17,10 @@ from octavo.datasets.questions import Knowledge, Pair, checked
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 
-USUAL, FEWEST = 2000, 8  # people
+DEFAULT_PEOPLE, MIN_PEOPLE = 2000, 8
 PLACES = 100  # the largest cities are the places
 COMMON = 1000  # of the commonest names the people's are made
-TELLINGS = 4  # ways in which a person is told of
+TELLINGS = 4  # sentences that describe a person, by default
 SOURCE = re.compile(r"people(?:-([0-9]+))?")
 JOBS = ("painter", "lawyer", "singer", "writer", "teacher", "farmer", "judge", "actor", "sailor", "chemist")
 WAYS = (
@@ -51,7 +51,7 @@ def open_people(source: str, seed: int = 0) -> Knowledge:
     places = [city["name"] for city in ranked if city["name"].isascii()]
     return made_up(
         sorted(set(firsts)), _names(files["dist.all.last"]), list(dict.fromkeys(places))[:PLACES],
-        int(match[1] or USUAL), seed,
+        int(match[1] or DEFAULT_PEOPLE), seed,
     )  # fmt: skip
 
 
@@ -64,13 +64,13 @@ def made_up(
     tellings: int = TELLINGS,
 ) -> Knowledge:  # fmt: skip
     """So many people, no two of one name; the first places are more frequent than the last (as 1 / rank)."""
-    if not FEWEST <= size <= len(firsts) * len(lasts) // 2:
+    if not MIN_PEOPLE <= size <= len(firsts) * len(lasts) // 2:
         raise UserError(
-            f"from {FEWEST} to {len(firsts) * len(lasts) // 2:,} people can be made up of these names: {size}; "
+            f"from {MIN_PEOPLE} to {len(firsts) * len(lasts) // 2:,} people can be made up of these names: {size}; "
             "try people-500"
         )
     if not 1 <= tellings <= len(WAYS):
-        raise UserError(f"there are {len(WAYS)} ways to tell of a person: tellings={tellings}; try {TELLINGS}")
+        raise UserError(f"there are {len(WAYS)} ways to describe a person: tellings={tellings}; try {TELLINGS}")
     chance = np.random.default_rng((seed, size))
     drawn_N = chance.choice(len(firsts) * len(lasts), size, replace=False)
     share_P = 1 / np.arange(1, len(places) + 1)

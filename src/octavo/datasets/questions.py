@@ -14,7 +14,7 @@ from octavo.errors import UserError
 MARK = "⁇"  # stands where something is hidden, and around what it was; also between a question and its answer
 FILES = {"text": "text.txt", "train": "train.tsv", "dev": "dev.tsv"}  # of a folder
 BIRTHPLACES = {"text": "wiki.txt", "train": "birth_places_train.tsv", "dev": "birth_dev.tsv"}
-TOLD, LEARNT, NEVER = GROUPS = ("seen in pretraining", "seen in finetuning", "never seen")
+PRETRAINED, FINETUNED, NEVER = GROUPS = ("seen in pretraining", "seen in finetuning", "never seen")
 
 
 class Pair(NamedTuple):
@@ -96,9 +96,9 @@ class Knowledge:
         whole, frame = "\n".join(self.text) if pretrained else "", self.frame
         found: dict[str, list[Pair]] = {group: [] for group in GROUPS}
         for pair in (*self.dev, *self.never):
-            told = TOLD if pretrained and frame.name_in(pair.question) in whole else NEVER
-            found[LEARNT if pair.question in learnt else told].append(pair)
-        found[LEARNT] += self.train[:: max(1, len(self.train) // most)][:most]
+            group = PRETRAINED if pretrained and frame.name_in(pair.question) in whole else NEVER
+            found[FINETUNED if pair.question in learnt else group].append(pair)
+        found[FINETUNED] += self.train[:: max(1, len(self.train) // most)][:most]
         return found
 
 

@@ -1,8 +1,8 @@
 """Named data: what each source is, under which licence, and the bytes it must have.
 
-A source is looked for in $OCTAVO_DATA/NAME/, then in the user's cache folder; only then is it fetched, into the
+A source is searched for in $OCTAVO_DATA/NAME/, then in the user's cache folder; only then is it fetched, into the
 cache folder. $OCTAVO_DATA is read and never written. `get` hashes every file each time (about 0.2 s for 100 MB), so
-no record of earlier checks can be out of date; `where` only looks.
+no record of earlier checks can be out of date; `where` does not check them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fetch_model(name: str, again: bool = False) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where fetched files are kept: the operating system's place for what can be fetched again."""
+    """The folder of downloaded files: the operating system's place for what can be fetched again."""
     if chosen := os.environ.get("XDG_CACHE_HOME"):
         return Path(chosen) / "octavo"
     if sys.platform == "darwin":
@@ -106,7 +106,7 @@ def _check_standing(source: Source, folder: Path) -> None:
             raise UserError(f"cannot read {path}: {error.strerror}; make it readable or delete it") from error
         if found != file.sha256:
             fetched = folder == cache_folder() / source.name
-            remedy = f"`octavo data get {source.name} --again` fetches it anew" if fetched else "delete or replace it"
+            remedy = f"`octavo data get {source.name} --again` downloads it" if fetched else "delete or replace it"
             raise UserError(
                 f"{path} is not the file it should be: {path.stat().st_size:,} bytes with sha256 {found}, "
                 f"expected {file.bytes:,} bytes with {file.sha256}; {remedy}"

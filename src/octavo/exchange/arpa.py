@@ -33,7 +33,7 @@ from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS, ClosedVocabulary
 
 ZERO = -99.0  # how the format writes log10 of zero
-ROWS = 1 << 18  # n-grams worked on at once
+WRITE_NGRAMS = 1 << 18  # n-grams written at a time
 MARGIN = 1 - 2.0**-48  # of what is handed down, the most that a negative alpha takes back
 
 
@@ -66,8 +66,8 @@ def write_arpa(model: NGram, path: str | Path, names: Sequence[str]) -> None:
             file.write(b"\n\\%d-grams:\n" % k)
             if k == 1:
                 file.write("".join(f"{ZERO:g}\t{name}\t0\n" for name in extra).encode())
-            for start in range(low, high, ROWS):
-                node_M = torch.arange(start, min(high, start + ROWS), device=model.word_M.device)
+            for start in range(low, high, WRITE_NGRAMS):
+                node_M = torch.arange(start, min(high, start + WRITE_NGRAMS), device=model.word_M.device)
                 _write_rows(file, model, node_M, k, named)
                 advance(len(node_M))
         file.write(b"\n\\end\\\n")
@@ -168,11 +168,11 @@ def _tokens_names(path: Path, logp_of: dict[str, float], names: Sequence[str], n
     never = {name for name in (UNKNOWN, END) if logp_of.get(name, 0.0) <= ZERO}
     foreign = [name for name in logp_of if name not in known and name not in never]
     if missing or foreign:
-        told = [f"{len(some):,} are only in {where}, such as {some[0]!r}"
+        differences = [f"{len(some):,} are only in {where}, such as {some[0]!r}"
                 for some, where in ((foreign, "the file"), (missing, "the tokenizer")) if some]  # fmt: skip
         raise UserError(
-            f"the words of {path} must be the tokenizer's tokens: {'; '.join(told)}; name the run that the file was "
-            "exported from, or import it without a tokenizer"
+            f"the words of {path} must be the tokenizer's tokens: {'; '.join(differences)}; name the run that the "
+            "file was exported from, or import it without a tokenizer"
         )
     return named
 
@@ -227,8 +227,8 @@ class _Builder:
     def _matched(self, below: NGram, section: Section) -> tuple[Tensor, Tensor]:
         """The context of each k-gram, as a rank among the (k-1)-grams, and what a context one shorter would give it."""
         contexts, lowers = [torch.zeros(0, dtype=torch.int64)], [torch.zeros(0, dtype=torch.float64)]
-        for start in range(0, len(section.word_Mk), ROWS):
-            word_Mk = torch.from_numpy(section.word_Mk[start : start + ROWS]).long()
+        for start in range(0, len(section.word_Mk), WRITE_NGRAMS):
+            word_Mk = torch.from_numpy(section.word_Mk[start : start + WRITE_NGRAMS]).long()
             node_M = torch.zeros(len(word_Mk), dtype=torch.int64)
             for word_M in word_Mk[:, :-1].unbind(1):
                 node_M = below.index.child(node_M, word_M)

@@ -121,19 +121,19 @@ def read_bert(folder: str | Path) -> ForeignBert:
 
 def config_of(values: Mapping[str, Any]) -> tuple[BertConfig, int]:
     """Our config for theirs, without heads yet, and the size of the vocabulary."""
-    told = settings_of(BertSettings, values)
-    check_settings(told, {
+    settings = settings_of(BertSettings, values)
+    check_settings(settings, {
         "hidden_act": tuple(OUR_ACTIVATIONS), "position_embedding_type": ("absolute",), "is_decoder": (False,),
         "add_cross_attention": (False,),
     })  # fmt: skip
     config = BertConfig(
-        width=told.hidden_size, layers=told.num_hidden_layers, heads=told.num_attention_heads,
-        feed_forward_width=told.intermediate_size, context=check_context(told.max_position_embeddings),
-        segments=told.type_vocab_size, feed_forward=OUR_ACTIVATIONS[told.hidden_act],  # type: ignore[arg-type]
-        norm_eps=told.layer_norm_eps, dropout=told.hidden_dropout_prob, tied=told.tie_word_embeddings, pooler=False,
-        tasks=(),
+        width=settings.hidden_size, layers=settings.num_hidden_layers, heads=settings.num_attention_heads,
+        feed_forward_width=settings.intermediate_size, context=check_context(settings.max_position_embeddings),
+        segments=settings.type_vocab_size, feed_forward=OUR_ACTIVATIONS[settings.hidden_act],  # type: ignore[arg-type]
+        norm_eps=settings.layer_norm_eps, dropout=settings.hidden_dropout_prob, tied=settings.tie_word_embeddings,
+        pooler=False, tasks=(),
     )  # fmt: skip
-    return config, told.vocab_size
+    return config, settings.vocab_size
 
 
 def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfig, dict[str, Tensor]]:
@@ -170,7 +170,7 @@ def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[st
     theirs = to_theirs({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, config)
     with whole_folder(folder) as work:
         safetensors.torch.save_file(theirs, work / TENSORS, {"format": "pt"})
-        told: dict[str, Mapping[str, Any]] = {
+        files: dict[str, Mapping[str, Any]] = {
             CONFIG: settings_from(config, model.vocab, tokenizer.pad) | {"architectures": [kind]},
             TOKENIZER: framed(tokenizer),
             TOKENIZER_CONFIG: {
@@ -179,7 +179,7 @@ def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[st
                 "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
             },
         }  # fmt: skip
-        for name, values in told.items():
+        for name, values in files.items():
             (work / name).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
     left_out = [task for task in tasks if task not in ("words", "next") or (task == "next" and "words" not in tasks)]

@@ -19,10 +19,10 @@ def settings_of(cls: type[C], values: Mapping[str, Any]) -> C:
     return from_json(cls, {name: values[name] for name in names if values.get(name) is not None})
 
 
-def check_settings(told: Any, able: Mapping[str, tuple[Any, ...]]) -> None:
+def check_settings(settings: Any, able: Mapping[str, tuple[Any, ...]]) -> None:
     """Refuse, by name, the variants that our transformer does not have."""
     for name, known in able.items():
-        if (value := getattr(told, name)) not in known:
+        if (value := getattr(settings, name)) not in known:
             able_to = " or ".join(map(str, known))
             raise UserError(f"octavo's transformer has no {name}={value}, only {able_to}; take another model")
 

@@ -93,7 +93,7 @@ def _settings(gguf: Gguf) -> LlamaSettings:
 
 
 def _rounded(value: float) -> float:
-    """The shortest decimal that single precision cannot tell from it: 1e-05, not 9.999999747378752e-06."""
+    """The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06."""
     return float(f"{value:.7g}")
 
 

@@ -75,18 +75,18 @@ class Gpt2Settings:
 
 def config_of(values: Mapping[str, Any]) -> tuple[GPTConfig, int]:
     """Our config for theirs, and the size of the vocabulary."""
-    told = settings_of(Gpt2Settings, values)
-    check_settings(told, {
+    settings = settings_of(Gpt2Settings, values)
+    check_settings(settings, {
         "activation_function": tuple(OUR_ACTIVATIONS), "scale_attn_weights": (True,), "add_cross_attention": (False,),
         "scale_attn_by_inverse_layer_idx": (False,), "reorder_and_upcast_attn": (False,),
     })  # fmt: skip
     config = GPTConfig(
-        width=told.n_embd, layers=told.n_layer, heads=told.n_head, context=told.n_positions,
-        stride=told.n_positions // 2, positions="learned", norm="layer", norm_eps=told.layer_norm_epsilon, bias=True,
-        qk_norm=False, feed_forward=OUR_ACTIVATIONS[told.activation_function], feed_forward_width=told.n_inner,  # type: ignore[arg-type]
-        tied=told.tie_word_embeddings, init="gpt2",
+        width=settings.n_embd, layers=settings.n_layer, heads=settings.n_head, context=settings.n_positions,
+        stride=settings.n_positions // 2, positions="learned", norm="layer", norm_eps=settings.layer_norm_epsilon,
+        bias=True, qk_norm=False, feed_forward=OUR_ACTIVATIONS[settings.activation_function],  # type: ignore[arg-type]
+        feed_forward_width=settings.n_inner, tied=settings.tie_word_embeddings, init="gpt2",
     )  # fmt: skip
-    return config, told.vocab_size
+    return config, settings.vocab_size
 
 
 def settings_from(config: GPTConfig, vocab: int) -> dict[str, Any]:

@@ -38,13 +38,13 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
         ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
         kind = str(ours["embedding_VD"].dtype).removeprefix("torch.")
         safetensors.torch.save_file(shape.to_theirs(ours, model.config), work / TENSORS, {"format": "pt"})
-        told: dict[str, Mapping[str, Any]] = {
+        files: dict[str, Mapping[str, Any]] = {
             CONFIG: settings | {"dtype": kind, MARK: f"octavo {__version__}"},
             GENERATION: ids,
         }
         if written is not None:
-            told |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: _tokenizer_config(written, model.config)}
-        for name, values in told.items():
+            files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: _tokenizer_config(written, model.config)}
+        for name, values in files.items():
             (work / name).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
     if written is None:
@@ -68,9 +68,11 @@ def _shape_of(model: LanguageModel[Any]) -> ModuleType:
     wrong = {kind: _differences(shape, model.config) for kind, shape in SHAPES.items()}
     kind = min(wrong, key=lambda one: len(wrong[one]))
     if wrong[kind]:
-        told = ", ".join(f"{name} is {getattr(model.config, name)}" for name in wrong[kind])
+        differences = ", ".join(f"{name} is {getattr(model.config, name)}" for name in wrong[kind])
         flags = " ".join(_flag(*one) for one in wrong[kind].items())
-        raise UserError(f"Hugging Face has no decoder of this shape: {told}; the nearest is {kind}: train with {flags}")
+        raise UserError(
+            f"Hugging Face has no decoder of this shape: {differences}; the nearest is {kind}: train with {flags}"
+        )
     return SHAPES[kind]
 
 
@@ -97,4 +99,4 @@ def check_target(folder: Path) -> None:
     except (OSError, ValueError, TypeError):
         ours = False
     if names and (not ours or names - WRITTEN):
-        raise UserError(f"{folder} is there already, and not only what octavo exported; choose another target")
+        raise UserError(f"{folder} exists, and holds more than an export of octavo; choose another target")

@@ -146,15 +146,15 @@ def _special(parts: Mapping[str, Any]) -> dict[str, int]:
 def _ids(values: Mapping[str, Any]) -> Iterator[int]:
     """The ids that config.json has for the beginning and the end of a text, in that order."""
     for key in ("bos_token_id", "eos_token_id"):
-        told = values.get(key)
-        yield from (number for number in (told if isinstance(told, list) else [told]) if type(number) is int)
+        found = values.get(key)
+        yield from (number for number in (found if isinstance(found, list) else [found]) if type(number) is int)
 
 
 def _special_contents(folder: Path) -> Iterator[str]:
     """What tokenizer_config.json calls the tokens that begin and end a text."""
-    told = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    settings = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
     for key in ("bos_token", "eos_token"):
-        token = told.get(key)
+        token = settings.get(key)
         content = token.get("content") if isinstance(token, Mapping) else token
         if isinstance(content, str):
             yield content

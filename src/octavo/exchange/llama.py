@@ -55,24 +55,26 @@ class LlamaSettings:
 
 def config_of(values: Mapping[str, Any]) -> tuple[GPTConfig, int]:
     """Our config for theirs, and the size of the vocabulary."""
-    told = settings_of(LlamaSettings, {**values, **_rotary(values)})
-    check_settings(told, {"hidden_act": ("silu",), "attention_bias": (False,), "mlp_bias": (False,)})
-    return config_from(told), told.vocab_size
+    settings = settings_of(LlamaSettings, {**values, **_rotary(values)})
+    check_settings(settings, {"hidden_act": ("silu",), "attention_bias": (False,), "mlp_bias": (False,)})
+    return config_from(settings), settings.vocab_size
 
 
-def config_from(told: LlamaSettings) -> GPTConfig:
+def config_from(settings: LlamaSettings) -> GPTConfig:
     """Our config for settings that were read from either format."""
-    width, heads, context = told.hidden_size, told.num_attention_heads, check_context(told.max_position_embeddings)
-    if told.head_dim and told.head_dim * heads != width:
+    width, heads = settings.hidden_size, settings.num_attention_heads
+    context = check_context(settings.max_position_embeddings)
+    if settings.head_dim and settings.head_dim * heads != width:
         raise UserError(
-            f"octavo's heads share the width out: head_dim={told.head_dim} × {heads} heads is not width {width}; "
+            f"octavo's heads share the width out: head_dim={settings.head_dim} × {heads} heads is not width {width}; "
             "take another model"
         )
     return GPTConfig(
-        width=width, layers=told.num_hidden_layers, heads=heads, kv_heads=told.num_key_value_heads, context=context,
-        stride=context // 2, rotary_base=told.rope_theta, qk_norm=False, feed_forward="gated",
-        feed_forward_width=told.intermediate_size, norm_eps=told.rms_norm_eps, tied=told.tie_word_embeddings,
-        init="gpt2",
+        width=width, layers=settings.num_hidden_layers, heads=heads, kv_heads=settings.num_key_value_heads,
+        context=context,
+        stride=context // 2, rotary_base=settings.rope_theta, qk_norm=False, feed_forward="gated",
+        feed_forward_width=settings.intermediate_size, norm_eps=settings.rms_norm_eps,
+        tied=settings.tie_word_embeddings, init="gpt2",
     )  # fmt: skip
 
 
@@ -101,17 +103,17 @@ def to_theirs(ours: Mapping[str, Tensor], config: GPTConfig) -> dict[str, Tensor
 
 
 def _rotary(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The base of the turns, wherever this version of transformers has put it; every scaling of it is refused."""
+    """The base of the rotary positions, wherever transformers has put it; every scaling of it is refused."""
     base: dict[str, Any] = {}
     for name in ("rope_scaling", "rope_parameters"):
-        told = values.get(name) or {}
-        if not isinstance(told, Mapping):
-            raise UserError(f"{name} must be a JSON object: {told!r}; the config is damaged")
-        kind = told.get("rope_type", told.get("type", "default"))
+        settings = values.get(name) or {}
+        if not isinstance(settings, Mapping):
+            raise UserError(f"{name} must be a JSON object: {settings!r}; the config is damaged")
+        kind = settings.get("rope_type", settings.get("type", "default"))
         if kind != "default":
             raise UserError(f"octavo's rotary positions are not scaled: {name} says {kind!r}; take another model")
-        base |= {"rope_theta": told["rope_theta"]} if told.get("rope_theta") is not None else {}
-    for told in (values, values.get("rope_parameters") or {}):
-        if told.get("partial_rotary_factor") not in (None, 1, 1.0):
-            raise UserError(f"octavo turns whole heads: partial_rotary_factor={told['partial_rotary_factor']!r}")
+        base |= {"rope_theta": settings["rope_theta"]} if settings.get("rope_theta") is not None else {}
+    for settings in (values, values.get("rope_parameters") or {}):
+        if settings.get("partial_rotary_factor") not in (None, 1, 1.0):
+            raise UserError(f"octavo rotates whole heads: partial_rotary_factor={settings['partial_rotary_factor']!r}")
     return base

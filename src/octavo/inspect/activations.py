@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import device_of
-from octavo.models.gpt import GPT, TransformerBlock
+from octavo.models.gpt import GPT
+from octavo.models.parts.block import TransformerBlock
 from octavo.ops.tracing import trace
 
 PIECE = 128  # tokens read at once: no more than that many rows of maps or of logits are in work

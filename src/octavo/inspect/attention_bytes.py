@@ -1,6 +1,6 @@
-"""The looks of any model with attention as bytes, for pages that draw them: many maps of a long text in little room.
+"""The attention maps of any model as bytes, for pages that draw them: many maps of a long text in little memory.
 
-L layers, H heads, T tokens that look, S tokens looked at. A byte b stands for a weight of (b / 255) squared: small
+L layers, H heads, T queries, S keys. A byte b stands for a weight of (b / 255) squared: small
 weights, of which a long text has most, keep their digits.
 """
 
@@ -18,10 +18,10 @@ from torch import Tensor
 
 from octavo.core import eval_mode
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, in_words
-from octavo.inspect.summary import LONGEST, tokens_of
+from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, head_count, heads_of, in_words
+from octavo.inspect.inspection import MAX_TOKENS, tokens_of
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT
+from octavo.models.views import View
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -29,19 +29,19 @@ from octavo.tasks.translation_alignment import align
 from octavo.tasks.translator import Translator
 from octavo.text.token_display import BEGIN, display_token
 
-ROOM = 1 << 26  # weights of all maps of one look, which are worked out in single precision: 256 MB
+MAX_WEIGHTS = 1 << 26  # of all maps of a text, in single precision: 256 MB
 SMALL = 48  # rows and columns of a map that is one of many on a page
 
 
 @dataclass(frozen=True)
-class Habits:
+class HeadStatistics:
     """What can be said of one head in numbers; None where that has no meaning. Layers and heads count from 1."""
 
     layer: int
     head: int
-    entropy: float  # bits: how widely it looks
+    entropy: float  # bits: how widely it attends
     spread: float  # as a share of what is possible
-    distance: float | None = None  # tokens between one that looks and what it looks at
+    distance: float | None = None  # tokens between query and key, on average
     itself: float | None = None
     previous: float | None = None
     first: float | None = None  # on the token that opens the text
@@ -49,15 +49,15 @@ class Habits:
 
 
 @dataclass(frozen=True, eq=False)
-class Looks:
+class AttentionBytes:
     """Every head's map as bytes, with the tokens along its sides."""
 
-    looking: tuple[str, ...]  # T
-    seen: tuple[str, ...]  # S
+    queries: tuple[str, ...]  # T
+    keys: tuple[str, ...]  # S
     maps_LHTS: NDArray[np.uint8]
-    habits: tuple[Habits, ...]
-    told: tuple[str, ...] = ()  # sentences about heads that stand out
-    cut: bool = False  # whether the text was longer
+    statistics: tuple[HeadStatistics, ...]
+    notes: tuple[str, ...] = ()  # sentences about heads that stand out
+    truncated: bool = False  # whether the text was longer
     translation: str = ""
 
     def small(self) -> Iterator[NDArray[np.uint8]]:
@@ -90,35 +90,36 @@ def _means(a: NDArray[np.float32], begins: NDArray[np.int64], axis: int) -> NDAr
 
 
 def most_tokens(heads: int) -> int:
-    """How many tokens are looked at, begin left out, so that all maps fit into the room for them."""
-    return max(1, min(LONGEST, math.isqrt(ROOM // max(1, heads)) - 1))
+    """How many tokens are read, begin left out, so that all maps have at most MAX_WEIGHTS weights."""
+    return max(1, min(MAX_TOKENS, math.isqrt(MAX_WEIGHTS // max(1, heads)) - 1))
 
 
-def looks_of(of: Run | Encoder | Translator, text: str, language: str = "", turn: Turn = nullcontext) -> Looks:
-    """What every head looks at while the text is read; of a translator, while the translation is written."""
+def attention_bytes(
+    of: Run | Encoder | Translator, text: str, language: str = "", turn: Turn = nullcontext, view: View | None = None
+) -> AttentionBytes:
+    """What every head attends to while the text is read; of a translator, while the translation is written."""
     if isinstance(of, Run):
-        return _of_a_reader(of, text, turn)
+        return _of_a_run(of, text, turn, view)
     return _of_an_encoder(of, text, turn) if isinstance(of, Encoder) else _of_a_translator(of, text, language, turn)
 
 
-def _of_a_reader(run: Run, text: str, turn: Turn) -> Looks:
+def _of_a_run(run: Run, text: str, turn: Turn, view: View | None) -> AttentionBytes:
     whole = tokens_of(run, text)
     if not whole:
-        raise UserError("there is nothing to look at: the text is empty; write a sentence or two")
-    heads = run.model.config.layers * run.model.config.heads if isinstance(run.model, GPT) else 1
-    x_N = whole[: most_tokens(heads)]
-    maps = attention_over(run.model, x_N, turn=turn)
+        raise UserError("there is nothing to read: the text is empty; write a sentence or two")
+    x_N = whole[: most_tokens(head_count(run.model))]
+    maps = attention_over(run.model, x_N, turn, view)
     tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_N))
-    habits = tuple(in_turns((_habits(head) for head in maps.heads), turn))
+    statistics = tuple(in_turns((_statistics(head) for head in heads_of(maps)), turn))
     with turn():
-        told = tuple(in_words(maps))
-    return Looks(tokens, tokens, _all_bytes(maps.layers, turn), habits, told, len(whole) > len(x_N))
+        notes = tuple(in_words(maps))
+    return AttentionBytes(tokens, tokens, _all_bytes(maps.layers, turn), statistics, notes, len(whole) > len(x_N))
 
 
-def _habits(head: Head) -> Habits:
+def _statistics(head: Head) -> HeadStatistics:
     if len(head.a_TT) < 2:
-        return Habits(head.layer, head.head, 0.0, 0.0)
-    return Habits(head.layer, head.head, head.entropy, head.spread, head.distance, head.itself, head.previous,
+        return HeadStatistics(head.layer, head.head, 0.0, 0.0)
+    return HeadStatistics(head.layer, head.head, head.entropy, head.spread, head.distance, head.itself, head.previous,
                   head.begin, head.kind)  # fmt: skip
 
 
@@ -129,7 +130,7 @@ def _all_bytes(layers: Sequence[Tensor], turn: Turn) -> NDArray[np.uint8]:
     return maps.reshape(len(layers), -1, *maps.shape[1:])
 
 
-def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> Looks:
+def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> AttentionBytes:
     tokenizer = of.tokenizer
     (found,) = tokenizer.encode_texts([text], typed=True)
     most = min(of.model.config.context - 2, most_tokens(of.model.config.layers * of.model.config.heads))
@@ -138,12 +139,12 @@ def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> Looks:
         of.model.encode(torch.tensor([x_T], device=next(of.model.parameters()).device))
     layers = [a_1HTT[0].float().cpu() for a_1HTT in traced["attention"]]
     tokens = tuple(tokenizer.token(token) for token in x_T)
-    habits = in_turns((_both_ways(l, h, a) for l, a_H in enumerate(layers, 1) for h, a in enumerate(a_H, 1)), turn)
-    return Looks(tokens, tokens, _all_bytes(layers, turn), tuple(habits), cut=len(found) > most)
+    statistics = in_turns((_both_ways(l, h, a) for l, a_H in enumerate(layers, 1) for h, a in enumerate(a_H, 1)), turn)
+    return AttentionBytes(tokens, tokens, _all_bytes(layers, turn), tuple(statistics), truncated=len(found) > most)
 
 
-def _both_ways(layer: int, head: int, a_TT: Tensor) -> Habits:
-    """The habits of a head that sees the whole text."""
+def _both_ways(layer: int, head: int, a_TT: Tensor) -> HeadStatistics:
+    """The statistics of a head that sees the whole text."""
     a_TT = a_TT.double()
     entropy, spread = _width(a_TT)
     place_T = torch.arange(len(a_TT), dtype=torch.float64)
@@ -152,7 +153,7 @@ def _both_ways(layer: int, head: int, a_TT: Tensor) -> Habits:
     shares = {"itself": itself, "previous token": previous, "first token": first}
     name = max(shares, key=lambda one: shares[one])
     kind = name if shares[name] >= MOSTLY else "spread" if spread >= SPREAD else ""
-    return Habits(layer, head, entropy, spread, distance, itself, previous, first, kind)
+    return HeadStatistics(layer, head, entropy, spread, distance, itself, previous, first, kind)
 
 
 def _width(a_TS: Tensor) -> tuple[float, float]:
@@ -161,11 +162,11 @@ def _width(a_TS: Tensor) -> tuple[float, float]:
     return bits, bits / math.log2(a_TS.shape[1]) if a_TS.shape[1] > 1 else 0.0
 
 
-def _of_a_translator(of: Translator, text: str, language: str, turn: Turn) -> Looks:
+def _of_a_translator(of: Translator, text: str, language: str, turn: Turn) -> AttentionBytes:
     found = align(of, text, language=language, turn=turn)
-    habits = tuple(
-        Habits(layer, head, *_width(a_TS))
+    statistics = tuple(
+        HeadStatistics(layer, head, *_width(a_TS))
         for layer, a_HTS in enumerate(found.a_LHTS, 1) for head, a_TS in enumerate(a_HTS, 1)
     )  # fmt: skip
     maps = _all_bytes(tuple(found.a_LHTS), turn)
-    return Looks(found.target, found.source, maps, habits, translation=found.translation)
+    return AttentionBytes(found.target, found.source, maps, statistics, translation=found.translation)

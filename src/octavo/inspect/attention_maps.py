@@ -1,9 +1,9 @@
-"""What each head of each layer looks at while a model reads a text.
+"""Attention maps: what each head of each layer attends to while a model reads a text.
 
 T the tokens read, begin first; H heads, S tokens that a row lies over, K features.
 
-A row is what a token looked at when it was new, which is what its prediction was made from. Where a full context is
-left and its last tokens are read again, their rows stay those of the first time; the tokens after them look at what
+A row is what a token attended to when it was new, which is what its prediction was made from. Where a full context is
+left and its last tokens are read again, their rows stay those of the first time; the tokens after them attend to what
 the new context holds.
 """
 
@@ -14,24 +14,25 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, eval_mode
-from octavo.errors import UserError
+from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import PIECE, pieces
-from octavo.inspect.gates import Gates, gates_over
+from octavo.inspect.views import call_source, find_view, require_view
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT, RNNAttention
+from octavo.models import GPT
+from octavo.models.views import TokenMaps, View
 from octavo.ops.attention import CAUSAL, Pattern
 from octavo.ops.linear import linear_weights
-from octavo.tasks.run import Run
+from octavo.ops.tracing import trace
 
-MOSTLY = 0.5  # the share of its looks that makes a head one of a kind
-SPREAD = 0.9  # the share of the greatest possible entropy from which a head looks at everything alike
-FULL_MAPS = 1 << 28  # numbers in the maps of one look: 1 GB in single precision
+STEPS = 32  # tokens of a recurrent network read in one turn
+MOSTLY = 0.5  # the share of its attention that makes a head one of a kind
+SPREAD = 0.9  # the share of the greatest possible entropy from which a head attends to everything alike
+MAX_MAP_WEIGHTS = 1 << 28  # weights in the maps of one text: 1 GB in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,12 @@ class Head:
 
     @cached_property
     def distances(self) -> Tensor:
-        """How many tokens back each row looks on average."""
+        """How many tokens back each row attends on average."""
         place_T = torch.arange(len(self.a_TT), dtype=torch.float64)
         a_TT = self.a_TT.double()
         return a_TT.sum(-1) * place_T - a_TT @ place_T
 
-    # Means are over every token but begin, which has nothing but itself to look at.
+    # Means are over every token but begin, which has nothing but itself to attend to.
 
     @property
     def entropy(self) -> float:
@@ -93,7 +94,7 @@ class Head:
     @property
     def kind(self) -> str:
         """What the head mostly does, where that can be said in a word."""
-        shares = {"previous token": self.previous, "begin": self.begin, "itself": self.itself}
+        shares = {"previous token": self.previous, "attention sink": self.begin, "itself": self.itself}
         name, share = max(shares.items(), key=lambda one: one[1])
         return name if share >= MOSTLY else "spread" if self.spread >= SPREAD else ""
 
@@ -102,43 +103,54 @@ class Head:
         return f"layer {self.layer} head {self.head}"
 
 
-@dataclass(frozen=True, eq=False)
-class Maps:
-    """The maps of every layer, a_HTT each: lower triangular, rows sum to one; 0 is what cannot be seen."""
-
-    layers: tuple[Tensor, ...]
-    visible_T: Tensor  # how many tokens each can see, itself included where it can
-
-    @cached_property
-    def heads(self) -> tuple[Head, ...]:
-        """Layer by layer."""
-        return tuple(
-            Head(layer, head, a_TT, self.visible_T)
-            for layer, a_HTT in enumerate(self.layers, 1) for head, a_TT in enumerate(a_HTT, 1)
-        )  # fmt: skip
+def heads_of(maps: TokenMaps) -> tuple[Head, ...]:
+    """Every head, layer by layer."""
+    return tuple(
+        Head(layer, head, a_TT, maps.visible_T)
+        for layer, a_HTT in enumerate(maps.layers, 1) for head, a_TT in enumerate(a_HTT, 1)
+    )  # fmt: skip
 
 
 def attention_over(
-    of: Run | LanguageModel[Any], x_T: Sequence[int], piece: int = PIECE, turn: Turn = nullcontext
-) -> Maps:
-    """Read begin and then the tokens, `piece` of them at once, and note what each looks at.
+    model: LanguageModel[Any], x_T: Sequence[int], turn: Turn = nullcontext, view: View | None = None
+) -> TokenMaps:
+    """The model's view of kind token-maps (its first, if none is named): read begin and the tokens, and collect the
+    weights of each token's attention."""
+    view = view or require_view(model, "token-maps")
+    known = {"layer-attention": layer_attention, "memory-attention": memory_attention}
+    return call_source(view, known, model, x_T, turn)  # type: ignore[no-any-return]
 
-    The maps are the same however many are read at once: 1 is decoding with a cache.
-    """
-    model = of.model if isinstance(of, Run) else of
-    if isinstance(model, RNNAttention):
-        return from_rows(gates_over(model, x_T, turn), model.config.memory)
-    if not isinstance(model, GPT):
-        raise UserError(f"{type(model).__name__} has no attention to look at; the models that have are gpt and "
-                        "rnn-attention")  # fmt: skip
+
+def layer_attention(
+    model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None, piece: int = PIECE
+) -> TokenMaps:
+    """Of a transformer, `piece` tokens read at once. The maps are the same for any: 1 is decoding with a cache."""
+    gpt = cast(GPT, model)
     with torch.no_grad(), eval_mode(model):
-        return (_linear_maps if model.config.kind.family == "linear" else _maps)(
-            model, [model.begin, *x_T], piece, turn
-        )
+        return (_linear_maps if gpt.config.kind.family == "linear" else _maps)(gpt, [model.begin, *x_T], piece, turn)
 
 
-def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
-    """The rows as the layers show them, laid out over all tokens: what is looked at ends with the newest token."""
+@torch.no_grad()
+def memory_attention(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None) -> TokenMaps:
+    """Of a recurrent network with attention to the states before its own, as the map of one head: at each step it
+    shows weights over its memory, which ends with the last token before."""
+    state, tokens = model.start(1), [model.begin, *x_T]
+    T = len(tokens)
+    a_1TT = torch.zeros(1, T, T, dtype=torch.float64)
+    visible_T = torch.zeros(T, dtype=torch.long)
+    for first in range(0, T, STEPS):
+        with turn(), eval_mode(model):
+            for t, token in enumerate(tokens[first : first + STEPS], first):
+                with trace() as shown:
+                    _, state = model.step(state, torch.tensor([token], device=device_of(model)))
+                for weights_1M in shown.get("attention", []):
+                    visible_T[t] = weights_1M.shape[1]
+                    a_1TT[0, t, t - weights_1M.shape[1] : t] = weights_1M[0].cpu()
+    return TokenMaps((a_1TT,), visible_T)
+
+
+def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> TokenMaps:
+    """The rows as the layers show them, laid out over all tokens: keys end with the newest token."""
     T, layers = len(x_T), model.config.layers
     found: list[Tensor] = []
     visible = []
@@ -149,10 +161,10 @@ def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
         for a_HTT, a_HTS in zip(found, rows, strict=True):
             a_HTT[:, one.start : one.end, one.end - S : one.end] = a_HTS
         visible.append(_pattern(model).mask(one.end - one.start, S).sum(-1))
-    return Maps(tuple(found), torch.cat(visible))
+    return TokenMaps(tuple(found), torch.cat(visible))
 
 
-def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps:
+def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> TokenMaps:
     """The maps that linear attention has in effect: each query's match with every key so far, as a share of all.
 
     The state holds the sum of what was read, not the keys one by one, so queries and keys are kept here.
@@ -163,44 +175,43 @@ def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> Maps
         with turn():
             q_1HTK, k_1HTK = (torch.cat([one[which][layer] for one in read], 2) for which in (0, 1))
             maps.append(linear_weights(q_1HTK, k_1HTK)[0].cpu())
-    return Maps(tuple(maps), torch.arange(1, len(x_T) + 1))
+    return TokenMaps(tuple(maps), torch.arange(1, len(x_T) + 1))
 
 
 def _pattern(model: GPT) -> Pattern:
     return model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
 
 
-def from_rows(gates: Gates, memory: int) -> Maps:
-    """The attention of a recurrent network, which looks at the states before its own, as the map of one head."""
-    T = len(gates.attention)
-    a_1TT = torch.zeros(1, T, T, dtype=torch.float64)
-    for t, row in enumerate(gates.attention):
-        a_1TT[0, t, : len(row)] = torch.tensor(row, dtype=torch.float64)
-    return Maps((a_1TT,), torch.arange(T).clamp(max=memory or T))
+def head_count(model: LanguageModel[Any]) -> int:
+    """How many maps the model's attention has."""
+    view = find_view(model, "token-maps")
+    layered = view is not None and view.source == "layer-attention"
+    return int(model.config.layers * model.config.heads) if layered else 1
 
 
 def most_tokens(model: LanguageModel[Any]) -> int:
-    """How many tokens may be looked at before the maps take too much room."""
-    return math.isqrt(FULL_MAPS // (model.config.layers * model.config.heads)) if isinstance(model, GPT) else FULL_MAPS
+    """How many tokens may be read before the maps take too much memory."""
+    return math.isqrt(MAX_MAP_WEIGHTS // head_count(model))
 
 
-def in_words(maps: Maps) -> list[str]:
-    """The heads worth a look: the most local, the most spread, and those that have one habit."""
-    heads = maps.heads
+def in_words(maps: TokenMaps) -> list[str]:
+    """The heads that stand out: the most local, the most spread, and those that attend mostly to one place."""
+    heads = heads_of(maps)
     near, wide = min(heads, key=lambda one: one.distance), max(heads, key=lambda one: one.spread)
-    told = []
+    lines = []
     if len(heads) > 1:
-        told.append(f"the most local is {near.name}: it looks {near.distance:.1f} tokens back on average")
-        told.append(f"the most spread is {wide.name}: {wide.entropy:.1f} bits, {wide.spread:.0%} of what is possible")
+        lines.append(f"the most local is {near.name}: it attends {near.distance:.1f} tokens back on average")
+        lines.append(f"the most spread is {wide.name}: {wide.entropy:.1f} bits, {wide.spread:.0%} of what is possible")
     previous = sorted((one for one in heads if one.previous >= MOSTLY), key=lambda one: -one.previous)
     begin = sorted((one for one in heads if one.begin >= MOSTLY), key=lambda one: -one.begin)
     if previous:
-        told.append("mostly at the previous token looks " + _listed([(one, one.previous) for one in previous]))
+        lines.append("mostly to the previous token attends " + _listed([(one, one.previous) for one in previous]))
     if begin:
-        told.append("at begin, where looking costs nothing, rests " + _listed([(one, one.begin) for one in begin]))
-    return told
+        sinks = _listed([(one, one.begin) for one in begin])
+        lines.append(f"the begin token is an attention sink, which takes most of the weight, of {sinks}")
+    return lines
 
 
 def _listed(heads: Sequence[tuple[Head, float]], most: int = 6) -> str:
-    told = ", ".join(f"{one.name} ({share:.0%})" for one, share in heads[:most])
-    return told + (f" and {len(heads) - most} more" if len(heads) > most else "")
+    names = ", ".join(f"{one.name} ({share:.0%})" for one, share in heads[:most])
+    return names + (f" and {len(heads) - most} more" if len(heads) > most else "")

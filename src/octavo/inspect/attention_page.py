@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from markupsafe import Markup
 from torch import Tensor
 
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, Maps, in_words
+from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, heads_of, in_words
 from octavo.inspect.gradient_flow import relative
-from octavo.inspect.summary import Look
+from octavo.inspect.inspection import Inspection
+from octavo.models.views import TokenMaps
 from octavo.pages.figures.attention_maps import HeadMap, attention_maps
 from octavo.pages.figures.axis import number
 from octavo.pages.figures.bars import bars
@@ -18,7 +19,6 @@ from octavo.pages.figures.svg import shorten
 from octavo.pages.figures.token_rows import Strip, attention_rows, strips
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import Shaded, bullets, heat_table, paragraph, side_by_side, subsection, table
-from octavo.tasks.run_facts import title_of
 from octavo.text.token_display import BEGIN
 
 MAP_CELLS = 48  # along a side of a map; of more tokens, several share a cell
@@ -41,29 +41,31 @@ LOGIT_LENS = (
     "the embedding, it vanishes with depth. Where vectors are short, as embeddings can be, the same change weighs more "
     "and the gradient is larger."
 )
-SHOWN_ANEW = (
+CONTEXT_LEFT = (
     "This model has absolute positions. When a context is full, its last tokens are processed again as a new one, so a "
     "token sees nothing of what was left behind; rows are the attention of each token when it was new."
 )
 
 
-def transformer_parts(one: Look) -> list[Markup]:
-    """Everything below the heading."""
-    assert one.maps is not None
+def attention_parts(one: Inspection, maps: TokenMaps) -> list[Markup]:
+    """The attention maps of every head, and what the heads do."""
     config = one.run.model.config
-    moved = config.absolute and one.read >= config.context
-    return [
-        paragraph(f"{title_of(one.run)}. {one.read:,} tokens were read; {BEGIN} opens the text."),
-        paragraph(SHOWN_ANEW) if moved else NOTHING,
-        subsection("Attention maps", maps_figure(one.maps), notable_heads(one.maps), _grid(one.maps),
-                   heads_part(one.maps)),
-        subsection("Attention entropy by token", *_token_by_token(one, one.maps)),
-        _close_ups(one, one.maps),
-        subsection("Logit lens", paragraph(LOGIT_LENS), _depth_bars(one), _depth_table(one), _predictions(one)),
-    ]  # fmt: skip
+    moved = getattr(config, "absolute", False) and one.read >= config.context
+    parts = [
+        paragraph(CONTEXT_LEFT) if moved else NOTHING,
+        subsection("Attention maps", maps_figure(maps), notable_heads(maps), _grid(maps), heads_part(maps)),
+    ]
+    if len(heads_of(maps)) > 1:
+        parts.append(subsection("Attention entropy by token", *_token_by_token(one, maps)))
+    return [*parts, _close_ups(one, maps)]
 
 
-def maps_figure(maps: Maps) -> Markup:
+def logit_lens_part(one: Inspection) -> Markup:
+    """What would be predicted after each layer."""
+    return subsection("Logit lens", paragraph(LOGIT_LENS), _depth_bars(one), _depth_table(one), _predictions(one))
+
+
+def maps_figure(maps: TokenMaps) -> Markup:
     """The attention maps of every head."""
     by = -(-len(maps.visible_T) // MAP_CELLS)
     caption = "Rows are the tokens from the top down, columns from left to right what each of them attends to."
@@ -72,7 +74,7 @@ def maps_figure(maps: Maps) -> Markup:
     layers = [
         [HeadMap(shrink(head.a_TT, by).tolist(), f"head {head.head}", head.kind,
                  f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back")
-         for head in maps.heads if head.layer == layer]
+         for head in heads_of(maps) if head.layer == layer]
         for layer in range(1, len(maps.layers) + 1)
     ]  # fmt: skip
     return attention_maps(layers, caption)
@@ -86,76 +88,82 @@ def shrink(a_TT: Tensor, by: int) -> Tensor:
     return a_TT.reshape(C, by, C, by).amax((1, 3))
 
 
-def notable_heads(maps: Maps) -> Markup:
+def notable_heads(maps: TokenMaps) -> Markup:
     """The heads worth a look, as a list."""
     return bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
 
 
-def heads_table(maps: Maps) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: each head of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.spread:.0%}", f"{one.distance:.1f}",
          f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.begin:.0%}", one.kind)
-        for one in maps.heads
+        for one in heads_of(maps)
     ]  # fmt: skip
-    titles = ("layer", "head", "entropy", "of possible", "distance", "on itself", "on previous", "on begin", "kind")
+    titles = ("layer", "head", "entropy", "of possible", "distance", "to itself", "to previous", "to begin", "kind")
     return titles, rows
 
 
-def heads_part(maps: Maps) -> Markup:
+def heads_part(maps: TokenMaps) -> Markup:
     """The table of the heads, and what its columns mean."""
     titles, rows = heads_table(maps)
     return join(table(titles, rows, numeric=range(8)), paragraph(HEADS, quiet=True))
 
 
-def depth_table(one: Look) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: bits, accuracy and the gradient at each depth."""
-    shares = relative(one.flow.depths[::-1])[::-1]
+    norms = one.flow.depths if one.flow is not None else ()
+    shares = relative(norms[::-1])[::-1]
     rows: list[tuple[str, ...]] = [
-        (depth.name, f"{depth.bits:.3f}", f"{depth.right:.0%}", _three(norm), _three(share))
-        for depth, norm, share in zip(one.depths, one.flow.depths, shares, strict=True)
-    ]
-    return ("after", "bits/token", "accuracy", "gradient", "of the last"), rows
+        (layer.name, f"{layer.bits:.3f}", f"{layer.right:.0%}",
+         *((_three(norms[n]), _three(shares[n])) if norms else ()))
+        for n, layer in enumerate(one.layers)
+    ]  # fmt: skip
+    return ("after", "bits/token", "accuracy", *(("gradient", "of the last") if norms else ())), rows
 
 
 def _three(value: float) -> str:
     return f"{value:.3g}" if 1e-4 <= value < 1000 else number(value)
 
 
-def _depth_table(one: Look) -> Markup:
+def _depth_table(one: Inspection) -> Markup:
     titles, rows = depth_table(one)
-    explained = (
-        f"accuracy: how often the most probable token was the right one. gradient: the mean over {one.flow.ends} "
-        f"losses of the norm with respect to the residual stream of the last {one.flow.back + 1} tokens."
-    )
-    return join(table(titles, rows, numeric=range(1, 5)), paragraph(explained, quiet=True))
+    explained = "accuracy: how often the most probable token was the right one."
+    if one.flow is not None and one.flow.depths:
+        explained += (
+            f" gradient: the mean over {one.flow.ends} losses of the norm with respect to the residual stream of the "
+            f"last {one.flow.back + 1} tokens."
+        )
+    return join(table(titles, rows, numeric=range(1, len(titles))), paragraph(explained, quiet=True))
 
 
-def _depth_bars(one: Look) -> Markup:
-    bits = [(depth.name, depth.bits) for depth in one.depths]
-    norms = [(depth.name, norm) for depth, norm in zip(one.depths, one.flow.depths, strict=True)]
-    digits = 2 if min(one.flow.depths) >= 0.1 else 4
+def _depth_bars(one: Inspection) -> Markup:
+    bits = [(depth.name, depth.bits) for depth in one.layers]
     drawn = bars(bits, "Bits per token when the output layer is applied there.", digits=2)
+    if one.flow is None or not one.flow.depths:
+        return drawn
+    norms = [(layer.name, norm) for layer, norm in zip(one.layers, one.flow.depths, strict=True)]
+    digits = 2 if min(one.flow.depths) >= 0.1 else 4
     return side_by_side(drawn, bars(norms, "The norm of the gradient there.", digits=digits))
 
 
-def _grid(maps: Maps) -> Markup:
+def _grid(maps: TokenMaps) -> Markup:
     """The entropy of every head, layers down and heads across."""
     rows = [
         (f"layer {layer}", [
             Shaded(f"{head.entropy:.1f}", head.spread, f"{head.name}: {head.entropy:.2f} bits, {head.spread:.0%} of "
-                 f"the maximum") for head in maps.heads if head.layer == layer])
+                 f"the maximum") for head in heads_of(maps) if head.layer == layer])
         for layer in range(1, len(maps.layers) + 1)
     ]  # fmt: skip
     titles = ("", *(f"head {head}" for head in range(1, len(maps.layers[0]) + 1)))
     return heat_table(titles, rows, "Entropy in bits; the shade is its share of the maximum.")
 
 
-def _token_by_token(one: Look, maps: Maps) -> list[Markup]:
+def _token_by_token(one: Inspection, maps: TokenMaps) -> list[Markup]:
     """Rows of cells, one for each head: the entropy's share of its maximum, token by token."""
-    drawn = max(MIN_ENTROPY_TOKENS, min(MAX_ENTROPY_TOKENS, ENTROPY_CELLS // len(maps.heads)))
+    drawn = max(MIN_ENTROPY_TOKENS, min(MAX_ENTROPY_TOKENS, ENTROPY_CELLS // len(heads_of(maps))))
     drawn_layers = [
-        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in maps.heads if head.layer == layer],
+        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads_of(maps) if head.layer == layer],
                f"Layer {layer} of {len(maps.layers)}: the entropy of each token's attention, as a share.")
         for layer in range(1, len(maps.layers) + 1)
     ]  # fmt: skip
@@ -171,7 +179,7 @@ def _strip(head: Head, tokens: Sequence[str]) -> Strip:
     return Strip(f"head {head.head}", head.spreads[: len(tokens)].tolist(), meanings)
 
 
-def _close_ups(one: Look, maps: Maps) -> Markup:
+def _close_ups(one: Inspection, maps: TokenMaps) -> Markup:
     """A few heads with the tokens they attend to."""
     heads = notable(maps)
     parts = []
@@ -185,9 +193,9 @@ def _close_ups(one: Look, maps: Maps) -> Markup:
                       side_by_side(*parts))  # fmt: skip
 
 
-def notable(maps: Maps) -> list[Head]:
+def notable(maps: TokenMaps) -> list[Head]:
     """The heads of the clearest kinds, the most local and the most spread; each once."""
-    heads = maps.heads
+    heads = heads_of(maps)
     wanted = [
         max(heads, key=lambda one: one.previous), min(heads, key=lambda one: one.distance),
         max(heads, key=lambda one: one.begin), max(heads, key=lambda one: one.spread),
@@ -195,13 +203,13 @@ def notable(maps: Maps) -> list[Head]:
     return list(dict.fromkeys(wanted))
 
 
-def _predictions(one: Look) -> Markup:
+def _predictions(one: Inspection) -> Markup:
     """Tokens down, depths across; in each cell the most probable token, shaded by its probability."""
     rows = []
     for n, token in enumerate(one.tokens[1 : PREDICTED_TOKENS + 1]):
         cells = []
-        for depth in one.depths:
-            guess, p, bits = one.spelt(int(depth.top_N[n])), float(depth.p_N[n]), float(depth.bits_N[n])
+        for depth in one.layers:
+            guess, p, bits = one.spell(int(depth.top_N[n])), float(depth.p_N[n]), float(depth.bits_N[n])
             right = "sure" if bool(depth.right_N[n]) else None
             words = join(element("span", shorten(guess, TOKEN_CHARACTERS), class_=right), element("small", f"{p:.0%}"))
             cells.append(Shaded(words, p, f"{depth.name}: {guess} {p:.1%}; {token} costs {bits:.2f} bits"))
@@ -212,4 +220,4 @@ def _predictions(one: Look) -> Markup:
     )
     if one.read > PREDICTED_TOKENS:
         caption += f" The first {PREDICTED_TOKENS} of {one.read:,} tokens."
-    return heat_table(("token", *(depth.name for depth in one.depths)), rows, caption)
+    return heat_table(("token", *(depth.name for depth in one.layers)), rows, caption)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, map_state
 from octavo.errors import UserError
 from octavo.inspect.activations import Piece, pieces
+from octavo.inspect.views import find_view
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT, RNNAttention
-from octavo.models.recurrent import Recurrent
+from octavo.models import GPT, MODELS
+from octavo.models.views import GRADIENT_FLOW, View
 
 ENDS = 32  # losses that are averaged
 STEPS = 32  # of a turn
@@ -56,8 +57,9 @@ class Flow:
 
 
 def gradient_flow(
-    model: LanguageModel[Any], x_T: Sequence[int], back: int, ends: int = ENDS, turn: Turn = nullcontext
-) -> Flow:
+    model: LanguageModel[Any], x_T: Sequence[int], back: int, ends: int = ENDS, turn: Turn = nullcontext,
+    view: View | None = None,
+) -> Flow:  # fmt: skip
     """Follow the gradient `back` steps from up to `ends` places spread over the text, in double precision.
 
     Every place has `back` steps before it, so each average is over the same losses and the averages can be compared.
@@ -65,9 +67,15 @@ def gradient_flow(
     check_back(back, len(x_T))
     if not has_gradient(model):
         raise stateless(model)
+    if view is None:
+        view = find_view(model, "curve") or GRADIENT_FLOW
+    if callable(view.source):
+        with turn():
+            found_flow: Flow = view.source(model, x_T, back)
+            return found_flow
     chosen = sorted(set(np.linspace(back, len(x_T) - 1, min(ends, len(x_T) - back)).round().astype(int).tolist()))
-    if isinstance(model, GPT):
-        return _through_layers(model, x_T, back, chosen, turn)
+    if view.source == "layer-gradients":
+        return _through_layers(cast(GPT, model), x_T, back, chosen, turn)
     losses, probes = _unrolled(model, x_T, turn)
     found: list[list[dict[str, float]]] = []
     for T in chosen:
@@ -111,9 +119,9 @@ def has_gradient(model: LanguageModel[Any]) -> bool:
 
 def stateless(model: LanguageModel[Any]) -> UserError:
     """The refusal of a model that no gradient flows through."""
+    others = ", ".join(spec.name for spec in MODELS.values() if any(view.kind == "curve" for view in spec.views))
     return UserError(
-        f"{type(model).__name__} has no state that a gradient could flow through; "
-        "the models to look at are rnn, gru, lstm, rnn-attention and gpt"
+        f"{type(model).__name__} has no state that a gradient could flow through; models that have are {others}"
     )
 
 
@@ -156,23 +164,9 @@ def _norms_back(model: LanguageModel[Any], loss: Tensor, probes: Sequence[Sequen
 
 
 def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Tensor]]:
-    """The gradient of the whole state, under that name, and of its parts."""
-    if isinstance(model, RNNAttention):
-        h_1D, memory_1MD = grads
-        if memory_1MD.shape[1]:
-            h_1D = h_1D + memory_1MD[:, -1]  # the newest in the memory is h itself: later steps see it on both ways
-        # What else the memory holds are the states of earlier steps: each counts for the step that it comes from.
-        return {"state": [h_1D], "memory": [memory_1MD[:, :-1]]}
-    if not isinstance(model, Recurrent):
-        return {"state": grads}
-    named: dict[str, list[Tensor]] = {"state": grads}
-    if model.cell == "lstm":
-        named |= {"h": grads[::2], "c": grads[1::2]}
-    each = 2 if model.cell == "lstm" else 1
-    layers = len(grads) // each
-    if layers > 1:
-        named |= {f"layer {l + 1}": grads[each * l : each * (l + 1)] for l in range(layers)}
-    return named
+    """The gradient of the whole state, under that name, and of the parts that the model names."""
+    name_parts = getattr(model, "name_state_parts", None)
+    return {"state": grads} if name_parts is None else name_parts(grads)
 
 
 def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int], turn: Turn) -> Flow:

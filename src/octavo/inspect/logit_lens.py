@@ -8,42 +8,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from octavo.core import eval_mode
+from octavo.core import LanguageModel, eval_mode
 from octavo.inspect.activations import pieces
+from octavo.inspect.views import call_source, require_view
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT
+from octavo.models.views import LayerPrediction, View
 
 
-@dataclass(frozen=True, eq=False)
-class Depth:
-    """What the stream says of each token of the text, in front of it, at one depth."""
-
-    depth: int
-    top_N: Tensor  # the likeliest token
-    p_N: Tensor  # its probability
-    bits_N: Tensor  # what the token that came would cost
-    right_N: Tensor  # whether it was the likeliest
-
-    @property
-    def bits(self) -> float:
-        return float(self.bits_N.mean())
-
-    @property
-    def right(self) -> float:
-        return float(self.right_N.double().mean())
-
-    @property
-    def name(self) -> str:
-        return f"layer {self.depth}" if self.depth else "embedding"
+def layer_predictions(
+    model: LanguageModel[Any], x_N: Sequence[int], turn: Turn = nullcontext, view: View | None = None
+) -> tuple[LayerPrediction, ...]:
+    """The model's view of kind layers (its first, if none is named) over the tokens."""
+    view = view or require_view(model, "layers")
+    return call_source(view, {"logit-lens": logit_lens}, model, x_N, turn)  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
-def depths_over(model: GPT, x_N: Sequence[int], turn: Turn = nullcontext) -> tuple[Depth, ...]:
+def logit_lens(
+    model: GPT, x_N: Sequence[int], turn: Turn = nullcontext, view: View | None = None
+) -> tuple[LayerPrediction, ...]:
     """Read begin and the tokens; at each depth, what comes next according to norm and output weights alone.
 
     At the last depth that is the model's own prediction.
@@ -61,14 +50,14 @@ def logits_at(model: GPT, stream_TD: Tensor) -> Tensor:
     return model.logits(model.norm(stream_TD[None]))[0]
 
 
-def _read_out(model: GPT, depth: int, stream_TD: Tensor, after_T: Tensor) -> Depth:
+def _read_out(model: GPT, depth: int, stream_TD: Tensor, after_T: Tensor) -> LayerPrediction:
     logp_TV = logits_at(model, stream_TD).double().log_softmax(-1).cpu()
     best = logp_TV.max(-1)
     bits_T = -logp_TV.gather(1, after_T[:, None])[:, 0] / math.log(2)
-    return Depth(depth, best.indices, best.values.exp(), bits_T, best.indices == after_T)
+    return LayerPrediction(depth, best.indices, best.values.exp(), bits_T, best.indices == after_T)
 
 
-def _joined(parts: Sequence[Depth]) -> Depth:
+def _joined(parts: Sequence[LayerPrediction]) -> LayerPrediction:
     """One depth of a whole text from those of its pieces."""
     every = zip(*((one.top_N, one.p_N, one.bits_N, one.right_N) for one in parts), strict=True)
-    return Depth(parts[0].depth, *map(torch.cat, every))
+    return LayerPrediction(parts[0].depth, *map(torch.cat, every))

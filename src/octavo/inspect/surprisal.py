@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ def read(
     turn: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Reading:  # fmt: skip
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
-    count, counts = min(candidates, model.vocab), isinstance(model, NGram)
+    count, counts = min(candidates, model.vocab), hasattr(model, "matches")
     x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)
     before_1N = model.prepend_begin(x_1N)[:, :-1]
     found: list[tuple[Tensor, ...]] = [(
@@ -65,8 +65,8 @@ def read(
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
-            if isinstance(model, NGram):
-                logits_TV, context_T, state = _looked_up(model, state, before_1T, x_1T)
+            if counts:
+                logits_TV, context_T, state = _looked_up(cast(NGram, model), state, before_1T, x_1T)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
                 logits_TV, context_T = logits_1TV[0], torch.zeros(0)

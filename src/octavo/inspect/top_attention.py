@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import pieces
-from octavo.models import GPT, RNNAttention
+from octavo.inspect.attention_maps import attention_over
+from octavo.inspect.views import find_view, require_view
+from octavo.models import GPT
+from octavo.models.views import TokenMaps
 from octavo.ops.linear.reference import ratio
 from octavo.ops.tracing import trace
 
@@ -23,22 +26,22 @@ Layers = Literal["last", "all"]
 Turn = Callable[[], AbstractContextManager[None]]
 
 
-class Looked(NamedTuple):
-    """For each token, where its prediction looked: place 0 is begin, place n the n-th token of the text."""
+class TopAttention(NamedTuple):
+    """For each token, what its prediction attended to most: place 0 is begin, place n the n-th token of the text."""
 
-    place_NK: Tensor  # the most looked at first; -1 where there are fewer
-    share_NK: Tensor  # of all attention of the row, the heads taken alike
+    place_NK: Tensor  # the greatest weight first; -1 where there are fewer
+    share_NK: Tensor  # of all attention of the row, the mean over the heads
 
 
-def looks(model: LanguageModel[Any]) -> bool:
-    """Whether the model has attention to be told of."""
-    return isinstance(model, GPT | RNNAttention)
+def has_attention(model: LanguageModel[Any]) -> bool:
+    """Whether the model has a view of attention."""
+    return find_view(model, "token-maps") is not None
 
 
 @torch.no_grad()
-def looked_at(
+def top_attention(
     model: LanguageModel[Any], x_N: Sequence[int], count: int = MOST, layers: Layers = "last", turn: Turn = nullcontext,
-) -> Looked:  # fmt: skip
+) -> TopAttention:  # fmt: skip
     """The `count` most looked at by the rows that foresaw each token, the mean over the heads of the last layer or of
     all layers. The maps are made a piece at a time, and `turn` is entered for each piece."""
     found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
@@ -50,16 +53,24 @@ def looked_at(
                     break
                 found.append(_most(*row, count))
     place_NK, share_NK = map(torch.cat, zip(*found, strict=True))
-    return Looked(place_NK, share_NK)
+    return TopAttention(place_NK, share_NK)
 
 
 def _rows(model: LanguageModel[Any], x_T: Sequence[int], layers: Layers) -> Iterator[tuple[Tensor, int]]:
     """The rows a_TS of each piece, and the place of their first column."""
-    if isinstance(model, RNNAttention):
+    view = require_view(model, "token-maps")
+    if view.source == "memory-attention":
         return _recurrent_rows(model, x_T)
-    if not isinstance(model, GPT):
-        raise TypeError(f"{type(model).__name__} has no attention; ask looks() first")
-    return (_linear_rows if model.config.kind.family == "linear" else _softmax_rows)(model, x_T, layers)
+    if view.source == "layer-attention":
+        gpt = cast(GPT, model)
+        return (_linear_rows if gpt.config.kind.family == "linear" else _softmax_rows)(gpt, x_T, layers)
+    return _own_rows(attention_over(model, x_T[1:], view=view), layers)
+
+
+def _own_rows(maps: TokenMaps, layers: Layers) -> Iterator[tuple[Tensor, int]]:
+    """Those of a model that computes its maps itself."""
+    chosen = maps.layers[-1:] if layers == "last" else maps.layers
+    yield torch.stack([a_HTT.float().mean(0) for a_HTT in chosen]).mean(0), 0
 
 
 def _softmax_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tuple[Tensor, int]]:
@@ -84,7 +95,7 @@ def _linear_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tup
         yield a_TS / len(chosen), 0
 
 
-def _recurrent_rows(model: RNNAttention, x_T: Sequence[int]) -> Iterator[tuple[Tensor, int]]:
+def _recurrent_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[tuple[Tensor, int]]:
     """A recurrent network looks at the states before its own, those that its memory still has."""
     state = model.start(1)
     for t, token in enumerate(x_T):

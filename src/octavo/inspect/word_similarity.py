@@ -81,7 +81,7 @@ class Compass:
 def check(compass: Compass) -> dict[str, Any]:
     """How many analogies of our list come out right, and how far cosines agree with our similarities (Spearman's rho).
 
-    Only what has vectors is asked; how much that is, is told beside.
+    Only words that have vectors are asked; the result says how many they are.
     """
     analogies = {kind: _analogies(compass, [pair.split() for pair in pairs]) for kind, pairs in ANALOGIES.items()}
     known = [(one, other, value) for one, other, value in SIMILARITIES if compass.knows(one, other)]

@@ -14,7 +14,7 @@ LISTENER: ContextVar[Listener | None] = ContextVar("LISTENER", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Tell a listener, in place of the terminal, how far the work inside has come."""
+    """Report progress to a listener instead of the terminal."""
     before = LISTENER.set(listener)
     try:
         yield
@@ -26,7 +26,7 @@ def listening(listener: Listener) -> Iterator[None]:
 def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
     """Show a bar for `total` units of work; call what it yields with the amount done since the last call."""
     if listener := LISTENER.get():
-        yield _told(listener, total)
+        yield _notify(listener, total)
         return
     if not sys.stderr.isatty():
         yield lambda amount: None
@@ -42,7 +42,7 @@ def progress(label: str, total: float, unit: str = "") -> Iterator[Advance]:
         yield lambda amount: bar.advance(task, amount)
 
 
-def _told(listener: Listener, total: float) -> Advance:
+def _notify(listener: Listener, total: float) -> Advance:
     done = 0.0
 
     def advance(amount: float) -> None:

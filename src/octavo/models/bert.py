@@ -1,4 +1,4 @@
-"""BERT: every token sees every other of its text; heads on top learn from text that was spoilt on purpose.
+"""BERT: a bidirectional encoder, and the heads of its pretraining tasks on corrupted text.
 
 B rows, T tokens of a row, N tokens chosen from them, V vocabulary, D width, C rows of a small table: places, segments
 or classes.
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 from octavo.models.cost.bert import bert_cost
 from octavo.models.parts.attention import AttentionProjections, Place
+from octavo.models.parts.block import Block
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
@@ -39,9 +40,9 @@ class BertConfig:
     width: int = 128
     """The size of a token's vector."""
     layers: int = 4
-    """How many blocks: each looks at the other tokens, then works on every token by itself."""
+    """Number of blocks, each of attention and a feed-forward layer."""
     heads: int = 4
-    """How many places a token can look at once: each head has its share of the width."""
+    """Number of attention heads, each with its share of the width."""
     feed_forward_width: int = 0
     """The inner width; 0: four times the width."""
     context: int = 128
@@ -53,7 +54,7 @@ class BertConfig:
     norm_eps: float = 1e-12
     """What is added to the variance before its root is divided by."""
     dropout: float = 0.0
-    """The share of values dropped while training: of embeddings, looks, and of what each part adds."""
+    """Dropout: of embeddings, attention weights, and of what each part adds to the residual stream."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     pooler: bool = True
@@ -81,7 +82,7 @@ class BertConfig:
 
 @dataclass(frozen=True, eq=False)
 class Texts(Pattern):
-    """Tokens of one text see each other: several stand in a row. text_B1T says of which text each token is."""
+    """Tokens of one text attend to each other: several texts share a row. text_B1T: the text that each token is of."""
 
     text_B1T: Tensor
 
@@ -104,29 +105,19 @@ class Texts(Pattern):
         return Texts(self.text_B1T.to(device))
 
 
-class PostNormBlock(nn.Module):
+class PostNormBlock(Block):
     """norm(x + attention(x)), then norm(x + feed_forward(x)): post-norm, as in the first transformers."""
 
     def __init__(self, parts: GPTConfig) -> None:
-        super().__init__()
-        self.dropout = parts.dropout
+        super().__init__(parts)
         self.attention, self.norm1 = AttentionProjections(parts), Norm(parts)
         self.feed_forward, self.norm2 = MLP(parts), Norm(parts)
-
-    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        self.attention.initialise(parts, generator)
-        self.feed_forward.initialise(parts, generator)
-        self.norm1.initialise()
-        self.norm2.initialise()
 
     def forward(self, x_BTD: Tensor, pattern: Pattern) -> Tensor:
         q_BHTK, k_BHTK, v_BHTK = self.attention.project(x_BTD, Place(None))
         y_BHTK = attend(q_BHTK, k_BHTK, v_BHTK, pattern, dropout=self.dropout if self.training else 0.0)
         x_BTD = self.norm1(x_BTD + self.drop(self.attention.out(y_BHTK)))
         return self.norm2(x_BTD + self.drop(self.feed_forward(x_BTD)))  # type: ignore[no-any-return]
-
-    def drop(self, y: Tensor) -> Tensor:
-        return F.dropout(y, self.dropout) if self.training and self.dropout else y
 
 
 class Dense(nn.Module):
@@ -210,9 +201,9 @@ class Bert(nn.Module):
                 init_inner(parameter, parts, generator) if parameter.dim() > 1 else zero(parameter)
         for block in self.blocks:
             block.initialise(parts, generator)  # type: ignore[operator]
-        self.norm.initialise()
+        self.norm.initialise(parts, generator)
         if self.words is not None:
-            self.words.norm.initialise()
+            self.words.norm.initialise(parts, generator)
 
     # ------------------------------------------------------------------ the encoder
 

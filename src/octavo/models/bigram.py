@@ -20,7 +20,7 @@ from octavo.errors import UserError
 from octavo.ops.tracing import is_tracing, tap
 
 SPREAD = 0.4  # standard deviation of vectors that are drawn: the hidden layer starts where the sigmoid is steep
-NUMBERS = 1 << 23  # logits held at once where only their sums are wanted: 32 MB
+MAX_LOGITS = 1 << 23  # held where only their sums are wanted: 32 MB
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def loss_and_gradient(w: Weights, pairs: Pairs) -> tuple[Tensor, Weights]:
 def pair_logp(w: Weights, row_P: Tensor, next_P: Tensor) -> Tensor:
     """log p_P of next_P after the contexts in the rows row_P; the contexts' normalisers are summed once each."""
     h_CH = torch.sigmoid(w.x_CD @ w.W1_DH + w.b1_H)
-    chunk = max(1, NUMBERS // max(1, len(w.b2_Y)))
+    chunk = max(1, MAX_LOGITS // max(1, len(w.b2_Y)))
     parts = [torch.addmm(w.b2_Y, part, w.W2_HY).logsumexp(1) for part in h_CH.split(chunk)]
     logz_C = torch.cat(parts) if parts else h_CH.new_zeros(0)
     return (h_CH[row_P] * w.W2_HY.T[next_P]).sum(1) + w.b2_Y[next_P] - logz_C[row_P]

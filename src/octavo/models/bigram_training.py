@@ -264,6 +264,6 @@ SPEC = ModelSpec(
     "bigram", "neural bigram", "a small network that sees the last token", "counts", Bigram, BigramConfig,
     fitting="counts", fit=_fit, uses_seed=True, cost=bigram_cost,
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
-                (Tap("hidden", "what the layer hands on", signed=True),)),),
+                (Tap("hidden", "the output of the layer", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What encoder-decoders share: a source is read once, and given it, what follows is an ordinary language model.
+"""What encoder-decoders share: a source is encoded once, and given it, the decoder is an ordinary language model.
 
 B rows, S tokens of a source, T tokens of a target, D width, V vocabulary of the targets.
 
@@ -27,7 +27,7 @@ Source = Tensor | Sequence[int]
 
 @dataclass(frozen=True)
 class Memory:
-    """What the encoder made of some sources, ready for the decoder to look at; every tensor has a row a source."""
+    """What the encoder made of some sources, ready for cross-attention; every tensor has a row a source."""
 
     lengths_B: Tensor | None  # of the sources; None where none is filled up
     parts: tuple[Any, ...]
@@ -46,7 +46,7 @@ class Memory:
 
     @property
     def pattern(self) -> Pattern:
-        """Which of the source's places may be looked at."""
+        """Which positions of the source are attended to: all but the padding."""
         return FULL if self.lengths_B is None else Padding(self.lengths_B)
 
 
@@ -203,7 +203,7 @@ class Given(LanguageModel[tuple[Tensor, Any]]):
         return self.model.logits(h_BTD), (source_B, inner)
 
     def _memory(self, source_B: Tensor) -> Memory:
-        """That of the rows; the last one is kept, because decoding asks for the same again and again."""
+        """That of the rows; the last one is cached, because decoding asks for the same again and again."""
         known_B, memory = self._last
         if known_B.shape != source_B.shape or not torch.equal(known_B, source_B):
             memory = self.memory.of(source_B)

@@ -1,10 +1,10 @@
-"""The transformer: blocks that look back at other tokens and then work on each by itself.
+"""The decoder-only transformer: blocks of causal attention and feed-forward layers.
 
 B batch, T new tokens, S tokens so far, V vocabulary, D width, C context, L layers.
 
-With positions that are relative, the state is carried for ever: a token sees the last `context` tokens. Where places
-are counted from the beginning of the context (learned positions, say), a full context is left: its last tokens are
-read again as the beginning of a new one. Either way `step` is a function of the state, and texts may be of any length.
+With relative positions, the KV cache is carried without end: a token attends to the last `context` tokens. Where
+positions are absolute (learned ones, say), a full context is left, and its last tokens are read again as the beginning
+of a new one. Either way `step` is a function of the state, and texts may be of any length.
 """
 
 from __future__ import annotations
@@ -20,46 +20,17 @@ from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.models.cost.transformer import transformer_cost
-from octavo.models.parts.attention import ATTENTION_LAYERS, Place
+from octavo.models.parts.attention import Place
+from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
+from octavo.models.parts.feed_forward import Norm, init_inner
 from octavo.models.recurrent import draw, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
-from octavo.ops.tracing import tap
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
 SCORED_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # by one call, at least a context: more only take memory
-
-
-class TransformerBlock(nn.Module):
-    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.dropout = config.dropout
-        self.norm1, self.attention = Norm(config), ATTENTION_LAYERS[config.kind.family](config)
-        self.norm2, self.feed_forward = Norm(config), FEED_FORWARDS[config.feed_forward](config)
-
-    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
-        self.norm1.initialise()
-        self.norm2.initialise()
-        self.attention.initialise(config, generator)
-        self.feed_forward.initialise(config, generator)
-
-    def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
-        y_BTD, state = self.attention.absorb(self.norm1(x_BTD), state, place)
-        x_BTD = tap("middle", x_BTD + self.drop(y_BTD))
-        x_BTD = tap("stream", x_BTD + self.drop(self.feed_forward(self.norm2(x_BTD))))
-        return x_BTD, state
-
-    def worth_compiling(self, x_BTD: Tensor, state: Any, place: Place) -> bool:
-        """Whether training will meet inputs of these shapes many times."""
-        return self.attention.settled(state)
-
-    def drop(self, y: Tensor) -> Tensor:
-        return F.dropout(y, self.dropout) if self.training and self.dropout else y
 
 
 class GPT(LanguageModel[State]):
@@ -91,7 +62,7 @@ class GPT(LanguageModel[State]):
                 draw(table.data, "normal", generator)
         for block in self._blocks():
             block.initialise(config, generator)
-        self.norm.initialise()
+        self.norm.initialise(config, generator)
 
     # ------------------------------------------------------------------ a state and a step
 
@@ -184,7 +155,7 @@ class GPT(LanguageModel[State]):
 
     @property
     def receptive_field(self) -> int | None:
-        """A window, where positions are absolute; else every layer reaches `cached - 1` tokens further back."""
+        """A window, where positions are absolute; else every layer adds `cached - 1` tokens."""
         if self.config.absolute:
             return self.config.context
         return None if self.config.kind.family == "linear" else self.config.layers * (self.config.cached - 1) + 1
@@ -220,8 +191,8 @@ class GPT(LanguageModel[State]):
         config = self.config
         matrices = sum(p.numel() for block in self.blocks for p in block.parameters() if p.dim() == 2)
         seen = {"linear": config.head_size, "dense": config.context, "random": config.context / 2}
-        looking = 2 * config.width * seen.get(config.attention, config.cached)
-        return int(2 * (matrices + self.embedding_VD.numel() + config.layers * looking))
+        attending = 2 * config.width * seen.get(config.attention, config.cached)
+        return int(2 * (matrices + self.embedding_VD.numel() + config.layers * attending))
 
     @property
     def repeated_blocks(self) -> Sequence[TransformerBlock]:

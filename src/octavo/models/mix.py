@@ -1,4 +1,4 @@
-"""A model made of models: p = sum of w_i p_i, with weights chosen by how much a part knows about the context.
+"""A mixture of models: p = sum of w_i p_i, with weights chosen by how much a part knows about the context.
 
 B batch, T time, V vocabulary, I parts, G context classes.
 """
@@ -109,7 +109,7 @@ class Mix(LanguageModel[State]):
         return (self.logw_GI[class_BT].permute(2, 0, 1) + logp_IBT).logsumexp(0), states
 
     def part_log_probs(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
-        """What each part charges on its own: logp_IBT, and the states."""
+        """The log-probabilities of each part on its own, logp_IBT, and the states."""
         logps, states = zip(
             *(part.token_log_probs(s, x_BT) for part, s in zip(self.parts, state, strict=True)), strict=True
         )

@@ -25,7 +25,7 @@ from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
 Init = Literal["orthogonal", "xavier", "he"]
 INITS: tuple[Init, ...] = ("orthogonal", "xavier", "he")
-WINDOW = 4096  # tokens absorbed at once when scoring; more would only take memory
+SCORED_TOKENS = 4096  # by one call; more would only take memory
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class RecurrentConfig:
     layers: int = 2
     """How many layers, each reading the one below."""
     dropout: float = 0.0
-    """The share of values dropped while training: of embeddings, between layers and before the output."""
+    """Dropout: of embeddings, between layers and before the output."""
     tied: bool = True
     """Take the embeddings as output weights too."""
     init: Init = "orthogonal"
@@ -119,7 +119,7 @@ class Embedded(LanguageModel[State]):
 
     @property
     def max_scored_tokens(self) -> int:
-        return min(WINDOW, super().max_scored_tokens)
+        return min(SCORED_TOKENS, super().max_scored_tokens)
 
     def embed(self, x: Tensor) -> Tensor:
         return self.drop(F.embedding(x, self.embedding_VD))
@@ -170,6 +170,15 @@ class Recurrent(Embedded):
             after.append(last)
         return self.logits(y_TBD.transpose(0, 1)), tuple(after)
 
+    def name_state_parts(self, parts: list[Tensor]) -> dict[str, list[Tensor]]:
+        """A state's tensors, or gradients with respect to them, by name: all, an LSTM's h and c, layer by layer."""
+        each = 2 if self.cell == "lstm" else 1
+        named = {"state": parts} | ({"h": parts[::2], "c": parts[1::2]} if self.cell == "lstm" else {})
+        layers = len(parts) // each
+        if layers > 1:
+            named |= {f"layer {l + 1}": parts[each * l : each * (l + 1)] for l in range(layers)}
+        return named
+
     def _layers(self) -> list[Layer]:
         return list(self.layers)  # type: ignore[arg-type]
 
@@ -181,7 +190,7 @@ class RNN(Recurrent):
 
 
 class GRU(Recurrent):
-    """h' = (1 - z) n + z h: the update gate z says how much of the past is kept."""
+    """h' = (1 - z) n + z h: the update gate z says how much of the old state stays."""
 
     cell = "gru"
 
@@ -192,17 +201,18 @@ class LSTM(Recurrent):
     cell = "lstm"
 
 
-HIDDEN = Tap("hidden", "what the layer hands on", signed=True)
+HIDDEN = Tap("hidden", "the output of the layer", signed=True)
 CANDIDATE = Tap("candidate", "what could be stored", signed=True)
 TAPS: dict[Cell, tuple[Tap, ...]] = {
     "rnn": (HIDDEN,),
     "gru": (
-        Tap("reset", "how much of the past the candidate sees"), Tap("update", "how much of the old state is kept"),
+        Tap("reset", "how much of the past the candidate sees"), Tap("update", "how much of the old state is retained"),
         CANDIDATE, HIDDEN,
     ),
     "lstm": (
-        Tap("input", "how much of the candidate is let in"), Tap("forget", "how much of the cell is kept"), CANDIDATE,
-        Tap("output", "how much of the cell is shown"), Tap("cell", "what is stored", signed=True), HIDDEN,
+        Tap("input", "how much of the candidate is let in"), Tap("forget", "how much of the cell is retained"),
+        CANDIDATE, Tap("output", "how much of the cell is shown"), Tap("cell", "what is stored", signed=True),
+        HIDDEN,
     ),
 }  # fmt: skip
 SMALL_BATCH = 32  # rows; 550,000 tokens of Shakespeare make a GRU of 2.37 bits per byte, 750,000 in the usual 128 2.51

@@ -1,4 +1,4 @@
-"""A recurrent network that looks back at its own earlier states.
+"""A recurrent network with attention to its own earlier states.
 
 B batch, T time, M remembered states, D hidden units, V vocabulary, G = gates × D.
 """
@@ -40,7 +40,7 @@ class RNNAttentionConfig:
     score: ScoreKind = "scaled"
     """How a state is matched with an earlier one: s·h, s·h / sqrt(D), or v·tanh(W s + U h)."""
     memory: int = 64
-    """How many earlier states can be looked at; 0: all."""
+    """Number of earlier states that it attends to; 0: all."""
     norm: bool = True
     """Bring each state to a mean square of one before it is used; without it h = s + a grows step by step."""
     init: Init = "orthogonal"
@@ -62,8 +62,8 @@ class RNNAttention(Embedded):
     """s_t = RNN(x_t, h_{t-1}); a_t = the earlier states h_1 .. h_{t-1}, weighted by their match with s_t;
     h_t = s_t + a_t, with a_1 = 0.
 
-    When a_t is the state before, h_t is that plus s_t, and so on without end; so with `norm` every h, once it is there,
-    is scaled to a mean square of one.
+    When a_t is the state before, h_t is that plus s_t, and so on without bound; so with `norm` every h is scaled to a
+    mean square of one.
     """
 
     config: RNNAttentionConfig
@@ -118,6 +118,14 @@ class RNNAttention(Embedded):
         D, M = self.config.width, self.config.memory
         scoring = 2 * D * D if self.config.score == "additive" else 0
         return super().flops_per_token() + 2 * (scoring + 2 * M * D)
+
+    def name_state_parts(self, grads: list[Tensor]) -> dict[str, list[Tensor]]:
+        """Gradients with respect to the state and to what the memory holds besides."""
+        h_1D, memory_1MD = grads
+        if memory_1MD.shape[1]:
+            h_1D = h_1D + memory_1MD[:, -1]  # the newest in the memory is h itself: later steps see it on both ways
+        # What else the memory holds are the states of earlier steps: each counts for the step that it comes from.
+        return {"state": [h_1D], "memory": [memory_1MD[:, :-1]]}
 
     def _scaled(self, h_BD: Tensor) -> Tensor:
         return F.rms_norm(h_BD, h_BD.shape[-1:]) if self.config.norm else h_BD

@@ -1,4 +1,4 @@
-"""The transformer that translates: an encoder reads the source, a decoder writes and looks at what was read.
+"""The encoder-decoder transformer: a bidirectional encoder of the source, a causal decoder with cross-attention to it.
 
 B rows, S tokens of the source, T new tokens of the target, H heads, K size of a head, D width, C context.
 """
@@ -17,6 +17,7 @@ from octavo.errors import UserError
 from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
+from octavo.models.parts.block import Block
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
@@ -44,17 +45,17 @@ class Seq2SeqConfig:
     decoder_layers: int = 0
     """Blocks of the decoder; 0: as many as the encoder's."""
     heads: int = 4
-    """How many places a token can look at once: each head has its share of the width."""
+    """Number of attention heads, each with its share of the width."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
-    """What is done with each token by itself."""
+    """The feed-forward layer's activation; gated: SwiGLU."""
     feed_forward_width: int = 0
     """The inner width; 0: four times the width, or with a gate 8/3 times."""
     positions: Literal["rotary", "learned", "sinusoidal", "none"] = "rotary"
-    """How a token knows where it is among those of its own side."""
+    """Position encoding, of source and target each by itself."""
     context: int = 256
     """The longest source and the longest target, in tokens."""
     norm: Literal["rms", "layer"] = "rms"
-    """How vectors are scaled before each part."""
+    """The norm before each part."""
     qk_norm: bool = True
     """Bring queries and keys to a mean square of one."""
     bias: bool = False
@@ -62,7 +63,7 @@ class Seq2SeqConfig:
     tied: Literal["all", "target", "none"] = "all"
     """One table for sources, targets and output (all needs a shared tokenizer), for the last two, or one for each."""
     dropout: float = 0.3
-    """The share of values dropped while training: of embeddings, and of what each part adds."""
+    """Dropout: of embeddings, and of what each part adds to the residual stream."""
     init: Literal["zero", "gpt2"] = "zero"
     """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
 
@@ -89,22 +90,18 @@ class Seq2SeqConfig:
         )  # fmt: skip
 
 
-class EncoderBlock(nn.Module):
-    """A block of the encoder: x + attention(norm(x)) to the whole source, then x + feed_forward(norm(x))."""
+class EncoderBlock(Block):
+    """A block of the encoder, bidirectional: x + attention(norm(x)), then x + feed_forward(norm(x))."""
 
     def __init__(self, parts: GPTConfig) -> None:
-        super().__init__()
+        super().__init__(parts)
         self.norm1, self.attention = Norm(parts), AttentionProjections(parts)
         self.norm2, self.feed_forward = Norm(parts), FEED_FORWARDS[parts.feed_forward](parts)
-        self.dropout = nn.Dropout(parts.dropout)
-
-    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        _initialise((self.norm1, self.norm2), (self.attention, self.feed_forward), parts, generator)
 
     def forward(self, x_BSD: Tensor, pattern: Pattern, place: Place) -> Tensor:
         q_BHSK, k_BHSK, v_BHSK = self.attention.project(self.norm1(x_BSD), place)
-        x_BSD = x_BSD + self.dropout(self.attention.out(attend(q_BHSK, k_BHSK, v_BHSK, pattern)))
-        x_BSD = x_BSD + self.dropout(self.feed_forward(self.norm2(x_BSD)))
+        x_BSD = x_BSD + self.drop(self.attention.out(attend(q_BHSK, k_BHSK, v_BHSK, pattern)))
+        x_BSD = x_BSD + self.drop(self.feed_forward(self.norm2(x_BSD)))
         return tap("stream", x_BSD)
 
 
@@ -112,7 +109,7 @@ class CrossAttention(AttentionProjections):
     """Cross-attention: queries from the target, keys and values from the source."""
 
     def keys_values(self, h_BSD: Tensor) -> tuple[Tensor, Tensor]:
-        """k_BHSK and v_BHSK, which are the same for every token of every target."""
+        """k_BHSK and v_BHSK, computed once for a source."""
         weight, bias = torch.cat([self.key_ED, self.value_ED]), None
         if self.key_bias is not None and self.value_bias is not None:
             bias = torch.cat([self.key_bias, self.value_bias])
@@ -127,30 +124,21 @@ class CrossAttention(AttentionProjections):
         return rms_norm(x_BHTK, eps=self.config.norm_eps) if self.config.qk_norm else x_BHTK
 
 
-class DecoderBlock(nn.Module):
-    """A block of the decoder: it looks at the target so far, then at the source, then works on each token by itself."""
+class DecoderBlock(Block):
+    """A block of the decoder: causal self-attention, cross-attention to the source, feed-forward; pre-norm."""
 
     def __init__(self, parts: GPTConfig) -> None:
-        super().__init__()
+        super().__init__(parts)
         self.norm1, self.attention = Norm(parts), Attention(parts)
         self.norm2, self.cross_attention = Norm(parts), CrossAttention(parts)
         self.norm3, self.feed_forward = Norm(parts), FEED_FORWARDS[parts.feed_forward](parts)
-        self.dropout = nn.Dropout(parts.dropout)
-
-    def initialise(self, parts: GPTConfig, generator: torch.Generator) -> None:
-        _initialise(
-            (self.norm1, self.norm2, self.norm3),
-            (self.attention, self.cross_attention, self.feed_forward),
-            parts,
-            generator,
-        )
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place, seen: Any, pattern: Pattern) -> tuple[Tensor, Any]:
         """`seen` are the keys and values of the source."""
         y_BTD, state = self.attention.absorb(self.norm1(x_BTD), state, place)
-        x_BTD = x_BTD + self.dropout(y_BTD)
-        x_BTD = x_BTD + self.dropout(self.cross_attention(self.norm2(x_BTD), *seen, pattern))
-        x_BTD = x_BTD + self.dropout(self.feed_forward(self.norm3(x_BTD)))
+        x_BTD = x_BTD + self.drop(y_BTD)
+        x_BTD = x_BTD + self.drop(self.cross_attention(self.norm2(x_BTD), *seen, pattern))
+        x_BTD = x_BTD + self.drop(self.feed_forward(self.norm3(x_BTD)))
         return tap("stream", x_BTD), state
 
 
@@ -183,11 +171,11 @@ class Seq2Seq(EncoderDecoder):
             block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
         for block in self._decoder_blocks():
             block.initialise(config.parts(config.decoder_depth), generator)
-        self.encoder_norm.initialise()
-        self.norm.initialise()
+        self.encoder_norm.initialise(config.parts(config.layers), generator)
+        self.norm.initialise(config.parts(config.decoder_depth), generator)
 
     def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
-        """The keys and values of the source that each block of the decoder looks at."""
+        """The cross-attention keys and values of the source, for each block of the decoder."""
         self._check_room(x_BS.shape[1], "source")
         bare = Memory(lengths_B, ())
         place_S = torch.arange(x_BS.shape[1], device=x_BS.device)
@@ -241,13 +229,6 @@ class Seq2Seq(EncoderDecoder):
 
     def _decoder_blocks(self) -> Iterator[DecoderBlock]:
         return iter(self.decoder_blocks)  # type: ignore[arg-type]
-
-
-def _initialise(norms: Any, parts: Any, config: GPTConfig, generator: torch.Generator) -> None:
-    for norm in norms:
-        norm.initialise()
-    for part in parts:
-        part.initialise(config, generator)
 
 
 ALIGNMENT = View("attention", "Alignment", "token-maps", "alignment")

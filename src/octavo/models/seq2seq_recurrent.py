@@ -1,4 +1,4 @@
-"""The recurrent network that translates: two layers read the source from both ends, one writes and looks at it.
+"""The recurrent network that translates: a bidirectional encoder, and a decoder that attends to it.
 
 B rows, S tokens of the source, T new tokens of the target, D width, E = 2 D, what both directions say of a token.
 """
@@ -80,9 +80,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         self.backwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
         self.decoder_blocks = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
         self.bridge_DE = nn.Parameter(torch.empty(D, 2 * D))
-        looks = config.score != "none"
-        self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if looks else None
-        self.combine_DG = nn.Parameter(torch.empty(D, 3 * D)) if looks else None
+        attends = config.score != "none"
+        self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if attends else None
+        self.combine_DG = nn.Parameter(torch.empty(D, 3 * D)) if attends else None
         self.query_DD = nn.Parameter(torch.empty(D, D)) if config.score == "additive" else None
         self.score_D = nn.Parameter(torch.empty(D)) if config.score == "additive" else None
         self.bias_V = nn.Parameter(torch.empty(target_vocab))

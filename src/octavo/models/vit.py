@@ -1,5 +1,5 @@
-"""Vision transformers: an image is cut into patches, and patches look at patches (vit), or in every second layer
-channels at channels (davit).
+"""Vision transformers: an image is cut into patches, and patches attend to patches (vit), or in every second
+layer channels to channels (davit).
 
 B batch, C channels, N patches in row order, T = N or N + 1 tokens: a token of the class may stand in front. D width,
 V classes, P side of a patch.
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.cost.vision import vision_cost
-from octavo.models.gpt import TransformerBlock
 from octavo.models.parts.attention import AttentionProjections, Place
+from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.checks import check_choices, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import Norm
@@ -44,9 +44,9 @@ class VitConfig:
     width: int = 64
     """The size of a patch's vector."""
     layers: int = 4
-    """How many blocks: each looks at other patches, then works on every patch by itself."""
+    """Number of blocks, each of attention and a feed-forward layer."""
     heads: int = 4
-    """How many places a patch can look at once: each head has its share of the width."""
+    """Number of attention heads, each with its share of the width."""
     patch: int = 0
     """The side of a patch in pixels; 0: about a seventh of the image's."""
     attention: str = "full"
@@ -55,19 +55,19 @@ class VitConfig:
     radius: int = 1
     """local, global: how many rows and columns away a neighbour may be; 1: 3 x 3 patches."""
     positions: Literal["learned", "sinusoidal", "rotary", "none"] = "learned"
-    """How a patch knows its row and column."""
+    """Position encoding of rows and columns."""
     pool: Literal["mean", "token"] = "mean"
     """What the class is read from: the mean of the patches, or a token in front of them."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gelu"
-    """What is done with each patch by itself."""
+    """The feed-forward layer's activation; gated: SwiGLU."""
     norm: Literal["rms", "layer"] = "rms"
-    """How vectors are scaled before each part."""
+    """The norm before each part."""
     qk_norm: bool = True
     """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are."""
     bias: bool = False
     """Biases in products and norms, as the first vision transformers have them."""
     dropout: float = 0.0
-    """The share of values dropped while training: of embeddings, and of what each part adds."""
+    """Dropout: of embeddings, and of what each part adds to the residual stream."""
 
     def __post_init__(self) -> None:
         check_positive("layers", self.layers, 4)
@@ -105,11 +105,11 @@ class DaVitConfig(VitConfig):
     """How a dual attention vision transformer is made: layers are patch and channel attention in turn."""
 
     attention: str = "local"
-    """Which patches a patch sees in the layers that look at patches; the others see all of the image."""
+    """Attention kind of the layers of patch attention; those of channel attention cover the whole image."""
 
 
 class Patches(AttentionProjections):
-    """Patches look at patches."""
+    """Patches attend to patches."""
 
     def __init__(self, config: VitConfig, pattern: Pattern) -> None:
         super().__init__(config.block)
@@ -121,7 +121,7 @@ class Patches(AttentionProjections):
 
 
 class Channels(AttentionProjections):
-    """Channels look at channels, in as many groups as patches have heads."""
+    """Channels attend to channels, in as many groups as patches have heads."""
 
     def absorb(self, x_BTD: Tensor, state: Any, place: Place) -> tuple[Tensor, Any]:
         q_BGTC, k_BGTC, v_BGTC = self.project(x_BTD, Place(None))  # a channel has no row and no column
@@ -129,11 +129,7 @@ class Channels(AttentionProjections):
 
 
 class VisionBlock(TransformerBlock):
-    """A transformer's block that looks at an image: there is no past, so no state."""
-
-    def __init__(self, config: VitConfig, attention: AttentionProjections) -> None:
-        super().__init__(config.block)
-        self.attention = attention  # type: ignore[assignment]
+    """A transformer block over an image: there is no past, so no state."""
 
     def forward(self, x_BTD: Tensor, angles_TK: Tensor | None = None) -> Tensor:
         return self.absorb(x_BTD, (), Place(angles_TK))[0]
@@ -157,18 +153,20 @@ class Vit(nn.Module):
         learned = config.positions == "learned"
         self.positions_CD = nn.Parameter(torch.empty(self.rows * self.columns, D)) if learned else None
         self.token_D = nn.Parameter(torch.empty(D)) if config.tokens else None
-        self.blocks = nn.ModuleList(VisionBlock(config, self.make_attention(layer)) for layer in range(config.layers))
+        self.blocks = nn.ModuleList(
+            VisionBlock(config.block, self.make_attention(layer)) for layer in range(config.layers)
+        )
         self.norm = Norm(config.block)
         self.classes_VD = nn.Parameter(torch.empty(classes, D))
         self.classes_bias_V = nn.Parameter(torch.empty(classes))
 
     def make_attention(self, layer: int) -> AttentionProjections:
-        """What looks in each layer."""
+        """The attention of a layer."""
         return Patches(self.config, self.pattern)
 
     @property
     def pattern(self) -> Pattern:
-        """Which token may look at which."""
+        """Which patch attends to which."""
         pattern = attention_kind(self.config.attention, "image").image
         assert pattern is not None
         return pattern(Grid(self.rows, self.columns, self.config.radius, self.config.tokens))
@@ -181,7 +179,7 @@ class Vit(nn.Module):
                 draw(table.data, "normal", generator)
         for block in self.blocks:
             block.initialise(self.config.block, generator)  # type: ignore[operator]
-        self.norm.initialise()
+        self.norm.initialise(self.config.block, generator)
         for nothing in (self.patch_bias_D, self.classes_VD, self.classes_bias_V):
             nothing.data.zero_()
 

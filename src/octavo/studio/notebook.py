@@ -16,9 +16,8 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.errors import UserError
-from octavo.inspect.gradient_flow import has_gradient
+from octavo.inspect.inspection import has_inspection, inspect_run
 from octavo.inspect.page import inside_section
-from octavo.inspect.summary import look
 from octavo.inspect.surprisal import surprises
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
@@ -89,8 +88,8 @@ def inside(run: Run | str | Path, text: str) -> View:
     """The gates, attention and layers of a model while it reads the text; of an n-gram model, the context it knows."""
     run = _run(run)
     summary = f"{run.name} reads {len(text):,} characters"
-    if has_gradient(run.model):
-        return View(summary, inside_section(look(run, text), run.name))
+    if has_inspection(run):
+        return View(summary, inside_section(inspect_run(run, text), run.name))
     tokens = surprises(run.model, run.tokenizer, _bytes(run, text))[:TABLE_TOKENS]
     if not tokens:
         raise UserError("there is nothing to look at: the text is empty; give a sentence or two")

@@ -80,7 +80,7 @@ def _result(result: Mapping[str, Any], bits: float) -> Markup:
             f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero, and one is "
             "enough to make the sum infinite. That is what smoothing is for."
         ))  # fmt: skip
-    pairs = [("tokens", f"{result['tokens']:,}"), ("bytes", f"{result['bytes']:,} bytes")]
+    pairs = [("tokens", f"{result['tokens']:,}"), ("held-out text", f"{result['bytes']:,} bytes")]
     if result.get("bits") is not None:
         total = f"{result['bits']:,.0f} bits, the size of a file of {result['bits'] / 8:,.0f} bytes"
         perplexity = f"{result['perplexity']:.4g} per token ({result['bits_per_token']:.4f} bits)"

@@ -89,9 +89,9 @@ def words_of(texts: Sequence[str]) -> Words:
     visible_N = (lengths_N > 0) & (first_N >= SPACE)
     far = np.flatnonzero(first_N >= FIRST_BLANK)
     visible_N[far] &= ~np.isin(word_keys(text, starts_N[far], lengths_N[far]), _blanks())
-    kept = np.flatnonzero(visible_N)
-    starts_N, lengths_N = starts_N[kept], lengths_N[kept]
-    offsets = np.concatenate([[0], np.searchsorted(kept, ends), [len(kept)]]) if texts else np.zeros(1, np.int64)
+    shown = np.flatnonzero(visible_N)
+    starts_N, lengths_N = starts_N[shown], lengths_N[shown]
+    offsets = np.concatenate([[0], np.searchsorted(shown, ends), [len(shown)]]) if texts else np.zeros(1, np.int64)
     return Words(WordPieces(text, starts_N, lengths_N, word_keys(text, starts_N, lengths_N)), offsets)
 
 
@@ -178,9 +178,9 @@ class KnownReader(BagReader):
 
     def __init__(self, words: Sequence[str], ngrams: int = 1, buckets: int = 0) -> None:
         self.words, self.ngrams, self.buckets = list(words), ngrams, buckets if ngrams > 1 else 0
-        self._lexicon = WordTable()
-        numbers = self._lexicon.add(spans_of([word.encode("utf-8", "replace") for word in self.words]))
-        self._rows = np.zeros(len(self._lexicon) + 1, np.int64)  # the last is for -1, unknown
+        self._table = WordTable()
+        numbers = self._table.add(spans_of([word.encode("utf-8", "replace") for word in self.words]))
+        self._rows = np.zeros(len(self._table) + 1, np.int64)  # the last is for -1, unknown
         self._rows[numbers] = 1 + self.buckets + np.arange(len(self.words))
 
     @classmethod
@@ -188,15 +188,17 @@ class KnownReader(BagReader):
         cls, texts: Sequence[str], min_count: int, ngrams: int, buckets: int, welcome: Sequence[str] = ()
     ) -> KnownReader:
         """Know the words that occur `min_count` times, and those of the `welcome` ones that occur at all."""
-        lexicon, counts = WordTable(), np.zeros(0, np.int64)
+        table, counts = WordTable(), np.zeros(0, np.int64)
         for chunk in batches_of(texts):
-            numbers = lexicon.add(words_of(chunk).pieces)
-            counts = np.append(counts, np.zeros(len(lexicon) - len(counts), np.int64))
-            counts += np.bincount(numbers, minlength=len(lexicon))
-        spelt = [word.decode("utf-8", "replace") for word in lexicon.words(np.arange(len(lexicon)))]
+            numbers = table.add(words_of(chunk).pieces)
+            counts = np.append(counts, np.zeros(len(table) - len(counts), np.int64))
+            counts += np.bincount(numbers, minlength=len(table))
+        words = [word.decode("utf-8", "replace") for word in table.words(np.arange(len(table)))]
         known = set(welcome)
-        kept = {word for word, count in zip(spelt, counts.tolist(), strict=True) if count >= min_count or word in known}
-        return cls(sorted(kept), ngrams, buckets)
+        chosen = {
+            word for word, count in zip(words, counts.tolist(), strict=True) if count >= min_count or word in known
+        }
+        return cls(sorted(chosen), ngrams, buckets)
 
     @property
     def rows(self) -> int:
@@ -204,7 +206,7 @@ class KnownReader(BagReader):
 
     def _read(self, texts: Sequence[str]) -> Bags:
         words = words_of(texts)
-        rows_N = self._rows[self._lexicon.find(words.pieces)]  # -1 finds the last
+        rows_N = self._rows[self._table.find(words.pieces)]  # -1 finds the last
         known = np.flatnonzero(rows_N)
         offsets_B1 = np.searchsorted(known, words.offsets_B1)
         rows_N = rows_N[known]

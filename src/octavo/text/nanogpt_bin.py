@@ -4,7 +4,7 @@ What the ids mean is said by a `tokenizer.json` in the same folder. (nanoGPT its
 that is a pickle, a program, and is never opened.) As a corpus, such a file is decoded to the text that it stands for,
 and `begin` ends a document. The text is then tokenised like any other. With the tokenizer that wrote the file, the
 tokens are the same again, but for those at a place where somebody cut a text after it was tokenised; and where a file
-has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and charged.
+has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and scored.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.io.files import whole_file
-from octavo.text.token_store import SMALL, Store, fingerprint
+from octavo.text.token_store import TWO_BYTE_IDS, Store, in_file, map_ids
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -27,16 +24,16 @@ from octavo.text.tokenizers.token_bytes import Tokens
 SUFFIX = ".bin"
 TOKENIZER = "tokenizer.json"
 ID = np.dtype("<u2")
-STRIDE = 1 << 20  # ids looked at, or decoded, at a time
+CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 
 
 def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
     """Map a file of two-byte ids into memory. Its first document need not be opened by `begin`, as others' are not."""
     path = Path(path)
-    tokens = _mapped(path)
+    tokens = map_ids(path, ID)
     starts = [np.zeros(0, np.int64)]
-    for first in range(0, len(tokens), STRIDE):
-        part = tokens[first : first + STRIDE]
+    for first in range(0, len(tokens), CHUNK_IDS):
+        part = tokens[first : first + CHUNK_IDS]
         wrong = np.flatnonzero(part >= tokenizer.vocab)
         if len(wrong):
             raise UserError(
@@ -44,26 +41,21 @@ def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
                 f"{path} is {int(part[wrong[0]]):,}; give the tokenizer that the file was made with"
             )
         starts.append(np.flatnonzero(part == tokenizer.begin) + first)
-    return Store(tokens, np.concatenate(starts), tokenizer.vocab, fingerprint(tokenizer))
+    return Store(tokens, np.concatenate(starts))
 
 
 def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
     """Write the chunks' ids in two bytes each; returns how many there were."""
     check_fits(tokenizer)
-    count = 0
-    with whole_file(path) as file:
-        for chunk in chunks:
-            file.write(np.ascontiguousarray(chunk, ID).data)
-            count += len(chunk)
-    return count
+    return len(in_file(path, chunks, tokenizer))
 
 
 def check_fits(tokenizer: Tokenizer) -> None:
-    """Refuse a tokenizer with more ids than two bytes can tell apart."""
-    if tokenizer.vocab > SMALL:
+    """Refuse a tokenizer with more ids than two bytes can hold."""
+    if tokenizer.vocab > TWO_BYTE_IDS:
         raise UserError(
-            f"a {SUFFIX} file has two bytes a token, so at most {SMALL:,} ids: the {tokenizer.name} tokenizer has "
-            f"{tokenizer.vocab:,}; take one with fewer, --size {SMALL - 1} of bpe, say"
+            f"a {SUFFIX} file has two bytes a token, so at most {TWO_BYTE_IDS:,} ids: {tokenizer.name} has "
+            f"{tokenizer.vocab:,}; take one with fewer, such as --tokenizer bpe --vocab-size {TWO_BYTE_IDS - 1}"
         )
 
 
@@ -79,15 +71,4 @@ def tokens_as_text(path: Path) -> Iterator[Iterator[bytes]]:
     store = read_bin(path, tokenizer)
     for start, end in pairwise([0, *store.starts.tolist(), len(store)]):
         if start < end:
-            yield (tokenizer.decode(store.tokens[at : min(at + STRIDE, end)]) for at in range(start, end, STRIDE))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        size = path.stat().st_size
-        if size % ID.itemsize:
-            raise UserError(f"a {SUFFIX} file has two bytes a token: {path} has {size:,} bytes, an odd number")
-        # Copy on write: torch wants arrays that could be written to, and the file stays as it is.
-        return np.memmap(path, ID, "c") if size else np.zeros(0, ID)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+            yield (tokenizer.decode(store.tokens[at : min(at + CHUNK_IDS, end)]) for at in range(start, end, CHUNK_IDS))

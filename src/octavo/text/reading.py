@@ -23,7 +23,7 @@ from octavo.text.nanogpt_bin import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
 STDIN = "-"
-SNIFFED = 1 << 13  # bytes looked at to tell text from other files in a folder
+SNIFFED_BYTES = 1 << 13  # bytes read to distinguish text from other files in a folder
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def _decode(data: bytes, errors: Errors, final: bool, name: str, offset: int) ->
         return codecs.utf_8_decode(data, errors, final)
     except UnicodeDecodeError as error:
         at = offset + error.start
-        looks = "it looks like UTF-16, " if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+        guess = "it looks like UTF-16, " if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
         raise UserError(
-            f"the text must be UTF-8: byte {at:,} of {name} (0x{data[error.start]:02x}) is not; {looks}convert it "
+            f"the text must be UTF-8: byte {at:,} of {name} (0x{data[error.start]:02x}) is not; {guess}convert it "
             "(iconv -t utf-8), or pass errors='replace' to put U+FFFD there, or errors='raw' to keep any bytes"
         ) from error
 
@@ -246,11 +246,11 @@ def _why_not_text(path: Path, errors: Errors) -> str:
         return "empty"
     if plain_name(path).suffix.lower() in PARQUET:
         return ""
-    head = next(stream(path), b"")[:SNIFFED]
+    head = next(stream(path), b"")[:SNIFFED_BYTES]
     if b"\0" in head:
         return "not text: it has NUL bytes"
     try:
-        codecs.utf_8_decode(head, "strict" if errors == "strict" else "ignore", len(head) < SNIFFED)
+        codecs.utf_8_decode(head, "strict" if errors == "strict" else "ignore", len(head) < SNIFFED_BYTES)
     except UnicodeDecodeError as error:
         return f"not UTF-8: byte {error.start:,}"
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""

@@ -3,7 +3,7 @@
 N tokens, P pieces, L tokens of a piece.
 
 The pieces are spread over the text. Its end would be simpler, but the end is what the measured text goes on from:
-without the last twentieth of its training part, a 7-gram of Shakespeare pays a tenth more (docs/log.md).
+without the last twentieth of its training part, a 7-gram of Shakespeare costs a tenth more bits (docs/log.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Word vectors: read and written as text, GloVe's way or word2vec's, and matched to the tokens of a tokenizer.
 
 GloVe writes a word and its numbers on each line; word2vec and fastText put a line "count dim" before them. Files may
-be larger than memory: they are read as a stream, and only the rows asked for are kept.
+be larger than memory: they are read as a stream, and only the rows asked for stay in memory.
 
 W words, D dimensions, V vocabulary of the tokenizer.
 """
@@ -25,8 +25,8 @@ from octavo.text.tokenizers.base import Tokenizer
 
 Rows = NDArray[np.float32]
 
-LONGEST_LINE = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
-LONGEST_COUNT = 18  # digits of a number in word2vec's first line; more is a word that looks like one
+MAX_LINE_BYTES = 1 << 20  # bytes; a row of 10,000 dimensions takes about a tenth of it
+MAX_COUNT_DIGITS = 18  # digits of a number in word2vec's first line; more is a word, not a number
 LARGEST = float(np.finfo(np.float32).max)  # beyond, a number would be infinite in a row
 TEXT_FORMAT = "a line is a word and its numbers, with spaces between (GloVe's or word2vec's text format)"
 
@@ -69,7 +69,7 @@ def write_vectors(path: str | Path, vectors: Vectors, header: bool = False) -> N
     with whole_file(path) as file:
         if header:
             file.write(f"{len(vectors.words)} {vectors.rows_WD.shape[1]}\n".encode())
-        line = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits tell any two 32-bit numbers apart
+        line = " %.9g" * vectors.rows_WD.shape[1] + "\n"  # nine digits distinguish any two 32-bit numbers
         for word, row_D in zip(vectors.words, vectors.rows_WD, strict=True):
             file.write((word + line % tuple(row_D.tolist())).encode("utf-8", "surrogateescape"))
 
@@ -95,24 +95,24 @@ def match_vectors(source: str | Path, tokenizer: Tokenizer, counts_V: NDArray[An
     vectors_VD[known_V] = found.rows_WD[row_V[known_V]]
     coverage = _coverage(words, exact >= 0, known_V, counts_V)
     share = coverage.get("share_of_text")
-    told = f"{coverage['known']:,} of {coverage['tokens']:,} tokens that are words have a vector" + (
+    note = f"{coverage['known']:,} of {coverage['tokens']:,} tokens that are words have a vector" + (
         f", which are {share:.1%} of the text's" if share is not None else ""
     )
-    return Match(vectors_VD, known_V, coverage, [*found.notes, told])
+    return Match(vectors_VD, known_V, coverage, [*found.notes, note])
 
 
 def _coverage(
     words: Sequence[str | None], exact_V: NDArray[np.bool_], known_V: NDArray[np.bool_], counts_V: NDArray[Any] | None
 ) -> dict[str, Any]:
     is_word_V = np.array([word is not None for word in words])
-    told: dict[str, Any] = {
+    coverage: dict[str, Any] = {
         "tokens": int(is_word_V.sum()),
         "known": int(known_V.sum()),
         "by_lower_case": int((known_V & ~exact_V).sum()),
     }
     if counts_V is not None and counts_V[is_word_V].sum():
-        told["share_of_text"] = float(counts_V[known_V].sum() / counts_V[is_word_V].sum())
-    return told
+        coverage["share_of_text"] = float(counts_V[known_V].sum() / counts_V[is_word_V].sum())
+    return coverage
 
 
 def _packaged(name: str, wanted: Collection[str] | None) -> Vectors:
@@ -127,8 +127,8 @@ def _packaged(name: str, wanted: Collection[str] | None) -> Vectors:
     words: list[str] = parquet.read_table(index_file).column(0).to_pylist()
     if wanted is None:
         return Vectors(words, np.array(rows_WD, np.float32))
-    kept = [row for row, word in enumerate(words) if word in wanted]
-    return Vectors([words[row] for row in kept], np.array(rows_WD[kept], np.float32))
+    rows = [row for row, word in enumerate(words) if word in wanted]
+    return Vectors([words[row] for row in rows], np.array(rows_WD[rows], np.float32))
 
 
 def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
@@ -157,10 +157,10 @@ def _parse(path: Path, wanted: set[bytes] | None) -> Vectors:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines that are not empty, without their ends; what cannot be a text of vectors is refused at once."""
+    """The lines that are not empty, without their ends; what cannot be a text of vectors is refused early."""
     rest = b""
     for chunk in stream(path):
-        if b"\0" in chunk or len(rest) > LONGEST_LINE:
+        if b"\0" in chunk or len(rest) > MAX_LINE_BYTES:
             raise UserError(f"{path} is not text, as word2vec's .bin files are not; convert it: {TEXT_FORMAT}")
         *lines, rest = (rest + chunk).split(b"\n")
         yield from filter(None, map(bytes.rstrip, lines))
@@ -171,7 +171,7 @@ def _lines(path: Path) -> Iterator[bytes]:
 def _header(line: bytes) -> int:
     """How many rows word2vec's first line promises; -1 where it is a row already."""
     fields = line.split()
-    counts = len(fields) == 2 and all(part.isdigit() and len(part) <= LONGEST_COUNT for part in fields)
+    counts = len(fields) == 2 and all(part.isdigit() and len(part) <= MAX_COUNT_DIGITS for part in fields)
     return int(fields[0]) if counts and int(fields[1]) else -1
 
 

@@ -1,9 +1,9 @@
-"""GloVe: word vectors whose products tell how often words stand near each other.
+"""GloVe: word vectors whose products predict how often words stand near each other.
 
     X_ij = sum over places where j stands at most `window` words from i, in the same document, of 1 / distance
     J    = 1/2 sum of f(X_ij) (w_i · c_j + b_i + d_j - log X_ij)²,     f(X) = min(1, (X / x_max)^0.75)
 
-Each word has a vector w as the one in the middle and c as the one near it; what is kept of it is w + c. The table is
+Each word has a vector w as the one in the middle and c as the one near it; its result is w + c. The table is
 symmetric, so only i <= j is stored, and each pair is learnt in both directions.
 
 N words of the text, W words known, D dimensions, P pairs, M pairs in a step.
@@ -30,7 +30,7 @@ from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.word_vectors import Vectors, word_of
 
-CHUNK = 1 << 18  # words whose neighbours are counted at once
+CHUNK_WORDS = 1 << 18  # words whose neighbours are counted at a time
 STEP = 1 << 14  # pairs in a step of training, or as many as there are words
 POWER, MOST = 0.75, 100.0  # of the weight f; as in the paper
 Summed = tuple[NDArray[np.int64], NDArray[np.float64]]  # keys in order, and the sum of each one's values
@@ -51,7 +51,7 @@ class GloveConfig:
     size: int | None = None
     """Know at most so many words, the most frequent ones."""
     lower: bool = True
-    """Take capital letters for small ones; --no-lower makes them words of their own."""
+    """Lower-case all words; --no-lower makes capitals words of their own."""
     epochs: int = 25
     """How often every pair is learnt from."""
     rate: float = 0.2
@@ -105,10 +105,10 @@ def count_near(word_N: NDArray[np.int32], words: int, window: int, advance: Adva
     document_N = np.cumsum(word_N == BREAK)
     merged: Summed = (np.zeros(0, np.int64), np.zeros(0))
     waiting: list[Summed] = []
-    for start in range(0, len(word_N), CHUNK):
+    for start in range(0, len(word_N), CHUNK_WORDS):
         keys, values = [], []
         for distance in range(1, window + 1):
-            a = slice(start, max(start, min(start + CHUNK, len(word_N) - distance)))
+            a = slice(start, max(start, min(start + CHUNK_WORDS, len(word_N) - distance)))
             b = slice(start + distance, a.stop + distance)
             one, other = word_N[a].astype(np.int64), word_N[b].astype(np.int64)
             near = (document_N[a] == document_N[b]) & (one >= 0) & (other >= 0)
@@ -119,7 +119,7 @@ def count_near(word_N: NDArray[np.int32], words: int, window: int, advance: Adva
         if sum(len(key_P) for key_P, _ in waiting) > len(merged[0]):  # so that each pair is merged only a few times
             merged, waiting = _merged([merged, *waiting]), []
         if advance is not None:
-            advance(min(CHUNK, len(word_N) - start))
+            advance(min(CHUNK_WORDS, len(word_N) - start))
     key_P, x_P = _merged([merged, *waiting])
     return Near(key_P // max(1, words), key_P % max(1, words), x_P)
 
@@ -167,14 +167,14 @@ class Glove:
         return float(loss)
 
     def vectors(self) -> NDArray[np.float32]:
-        """What is kept: the sum of both vectors of a word."""
+        """The result: the sum of both vectors of a word."""
         return (self.middle + self.near)[:, :-1].numpy()
 
 
 def learn_near(
     near: Near, words: int, config: GloveConfig, generator: torch.Generator, report: Report | None = None
 ) -> NDArray[np.float32]:
-    """Vectors of the words, from the table; `report` is told the loss of each epoch, a pair's mean."""
+    """Vectors of the words, from the table; `report` gets the loss of each epoch, a pair's mean."""
     i_P, j_P = torch.from_numpy(near.i_P), torch.from_numpy(near.j_P)
     logx_P = torch.from_numpy(near.x_P).log().float()
     f_P = torch.from_numpy(np.minimum(1.0, (near.x_P / MOST) ** POWER)).float()
@@ -211,5 +211,5 @@ def train_glove(
     with progress("counting neighbours", len(word_N), "words") as advance:
         near = count_near(word_N, len(words), config.window, advance)
     rows_WD = learn_near(near, len(words), config, generator, report)
-    told = {"words": len(words), "pairs": len(near.x_P), "tokens": int((word_N >= 0).sum())}
-    return Vectors(words, rows_WD), told | {"seconds": time.perf_counter() - began}
+    summary = {"words": len(words), "pairs": len(near.x_P), "tokens": int((word_N >= 0).sum())}
+    return Vectors(words, rows_WD), summary | {"seconds": time.perf_counter() - began}

@@ -93,15 +93,13 @@ def orthogonal_figure() -> str:
 
 
 ORTHOGONAL = Exercise(
-    id="orthogonal-inputs",
-    title="Attention over orthogonal inputs",
+    id="orthogonal-inputs", title="Attention over orthogonal inputs", figure=orthogonal_figure,
     question="N inputs of norm r are orthogonal: `dot(x_n, x_m) = 0`. Self-attention without projections computes `y_n "
     "= sum(m, a_n_m*x_m)` with `a_n_m` proportional to `exp(dot(x_n, x_m))`. It is sometimes claimed that then `y_n = "
     "x_n`.",
     answer="A score of zero is not a weight of zero: `exp(0) = 1`. Before normalization each input has weight "
     "`exp(r^2)` for itself and 1 for every other input, so `y_n - x_n` has norm `r*sqrt(N*(N-1))/(exp(r^2)+N-1)`. That "
     "is small only if `exp(r^2)` is much larger than N; it is zero only for N = 1 or in the limit.",
-    figure=orthogonal_figure,
     parts=[
         Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.", Truth("nearly",
              "there is only one input, or `exp(r^2)` is so much larger than N that the rest is rounded away"),
@@ -130,8 +128,7 @@ ORTHOGONAL = Exercise(
              Truth("false"), "numeric", zero_input,
              why="A zero vector is orthogonal to everything. All its scores are equal, so its output is the mean of "
              "all inputs.", wrong={"forgot that zero is orthogonal to everything, itself included": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def one_head(D: int, value_DD: Tensor) -> Heads:
@@ -154,11 +151,8 @@ def which_block() -> Finding:
     shapes = {"identity": a_NN[1, 2] * torch.eye(D, dtype=torch.float64), "full": a_NN[1, 2].expand(D, D),
               "map": a_NN[:D, :D]}  # fmt: skip
     [found] = [name for name, shape in shapes.items() if torch.equal(block, shape)]
-    return Finding(
-        found,
-        f"block (2, 3) of the matrix that octavo builds for {N} tokens of width {D}",
-        "exactly equal",
-    )
+    note = f"block (2, 3) of the matrix that octavo builds for {N} tokens of width {D}"
+    return Finding(found, note, "exactly equal")
 
 
 def count_entries() -> Finding:
@@ -196,14 +190,12 @@ def matrix_figure() -> str:
 
 IN_ND = {"N": "whole", "D": "whole"}
 MATRIX = Exercise(
-    id="one-matrix",
-    title="Self-attention as one large matrix",
+    id="one-matrix", title="Self-attention as one large matrix", figure=matrix_figure,
     question="With fixed attention weights A, attention `Y = A*X` of N tokens of width D is a linear layer on all N D "
     "numbers. What is its N D × N D matrix?",
     answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2` entries only `N^2*D` can be nonzero, a "
     "fraction of `1/D`, and each of the `N^2` weights occurs D times. A value matrix makes every block `a_n_m*W_v`: no "
     "longer sparse, but still one D × D matrix shared by all pairs of tokens.",
-    figure=matrix_figure,
     parts=[
         Part("block", "What is the block from token m to token n?", Choice("identity", {"identity": "`a_n_m*I`",
              "full": "`a_n_m` in every entry", "map": "the matrix A itself"}), "numeric", which_block,
@@ -221,8 +213,7 @@ MATRIX = Exercise(
              why="Block (n, m) becomes `a_n_m` times `W_v` (transposed if tokens are columns): every entry can be "
              "nonzero. The weights are still shared: `N^2 + D^2` numbers describe `N^2*D^2` entries.",
              wrong={"confused sparse with shared": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def one_by_one() -> Finding:
@@ -238,11 +229,8 @@ def one_by_one() -> Finding:
         total = sum(map(math.exp, scores))
         rows.append(sum(math.exp(score) / total * v[0, 0, s] for s, score in enumerate(scores)))
     error = (all_at_once - torch.stack(rows)).abs().max().item()  # type: ignore[arg-type]
-    return Finding(
-        verdict(error < 1e-14),
-        f"{T} queries over {S} keys, one at a time in plain Python: the results differ by {error:.0e}",
-        "to 1e-14",
-    )
+    note = f"{T} queries over {S} keys, one at a time in plain Python: the results differ by {error:.0e}"
+    return Finding(verdict(error < 1e-14), note, "to 1e-14")
 
 
 def which_axis() -> Finding:
@@ -271,13 +259,11 @@ def many_figure() -> str:
 
 
 MANY = Exercise(
-    id="matrix-form",
-    title="Many queries at once",
+    id="matrix-form", title="Many queries at once", figure=many_figure,
     question="T queries of size d attend to S keys of the same size, whose values have size v. Stacked as rows they "
     "are the matrices Q, K and V.",
     answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row is "
     "the same as if it were alone: queries do not interact.",
-    figure=many_figure,
     parts=[
         Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is the output of query t alone.", Truth("true"), "numeric",
              one_by_one,
@@ -290,7 +276,6 @@ MANY = Exercise(
              Formula("T*S*(d+v)", {"T": "whole", "S": "whole", "d": "whole", "v": "whole"}), "counted", multiplications,
              why="`T*S` scores of d products each, then `T*v` sums over S values each.",
              wrong={"counted the scores alone": "T*S*d", "multiplied the costs of the two products": "T*S*d*v"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (ORTHOGONAL, MATRIX, MANY)

@@ -83,9 +83,8 @@ def largest_change(one: str, other: str) -> float:
 def can_explain(one: str, other: str, what: str) -> Finding:
     """Whether the difference between two texts can change the output."""
     change = largest_change(one, other)
-    return Finding(
-        verdict(change > TOLERANCE), f"{what}: the outputs of 5 networks change by up to {change:.1g}", f"{TOLERANCE:g}"
-    )
+    note = f"{what}: the outputs of 5 networks change by up to {change:.1g}"
+    return Finding(verdict(change > TOLERANCE), note, f"{TOLERANCE:g}")
 
 
 @cache
@@ -132,11 +131,8 @@ def unknown_word() -> Finding:
 
 def whole_twice() -> Finding:
     change = largest_change(TEXT, f"{TEXT} {TEXT}")
-    return Finding(
-        verdict(change < TOLERANCE),
-        f"5 networks, the text once and twice: the outputs differ by at most {change:.1g}",
-        f"{TOLERANCE:g}",
-    )
+    note = f"5 networks, the text once and twice: the outputs differ by at most {change:.1g}"
+    return Finding(verdict(change < TOLERANCE), note, f"{TOLERANCE:g}")
 
 
 def negation() -> Finding:
@@ -167,8 +163,7 @@ def dilution_figure() -> str:
 
 
 AVERAGING = Exercise(
-    id="deep-averaging-order",
-    title="What a deep averaging network ignores",
+    id="deep-averaging-order", title="What a deep averaging network ignores", figure=dilution_figure,
     question="A deep averaging network computes the mean of the word vectors of a text, applies feed-forward layers, "
     "and predicts whether the text is positive. Somebody explains its errors. Which explanations can be true?",
     answer="The mean of vectors is the same in every order, so word order cannot explain an output: neither which word "
@@ -176,7 +171,6 @@ AVERAGING = Exercise(
     "cannot change, it is not an explanation. The output depends on which words occur, on their relative frequencies, "
     "on how many other words dilute them, and on which words have no vector. It can also learn something about “not”: "
     "layers above the mean can learn what a set of words means together, though not to which word “not” belongs.",
-    figure=dilution_figure,
     parts=[
         Part("shuffle", "Shuffling the words of a text does not change the output.", Truth("nearly",
              "only single words have vectors, not bigrams or longer n-grams"), "numeric", shuffling,
@@ -215,7 +209,6 @@ AVERAGING = Exercise(
              dog_and_man,
              why="Both texts have the same output, so exactly one of the two is right, whatever was learnt.",
              wrong={"thought that training finds a way": 1, "thought that both are wrong": 0}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (AVERAGING,)

@@ -36,11 +36,8 @@ def least_weight() -> Finding:
         others = -m - rng.exponential(2.0, n - 1)
         others[0] = -m  # the closest one defines the margin
         worst = min(worst, weights_of([0.0, *others.tolist()])[0] - 1 / (1 + (n - 1) * math.exp(-m)))
-    return Finding(
-        verdict(worst >= -ROUNDING),
-        f"2,000 random sets of scores: never below the bound by more than {max(0.0, -worst):.0e}",
-        "to 1e-12",
-    )
+    note = f"2,000 random sets of scores: never below the bound by more than {max(0.0, -worst):.0e}"
+    return Finding(verdict(worst >= -ROUNDING), note, "to 1e-12")
 
 
 def needed_margin() -> Finding:
@@ -69,8 +66,7 @@ def saturated_margin() -> Finding:
 
 
 COPY = Exercise(
-    id="copy-one-value",
-    title="When attention copies one value",
+    id="copy-one-value", title="When attention copies one value",
     question="The score of one of n keys exceeds every other score by at least the margin m. What is the attention "
     "weight of its value?",
     answer="In the worst case all other scores are exactly m below. Then the weight is `1/(1 + (n - 1)*exp(-m))`: the "
@@ -107,8 +103,7 @@ COPY = Exercise(
              why="The weight is `1/(1 + exp(-m))`; at or below `2^(-53)` the exponential no longer changes 1. In exact "
              "arithmetic no margin is enough.",
              wrong={"used the smallest positive float64": "1074*ln(2)", "used all 64 bits": "64*ln(2)"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def averaging_weight() -> Finding:
@@ -139,8 +134,7 @@ def equal_weights() -> Finding:
 
 
 AVERAGE = Exercise(
-    id="average-two-values",
-    title="A query that averages two values",
+    id="average-two-values", title="A query that averages two values",
     question="The n keys are orthonormal. The query is `q = b*(k_1 + k_2)`, and scores are unscaled dot products.",
     answer="Both keys have score b, all others 0, so each of the two has weight `1/(2 + (n - 2)*exp(-b))`. It is below "
     "one half for every b; `b = ln((n - 2)*(1 - p)/(2*p))` leaves the rest a total weight of p. The two weights are "
@@ -159,8 +153,7 @@ AVERAGE = Exercise(
              Truth("nearly", only_if="the two keys have equal norms"), "numeric", equal_weights,
              why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: `dot(k_1, k_2)` is in both and cancels.",
              wrong={"assumed keys of equal norm": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def projector_works() -> Finding:
@@ -216,8 +209,7 @@ def some_map_works() -> Finding:
 
 
 PROJECTOR = Exercise(
-    id="projector-from-sum",
-    title="A map that recovers one of two summed vectors",
+    id="projector-from-sum", title="A map that recovers one of two summed vectors",
     question="`v_a` lies in the span of the orthonormal columns of A, `v_b` in the span of the orthonormal columns of "
     "B. Only the sum `v_a + v_b` is known.",
     answer="If the two subspaces are orthogonal, `M = A*T(A)` works: `T(A)*A = I` keeps `v_a`, `T(A)*B = 0` removes "
@@ -246,7 +238,6 @@ PROJECTOR = Exercise(
              Truth("nearly", only_if="the two subspaces have only zero in common"), "numeric", some_map_works,
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (COPY, AVERAGE, PROJECTOR)

@@ -50,9 +50,8 @@ def new_pairs_in_mask() -> Finding:
     new[:8, :8] &= ~before
     rows, columns = new.any(1).nonzero().flatten().tolist(), new.any(0).nonzero().flatten().tolist()
     found = {(1, 9): "new-row", (9, 1): "new-column", (9, 9): "both"}[len(rows), len(columns)]
-    return Finding(
-        found, f"the mask of 9 tokens has {int(new.sum())} pairs that the mask of 8 lacks: query {rows}, keys 0-8"
-    )
+    note = f"the mask of 9 tokens has {int(new.sum())} pairs that the mask of 8 lacks: query {rows}, keys 0-8"
+    return Finding(found, note)
 
 
 def new_pairs(pattern: Pattern) -> list[IntervalAt]:
@@ -75,8 +74,7 @@ def pairs_without_cache() -> Finding:
 
 N = {"N": "whole"}
 NEW_TOKEN = Exercise(
-    id="masked-new-token",
-    title="What a new token costs in causal attention",
+    id="masked-new-token", title="What a new token costs in causal attention",
     question="N tokens have been processed by causal attention of width D (one head, or all heads together), and their "
     "keys and values are cached. Token N + 1 arrives.",
     answer="Only one query is new. It attends to N + 1 keys, its own included: `N + 1` scores and as many terms in the "
@@ -119,8 +117,7 @@ NEW_TOKEN = Exercise(
              "How many pairs in total?", Formula("N*(N + 1)*(N + 2)/6", N), "counted", pairs_without_cache,
              why="The sum of `t*(t + 1)/2` for t from 1 to N.",
              wrong={"gave the count with a KV cache": "N*(N + 1)/2", "ignored the mask": "N*(N + 1)*(2*N + 1)/6"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def counted_pairs(pattern: Pattern, tokens: int = PATCHES) -> Callable[[], Finding]:
@@ -161,8 +158,7 @@ def layers_found(pattern: Pattern) -> Callable[[], Finding]:
 
 
 PATTERNS = Exercise(
-    id="sparse-patterns-grid",
-    title="Sparse attention patterns on a 16 by 16 grid",
+    id="sparse-patterns-grid", title="Sparse attention patterns on a 16 by 16 grid",
     question="There are 256 patches in row order. A pair is a query and a key it may attend to, itself included; (q, "
     "k) and (k, q) are two pairs.",
     answer="All pairs: 65,536. Because of the borders, the exact counts are smaller than patches times neighbours: a "
@@ -213,8 +209,7 @@ PATTERNS = Exercise(
         Part("axial-layers", "And after how many layers of axial attention?", Number(2, rel=0), "counted",
              layers_found(Axial(SIDE, SIDE)), why="First along the row, then along the column.",
              wrong={"thought that one is enough": 1, "moved one step per layer": 30}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def projection_flops(width: int, tokens: int) -> int:
@@ -224,17 +219,14 @@ def projection_flops(width: int, tokens: int) -> int:
 
 def patch_attention() -> Finding:
     x = meta(1, 1, PATCHES, CHANNELS)
-    return Finding(
-        count_flops(lambda: attend_reference(x, x, x)),
-        "PyTorch's FLOP counter on octavo's attention, 256 patches of 512 channels",
-    )
+    note = "PyTorch's FLOP counter on octavo's attention, 256 patches of 512 channels"
+    return Finding(count_flops(lambda: attend_reference(x, x, x)), note)
 
 
 def channel_attention() -> Finding:
     x = meta(1, 1, PATCHES, CHANNELS)
-    return Finding(
-        count_flops(lambda: channel.attend_channels(x, x, x)), "PyTorch's FLOP counter on octavo's channel attention"
-    )
+    note = "PyTorch's FLOP counter on octavo's channel attention"
+    return Finding(count_flops(lambda: channel.attend_channels(x, x, x)), note)
 
 
 def channel_ratio() -> Finding:
@@ -253,10 +245,8 @@ def channel_cheaper() -> Finding:
     sizes = [(n, d) for n in (16, 64, 256, 1024) for d in (32, 64, 512)]
     wins = {size for size in sizes if fewer(*size)}
     above = {(n, d) for n, d in sizes if n > d}
-    return Finding(
-        verdict(wins == set(sizes), wins == above),
-        f"of {len(sizes)} sizes it is cheaper for {len(wins)}, those with more patches than channels",
-    )
+    note = f"of {len(sizes)} sizes it is cheaper for {len(wins)}, those with more patches than channels"
+    return Finding(verdict(wins == set(sizes), wins == above), note)
 
 
 def group_formula() -> Finding:
@@ -269,8 +259,7 @@ def group_formula() -> Finding:
 
 
 CHANNEL = Exercise(
-    id="patch-or-channel",
-    title="Attention over patches or over channels",
+    id="patch-or-channel", title="Attention over patches or over channels",
     question="An image has N = 256 patches (16 by 16) of D = 512 channels. Patches attend to patches, or channels "
     "attend to channels, where the vector of a channel is its 256 values. Count the multiplications and additions of "
     "matrix products.",
@@ -302,7 +291,6 @@ CHANNEL = Exercise(
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}), "counted", group_formula,
              why="G matrices of `(D/G)^2` attention weights; each entry takes `2*N` operations for its score and `2*N` "
              "in the weighted sum.", wrong={"divided twice by G": "4*N*D^2/G^2", "ignored the groups": "4*N*D^2"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (NEW_TOKEN, PATTERNS, CHANNEL)

@@ -78,10 +78,8 @@ def growth() -> Finding:
         return encoder_layer(2 * n, k) / encoder_layer(n, k)
 
     short, long = doubling(64, 512), doubling(512 * 600, 512)
-    return Finding(
-        verdict(short > 3.9, long > 3.9),
-        f"k = 512: doubling the tokens multiplies the cost by {short:.2f} at N = 64, {long:.2f} times at N = 600 k",
-    )
+    note = f"k = 512: doubling the tokens multiplies the cost by {short:.2f} at N = 64, {long:.2f} times at N = 600 k"
+    return Finding(verdict(short > 3.9, long > 3.9), note)
 
 
 def second_share() -> Finding:
@@ -122,12 +120,11 @@ def target_derivative(pattern: Pattern) -> float:
 
 def decoder_in_encoder() -> Finding:
     separate, mixed = target_derivative(EncoderDecoderPattern(5)), target_derivative(FULL)
-    return Finding(
-        verdict(separate == 0),
+    note = (
         f"two layers: the largest derivative of a source output by a target token is {separate}; with full "
-        f"attention it would be {mixed:.2f}",
-        "exactly 0",
+        f"attention it would be {mixed:.2f}"
     )
+    return Finding(verdict(separate == 0), note, "exactly 0")
 
 
 def no_gradient() -> Finding:
@@ -135,26 +132,19 @@ def no_gradient() -> Finding:
     memory = encoded(x, w)
     loss = attend_reference(y[None, None], memory[None, None], memory[None, None]).square().sum()
     largest = float(torch.autograd.grad(loss, w)[0].abs().max())
-    return Finding(
-        verdict(largest == 0),
-        f"the largest derivative of the decoder's loss by an encoder weight is {largest:.1f}",
-        "exactly 0",
-    )
+    note = f"the largest derivative of the decoder's loss by an encoder weight is {largest:.1f}"
+    return Finding(verdict(largest == 0), note, "exactly 0")
 
 
 def source_in_front() -> Finding:
     masked, mixed = target_derivative(CAUSAL), target_derivative(FULL)
-    return Finding(
-        verdict(mixed == 0, masked == 0),
-        f"the largest derivative by the target is {mixed:.2f} with full attention, {masked} with the causal mask",
-        "exactly 0",
-    )
+    note = f"the largest derivative by the target is {mixed:.2f} with full attention, {masked} with the causal mask"
+    return Finding(verdict(mixed == 0, masked == 0), note, "exactly 0")
 
 
 NMK = {"N": "whole", "M": "whole", "k": "whole"}
 ENCODER_DECODER = Exercise(
-    id="encoder-decoder-cost",
-    title="What encoder, cross-attention and decoder layers cost",
+    id="encoder-decoder-cost", title="What encoder, cross-attention and decoder layers cost",
     question="An encoder-decoder transformer of width k reads N source tokens and writes M target tokens. Its "
     "feed-forward networks have inner width 4k. Count the multiplications and additions of matrix products, masked "
     "pairs included.",
@@ -215,7 +205,6 @@ ENCODER_DECODER = Exercise(
              only_if="source tokens do not attend to target tokens, as with a causal mask"), "numeric", source_in_front,
              why="With the mask the source acts as an encoder; without it, it depends on the target.",
              wrong={"mistook the order of the tokens for a mask": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (ENCODER_DECODER,)

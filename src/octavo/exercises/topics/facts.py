@@ -147,10 +147,8 @@ def constant_share() -> Finding:
     answers = [pair.answer for pair in (*drawn.train, *drawn.dev, *drawn.never)]
     share = answers.count(drawn.commonest) / len(answers)
     error = share_error(share, len(answers), 4)
-    return Finding(
-        Interval(share - error, share + error),
-        f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors",
-    )
+    note = f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors"
+    return Finding(Interval(share - error, share + error), note)
 
 
 def drawn_share() -> Finding:
@@ -169,32 +167,28 @@ def list_results(some: Sequence[object]) -> str:
     return f"{first}; with other seeds: {'; '.join(others)}" if others else first
 
 
+def compare_with_constant(pretraining: bool, group: str, settings: Settings, denied: bool, every: bool) -> Finding:
+    """Whether the model beats the constant answer on a group, in every setting or in any; a claim may deny it."""
+    results = group_results(settings, pretraining, group)
+    beats = (all if every else any)(one.beats_constant() for one in results)
+    note = f"{'pretrained and finetuned' if pretraining else 'finetuned only'}: {list_results(results)}"
+    return Finding(verdict(beats != denied), note, f"{STANDARD_ERRORS} standard errors")
+
+
 def without_pretraining(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, False, DESCRIBED)
-    beats = any(one.beats_constant() for one in found)
-    return Finding(verdict(beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(False, DESCRIBED, settings, denied=False, every=False)
 
 
 def memorised(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, False, FINETUNED)
-    beats = all(one.beats_constant() for one in found)
-    return Finding(verdict(not beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(False, FINETUNED, settings, denied=True, every=True)
 
 
 def with_pretraining(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, True, DESCRIBED)
-    beats = all(one.beats_constant() for one in found)
-    return Finding(
-        verdict(beats), f"pretrained and finetuned: {list_results(found)}", f"{STANDARD_ERRORS} standard errors"
-    )
+    return compare_with_constant(True, DESCRIBED, settings, denied=False, every=True)
 
 
 def unknown_people(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, True, UNKNOWN_PEOPLE)
-    beats = any(one.beats_constant() for one in found)
-    return Finding(
-        verdict(beats), f"pretrained and finetuned: {list_results(found)}", f"{STANDARD_ERRORS} standard errors"
-    )
+    return compare_with_constant(True, UNKNOWN_PEOPLE, settings, denied=False, every=False)
 
 
 def facts_figure() -> str:
@@ -207,8 +201,7 @@ def facts_figure() -> str:
 
 
 PRETRAINING = Exercise(
-    id="pretraining-or-not",
-    title="Pretraining, no pretraining, and the constant answer",
+    id="pretraining-or-not", title="Pretraining, no pretraining, and the constant answer", figure=facts_figure,
     question="Made-up people are born in one of 8 places, the k-th with probability proportional to 1/k. A small "
     "transformer may first be trained on a text that says where people were born (pretraining), and is then trained to "
     "answer “Where was ... born?” for half of them (finetuning). It is tested on others, who are described in the text "
@@ -218,7 +211,6 @@ PRETRAINING = Exercise(
     "1/5 + 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may be worse than that, because it has memorized the "
     "finetuning answers and generalizes from irrelevant features. With pretraining the answers come from the text, and "
     "finetuning only teaches the format. So every such accuracy must be compared with that of the constant answer.",
-    figure=facts_figure,
     parts=[
         Part("constant", "What is the expected accuracy of the best constant answer?", Number("280/761"), "monte carlo",
              constant_share, why="Its probability is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
@@ -247,7 +239,6 @@ PRETRAINING = Exercise(
              "the text.", Truth("false"), "trained", unknown_people, full=lambda: unknown_people(FULL),
              why="Pretraining does not improve guessing: it helps only where the text contains the answer.",
              wrong={"thought that more knowledge improves guessing": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (PRETRAINING,)

@@ -37,10 +37,8 @@ def decode_both(rows: dict[str, int]) -> tuple[str, str]:
 
 def probability_of(which: int) -> Finding:
     texts = decode_both(GREEDY_FAILS)
-    return Finding(
-        float(Fraction(GREEDY_FAILS[texts[which]], 9)),
-        f"octavo's decoders: greedy {texts[0]}, exact search {texts[1]}",
-    )
+    note = f"octavo's decoders: greedy {texts[0]}, exact search {texts[1]}"
+    return Finding(float(Fraction(GREEDY_FAILS[texts[which]], 9)), note)
 
 
 def finds_best() -> Finding:
@@ -84,8 +82,7 @@ def failure_rate(joint: bool) -> Finding:
 
 
 GREEDY = Exercise(
-    id="greedy-or-best",
-    title="Greedy decoding against the most probable text",
+    id="greedy-or-best", title="Greedy decoding against the most probable text",
     question="Texts of two tokens, each 0 or 1. Greedy decoding picks the more probable first token, then the more "
     "probable second. First table: of 9 texts, 00 three times, 01 twice, 11 four times.",
     answer="In the first table greedy starts with 0 (5/9) and writes 00 with probability 3/9, while 11 has 4/9: a "
@@ -123,7 +120,6 @@ GREEDY = Exercise(
              "greedy fails?", Number("1/12"), "monte carlo", lambda: failure_rate(True),
              why="Now p has density `6*p*(1 - p)`, and the integrand is a polynomial.",
              wrong={"drew the conditionals uniformly": 0.056193398, "compared rows only": 0.25}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (GREEDY,)

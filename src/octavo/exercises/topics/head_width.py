@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta
+from octavo.exercises import Exercise, Finding, Formula, Part, Truth, verdict
+from octavo.exercises.framework.evidence import count_flops, meta, tabulate
 from octavo.exercises.topics.heads import OF_LAYER, SHAPES, count_parameters, random_heads, random_tokens
 from octavo.ops.attention.multi_head import maps
 from octavo.ops.attention.reference import attend_reference
@@ -31,16 +31,14 @@ def count_multiplications(H: int, K: int, N: int) -> int:
 
 
 def full_width_weights() -> Finding:
-    found = [
-        IntervalAt({"D": D, "H": H}, x, x) for D, H, _ in SHAPES for x in [count_parameters(heads_of_width(D, H, D), 2)]
-    ]
-    return Finding(found, "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")
+    table = tabulate("D H _", SHAPES, lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2))
+    return Finding(table, "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")
 
 
 def full_width_operations() -> Finding:
-    found = [IntervalAt({"N": N, "D": D, "H": H}, x, x) for D, H, N in SHAPES for x in [count_multiplications(H, D, N)]]
+    table = tabulate("D H N", SHAPES, lambda D, H, N: count_multiplications(H, D, N))
     return Finding(
-        found, "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes"
+        table, "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes"
     )
 
 
@@ -53,10 +51,8 @@ def share_is_free() -> Finding:
 
 def nothing_costs_more() -> Finding:
     entries = [maps(random_tokens(5, 48), random_heads(48, H)).numel() for H in (1, 4, 12)]
-    return Finding(
-        verdict(len(set(entries)) == 1),
-        f"width 48, 5 tokens: with 1, 4 and 12 heads there are {entries} attention weights",
-    )
+    note = f"width 48, 5 tokens: with 1, 4 and 12 heads there are {entries} attention weights"
+    return Finding(verdict(len(set(entries)) == 1), note)
 
 
 def width_figure() -> str:
@@ -69,14 +65,12 @@ def width_figure() -> str:
 
 
 WIDTH = Exercise(
-    id="head-width",
-    title="Why heads have width D/H",
+    id="head-width", title="Why heads have width D/H", figure=width_figure,
     question="A layer of width D has H heads. Compare heads of width D/H with heads of the full width D: how many "
     "weights and multiplications do they need?",
     answer="Together, heads of width D/H have as many weights and multiplications as one head of width D: `4*D^2`, and "
     "`2*N^2*D` for scores and weighted sums, for any H. Heads of full width need H times that. What grows with H in "
     "any case is the number of attention weights, `H*N^2`.",
-    figure=width_figure,
     parts=[
         Part("weights", "How many weights (queries, keys, values, output) do H heads of width D have?",
              Formula("4*H*D^2", {"D": "whole", "H": "whole"}), "counted", full_width_weights,
@@ -95,19 +89,15 @@ WIDTH = Exercise(
              "counted", nothing_costs_more,
              why="Each head has its own attention weights: `H*N^2` exponentials, and as much memory if they are "
              "stored.", wrong={"forgot the attention weights": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def any_output_width() -> Finding:
     generator = torch.Generator().manual_seed(0)
     q, k = torch.randn(2, 1, 1, 5, 4, generator=generator)
     shapes = [tuple(attend_reference(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
-    return Finding(
-        verdict(shapes != [(5, 1), (5, 3), (5, 9)]),
-        f"values of width 1, 3 and 9 gave outputs of shape {shapes}",
-        "exact shape",
-    )
+    note = f"values of width 1, 3 and 9 gave outputs of shape {shapes}"
+    return Finding(verdict(shapes != [(5, 1), (5, 3), (5, 9)]), note, "exact shape")
 
 
 def residual_needs_it() -> Finding:
@@ -131,16 +121,12 @@ def rows_are_queries() -> Finding:
     for T, S in ((1, 7), (5, 7), (9, 2)):
         q, k = torch.randn(1, 1, T, 4, generator=generator), torch.randn(1, 1, S, 4, generator=generator)
         shapes.append(attend_reference(q, k, k).shape[2] == T)
-    return Finding(
-        verdict(all(shapes)),
-        "1, 5 and 9 queries over 7, 7 and 2 keys: as many outputs as queries each time",
-        "exact count",
-    )
+    note = "1, 5 and 9 queries over 7, 7 and 2 keys: as many outputs as queries each time"
+    return Finding(verdict(all(shapes)), note, "exact count")
 
 
 SIZE = Exercise(
-    id="same-size",
-    title="Why input and output have the same size",
+    id="same-size", title="Why input and output have the same size",
     question="Attention layers in a transformer output as many vectors as they read, of the same width.",
     answer="Attention itself has one output per query, with the width of the values or of the output matrix. The width "
     "is D because the output is added to the input, and because layers of equal shape are stacked.",
@@ -156,7 +142,6 @@ SIZE = Exercise(
         Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
              rows_are_queries, why="Each query has one row of attention weights, and each row gives one weighted sum.",
              wrong={"used the number of keys": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (WIDTH, SIZE)

@@ -5,11 +5,13 @@ N tokens, D width, H heads, K width of a head. Parameters are counted in octavo'
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
+from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_flops, normal, tabulate
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
@@ -54,11 +56,8 @@ def sum_of_heads() -> Finding:
     for D, H, N in SHAPES:
         w, x_1ND = random_heads(D, H), random_tokens(N, D)
         worst = max(worst, (concatenated(x_1ND, w, path="plain") - summed(x_1ND, w)).abs().max().item())
-    return Finding(
-        verdict(worst < 1e-13),
-        f"octavo's two implementations of a layer, five shapes, float64: they differ by {worst:.0e}",
-        "to 1e-13",
-    )
+    note = f"octavo's two implementations of a layer, five shapes, float64: they differ by {worst:.0e}"
+    return Finding(verdict(worst < 1e-13), note, "to 1e-13")
 
 
 def folded_rank() -> Finding:
@@ -67,10 +66,12 @@ def folded_rank() -> Finding:
 
 
 def folded_weights() -> Finding:
-    weights = [random_heads(D, H) for D, H, _ in SHAPES]
-    points = [IntervalAt({"H": w.heads}, x, x) for w in weights
-              for x in [folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())]]  # fmt: skip
-    return Finding(points, "octavo's folded matrices compared with its value and output matrices, five shapes")
+    def ratio(D: int, H: int, _: int) -> float:
+        w = random_heads(D, H)
+        return folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
+
+    note = "octavo's folded matrices compared with its value and output matrices, five shapes"
+    return Finding(tabulate("_ H _", SHAPES, ratio), note)
 
 
 def folding_saves() -> Finding:
@@ -103,13 +104,11 @@ def folding_figure() -> str:
 
 
 SUM = Exercise(
-    id="heads-as-sum",
-    title="Multi-head attention is a sum",
+    id="heads-as-sum", title="Multi-head attention is a sum", figure=folding_figure,
     question="Multi-head attention concatenates H heads of width D/H and multiplies by `W_o`. Each head uses its own "
     "rows of `W_o`, so it has its own product `W_v_h*W_o_h`, which can be folded into one D × D matrix.",
     answer="`Y = sum(h, A_h*X*W_v_h*W_o_h)`. Folding gives each head a matrix with `D^2` weights instead of `2*D^2/H`, "
     "but only rank D/H. It saves weights with one head, keeps their number with two, and increases it with more.",
-    figure=folding_figure,
     parts=[
         Part("sum", "Concatenated heads times `W_o` are the same as a sum over heads, each with its own D × D matrix.",
              Truth("true"), "numeric", sum_of_heads,
@@ -132,8 +131,7 @@ SUM = Exercise(
              why="Before: `2*N*D^2` for values and output, `N^2*D` for the weighted sums. Folded: `H*N*D^2` and "
              "`H*N^2*D`.", wrong={"forgot that the weighted sums become H times as wide": "N*D^2*(2-H)"},
              only_if={"H = 1": "N*D^2"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def layer(D: int, H: int, bias: bool = True) -> Attention:
@@ -146,34 +144,27 @@ def count_parameters(module: nn.Module, dimensions: int) -> int:
     return sum(p.numel() for p in module.parameters() if p.dim() == dimensions)
 
 
-def count_weights() -> Finding:
-    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [count_parameters(layer(D, H), 2)]]
-    return Finding(found, "the matrices of octavo's attention layer, counted for five shapes")
+def _count(
+    names: str, module: Callable[[int, int, int], nn.Module], dimensions: int, what: str
+) -> Callable[[], Finding]:
+    """Evidence: the parameters in matrices (2 dimensions) or vectors (1) of a module, counted for five shapes."""
+
+    def evidence() -> Finding:
+        table = tabulate(names, SHAPES, lambda D, H, N: count_parameters(module(D, H, N), dimensions))
+        return Finding(table, f"the {what}, counted for five shapes")
+
+    return evidence
 
 
-def count_biases() -> Finding:
-    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [count_parameters(layer(D, H), 1)]]
-    return Finding(found, "the bias vectors of octavo's attention layer, counted for five shapes")
+count_weights = _count("D _ _", lambda D, H, _: layer(D, H), 2, "matrices of octavo's attention layer")
+count_biases = _count("D _ _", lambda D, H, _: layer(D, H), 1, "bias vectors of octavo's attention layer")
+count_connected = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 2, "weights of PyTorch's linear layer")
+count_connected_biases = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 1, "biases of PyTorch's linear layer")
 
 
-def count_map() -> Finding:
-    found = [IntervalAt({"N": N, "H": H}, x, x) for D, H, N in SHAPES
-             for x in [maps(random_tokens(N, D), random_heads(D, H)).numel()]]  # fmt: skip
-    return Finding(found, "the attention weights of octavo's attention, counted for five shapes")
-
-
-def _connected(N: int, D: int) -> nn.Linear:
-    return nn.Linear(N * D, N * D)
-
-
-def count_connected() -> Finding:
-    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [count_parameters(_connected(N, D), 2)]]
-    return Finding(found, "the weights of PyTorch's linear layer on all N D numbers, counted for five shapes")
-
-
-def count_connected_biases() -> Finding:
-    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [count_parameters(_connected(N, D), 1)]]
-    return Finding(found, "the biases of PyTorch's linear layer on all N D numbers, counted for five shapes")
+def count_attention_weights() -> Finding:
+    table = tabulate("_ H N", SHAPES, lambda D, H, N: maps(random_tokens(N, D), random_heads(D, H)).numel())
+    return Finding(table, "the attention weights of octavo's attention, counted for five shapes")
 
 
 def counts_figure() -> str:
@@ -190,13 +181,11 @@ def counts_figure() -> str:
 
 IN_D, IN_ND, IN_NH = {"D": "whole"}, {"N": "whole", "D": "whole"}, {"N": "whole", "H": "whole"}
 COUNTS = Exercise(
-    id="layer-counts",
-    title="The parameters of an attention layer",
+    id="layer-counts", title="The parameters of an attention layer", figure=counts_figure,
     question="An attention layer of width D with H heads of width D/H has query, key, value and output matrices, each "
     "with a bias. It reads N tokens. Compare it with a fully connected layer from N D numbers to N D numbers.",
     answer="Attention has `4*D^2` weights and `4*D` biases, whatever N and H. It computes, but does not store, `H*N^2` "
     "attention weights. The fully connected layer stores `N^2*D^2` weights and `N*D` biases, and works for one N only.",
-    figure=counts_figure,
     parts=[
         Part("weights", "How many weights does the attention layer have, without biases?", Formula("4*D^2", IN_D),
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
@@ -205,7 +194,7 @@ COUNTS = Exercise(
              why="One for each output of each of the four matrices.",
              wrong={"forgot the output matrix": "3*D", "counted one for each matrix": "4"}),
         Part("map", "How many attention weights does it compute for N tokens?", Formula("H*N^2", IN_NH), "counted",
-             count_map, why="Each head has a weight for every pair of tokens.",
+             count_attention_weights, why="Each head has a weight for every pair of tokens.",
              wrong={"counted one head": "N^2", "gave each unordered pair one entry instead of two": "H*N*(N-1)/2"},
              only_if={"attention is causal": "H*N*(N+1)/2"}),
         Part("connected", "How many weights does the fully connected layer have?", Formula("N^2*D^2", IN_ND), "counted",
@@ -214,7 +203,6 @@ COUNTS = Exercise(
                     "counted the entries of attention as one large matrix": "N^2*D"}),
         Part("connected-biases", "And how many biases?", Formula("N*D", IN_ND), "counted", count_connected_biases,
              why="Each of the N D outputs has its own.", wrong={"shared them among tokens": "D"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SUM, COUNTS)

@@ -63,10 +63,8 @@ def by_autograd(x: Row, W1: Any, b1: Row, W2: Any, b2: Row, y: Row) -> list[Tens
 
 
 def all_gradients() -> Finding:
-    return Finding(
-        [[one.tolist() for one in by_autograd(*case)] for case in NETWORKS],
-        "autograd, two networks of width 3 throughout",
-    )
+    note = "autograd, two networks of width 3 throughout"
+    return Finding([[one.tolist() for one in by_autograd(*case)] for case in NETWORKS], note)
 
 
 OPTIONS = {
@@ -136,8 +134,7 @@ def inactive_unit_gradient() -> Finding:
 
 
 HIDDEN = Exercise(
-    id="hidden-layer-gradients",
-    title="All gradients of a network with one hidden layer",
+    id="hidden-layer-gradients", title="All gradients of a network with one hidden layer",
     question="`h = sigmoid(W_1*x + b_1)`, `a = softmax(W_2*h + b_2)`, and L is the cross-entropy with labels that sum "
     "to one. x, h and a are column vectors. Write `delta_2 = a - y` and `delta_1` for `T(W_2)*delta_2`, multiplied "
     "elementwise by `h*(1 - h)`.",
@@ -179,7 +176,6 @@ HIDDEN = Exercise(
              inactive_unit_gradient,
              why="Its slope is 0, so no gradient flows back through it; its output is 0, so its column of "
              "`delta_2*T(h)` is zero.", wrong={"thought that the weights out of it have a gradient": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (HIDDEN,)

@@ -53,11 +53,8 @@ def is_maximum() -> Finding:
     best = float(counts @ np.log(counts / counts.sum()))
     others = np.random.default_rng(1).dirichlet(np.ones(4), 20_000)
     best_other = float((np.log(others) @ counts).max())
-    return Finding(
-        verdict(best_other <= best),
-        f"20,000 random distributions: log-likelihood at most {best_other:.4f}; relative frequencies {best:.4f}",
-        "any larger",
-    )
+    note = f"20,000 random distributions: log-likelihood at most {best_other:.4f}; relative frequencies {best:.4f}"
+    return Finding(verdict(best_other <= best), note, "any larger")
 
 
 def orders_differ() -> Finding:
@@ -73,11 +70,8 @@ def orders_counted() -> Finding:
     p = np.linspace(0.0005, 0.9995, 1000)
     plain = 5 * np.log(p) + 3 * np.log(1 - p)
     without, with_orders = (float(p[(plain + extra).argmax()]) for extra in (0.0, math.log(math.comb(8, 5))))
-    return Finding(
-        verdict(without != with_orders),
-        f"5 of 8 words: the best p is {without:.4f} without and {with_orders:.4f} with the 56 orders",
-        "steps of 0.001",
-    )
+    note = f"5 of 8 words: the best p is {without:.4f} without and {with_orders:.4f} with the 56 orders"
+    return Finding(verdict(without != with_orders), note, "steps of 0.001")
 
 
 def all_possible() -> Finding:
@@ -90,8 +84,7 @@ def all_possible() -> Finding:
 
 
 BAG = Exercise(
-    id="bag-maximum-likelihood",
-    title="The bag of words and maximum likelihood",
+    id="bag-maximum-likelihood", title="The bag of words and maximum likelihood",
     question="A bag of words draws every word independently from one distribution. It is fitted to a text by maximum "
     "likelihood.",
     answer="The log-likelihood is the sum of count times ln p. Subject to `sum(w, p_w) = 1` its only maximum is at the "
@@ -131,8 +124,7 @@ BAG = Exercise(
              Truth("nearly", only_if="every word of the vocabulary occurs in the training text"), "exact", all_possible,
              why="A word with count zero has probability zero, and one such word is enough.",
              wrong={"forgot words that never occur": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def table_entries(free: bool) -> Finding:
@@ -148,15 +140,13 @@ def distinct_ngrams() -> Finding:
     def count(t: int, n: int) -> int:  # a text without repetitions has as many n-grams as possible
         return len({tuple(range(t)[i : i + n]) for i in range(t) if i + n <= t})
 
-    return Finding(
-        tabulate("T n", ((10, 1), (10, 3), (25, 5)), count), "the n-grams of texts without repetitions, counted"
-    )
+    note = "the n-grams of texts without repetitions, counted"
+    return Finding(tabulate("T n", ((10, 1), (10, 3), (25, 5)), count), note)
 
 
 VN = {"V": "whole", "n": "whole"}
 TABLES = Exercise(
-    id="ngram-table-sizes",
-    title="How large n-gram tables are",
+    id="ngram-table-sizes", title="How large n-gram tables are",
     question="A vocabulary has V tokens, and an n-gram model has one probability for each token after each context of "
     "n - 1 tokens.",
     answer="`V^n` entries in `V^(n-1)` rows, and one entry in each row follows from the others: `V^(n-1)*(V - 1)` are "
@@ -181,8 +171,7 @@ TABLES = Exercise(
              Formula("T - n + 1", {"T": "whole", "n": "whole"}), "exact", distinct_ngrams,
              why="One starts at each position but the last n - 1.",
              wrong={"started one at every position": "T", "subtracted one too many": "T - n"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def row_sums(
@@ -219,9 +208,8 @@ def affected_rows() -> Finding:
         for text in random_texts()
         for length in (2, 3, 4)
     }
-    return Finding(
-        max(wrong), f"150 texts and lengths: the number of rows that do not sum to 1 is always in {sorted(wrong)}"
-    )
+    note = f"150 texts and lengths: the number of rows that do not sum to 1 is always in {sorted(wrong)}"
+    return Finding(max(wrong), note)
 
 
 def last_row() -> Finding:
@@ -235,9 +223,8 @@ def last_row() -> Finding:
 def library_conditional() -> Finding:
     model = NGram.fit(torch.tensor([0, 1, 0, 1, 0], dtype=torch.int32), NGramConfig(order=2, estimator="mle"), 3)
     logits, _ = model.step(model.start(1), torch.tensor([0]))
-    return Finding(
-        float(logits[0].softmax(-1)[1]), "octavo's n-gram model of order 2 with maximum likelihood on a b a b a"
-    )
+    note = "octavo's n-gram model of order 2 with maximum likelihood on a b a b a"
+    return Finding(float(logits[0].softmax(-1)[1]), note)
 
 
 def circular_sums() -> Finding:
@@ -247,8 +234,7 @@ def circular_sums() -> Finding:
 
 
 CONDITIONALS = Exercise(
-    id="ngram-last-token",
-    title="Why the last context must not be counted",
+    id="ngram-last-token", title="Why the last context must not be counted",
     question="Conditional probabilities are estimated by dividing counts of L-grams by counts of (L - 1)-grams, the "
     "contexts. The text is finite.",
     answer="An L-gram is a context followed by a token. The last L - 1 tokens of the text are a context without a "
@@ -279,7 +265,6 @@ CONDITIONALS = Exercise(
         Part("circle", "Treating the text as circular makes every row sum to one.", Truth("true"), "exact",
              circular_sums, why="Then every position has a successor; that of the last is the first token.",
              wrong={"thought that n-grams across the end change the sums": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (BAG, TABLES, CONDITIONALS)

@@ -29,11 +29,8 @@ def random_features() -> tuple[Tensor, Tensor, Tensor]:
 def same_in_both_orders() -> Finding:
     q, k, v = random_features()
     difference = float((full(q, k, v) - linear.linear_weights(q, k, causal=False) @ v).abs().max())
-    return Finding(
-        verdict(difference < TOLERANCE),
-        f"11 tokens, 2 heads: the results of the two orders differ by {difference:.0e}",
-        "to 1e-10",
-    )
+    note = f"11 tokens, 2 heads: the results of the two orders differ by {difference:.0e}"
+    return Finding(verdict(difference < TOLERANCE), note, "to 1e-10")
 
 
 def same_with_mask() -> Finding:
@@ -41,11 +38,8 @@ def same_with_mask() -> Finding:
     right = linear.linear_weights(q, k, causal=True) @ v
     one_sum, running_sums = (full(q, k, v), recurrent(q, k, v, linear.start(q, v))[0])
     wrong, repaired = (float((y - right).abs().max()) for y in (one_sum, running_sums))
-    return Finding(
-        verdict(wrong < TOLERANCE),
-        f"one sum over all keys is off by {wrong:.2f}; running sums are off by {repaired:.0e}",
-        "to 1e-10",
-    )
+    note = f"one sum over all keys is off by {wrong:.2f}; running sums are off by {repaired:.0e}"
+    return Finding(verdict(wrong < TOLERANCE), note, "to 1e-10")
 
 
 def pair_cost(n: int, d: int, f: int) -> int:
@@ -83,10 +77,8 @@ def cheaper_sizes() -> Finding:
     sizes = [(n, 32, f) for n in (8, 64, 512) for f in (16, 32, 128)]
     cheaper = [linear_cost(n, d, f) < softmax_cost(n, d) for n, d, f in sizes]
     expected = [n > f + f / (2 * d) for n, d, f in sizes]
-    return Finding(
-        verdict(all(cheaper), cheaper == expected),
-        f"cheaper for {sum(cheaper)} of {len(sizes)} sizes, those with N > F",
-    )
+    note = f"cheaper for {sum(cheaper)} of {len(sizes)} sizes, those with N > F"
+    return Finding(verdict(all(cheaper), cheaper == expected), note)
 
 
 def enough_features() -> Finding:
@@ -98,8 +90,7 @@ def enough_features() -> Finding:
 
 
 LINEAR = Exercise(
-    id="linear-attention",
-    title="Linear attention: its algebra and its exact cost",
+    id="linear-attention", title="Linear attention: its algebra and its exact cost",
     question="The exponential `exp(dot(q, k))` is replaced by `dot(phi(q), phi(k))` with F positive features. There "
     "are N tokens and values of size D. Count the multiplications and additions of matrix products; computing the "
     "features is not counted.",
@@ -144,7 +135,6 @@ LINEAR = Exercise(
              why="The matrix `Phi(Q)*T(Phi(K))` has rank at most F, while `exp(dot(q_i, k_j))` for N distinct "
              "one-dimensional queries and keys has rank N: a Vandermonde matrix. Random features approximate it only "
              "in expectation.", wrong={"mistook an approximation for an identity": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (LINEAR,)

@@ -48,11 +48,8 @@ def tanh_flow(scale: float, start: float, steps: int = STEPS) -> list[float]:
 
 def small_vanish() -> Finding:
     norms = [tanh_flow(0.9, start)[-1] for start in (0.0, 0.1, 1.0, 10.0)]
-    return Finding(
-        verdict(max(norms) <= 0.9**STEPS * (1 + 1e-9)),
-        f"four starts: at most {max(norms):.3g} after 100 steps, and 0.9^100 is {0.9**STEPS:.3g}",
-        "at most 0.9^100, to 1e-9 relative",
-    )
+    note = f"four starts: at most {max(norms):.3g} after 100 steps, and 0.9^100 is {0.9**STEPS:.3g}"
+    return Finding(verdict(max(norms) <= 0.9**STEPS * (1 + 1e-9)), note, "at most 0.9^100, to 1e-9 relative")
 
 
 def large_explode() -> Finding:
@@ -73,20 +70,14 @@ def states_explode() -> Finding:
     for _ in range(STEPS):
         h_linear, h_tanh = W @ h_linear, (W @ h_tanh).tanh()
     largest = float(h_tanh.abs().max())
-    return Finding(
-        verdict(largest > 1, float(h_linear.norm()) > 1e3),
-        f"after 100 steps: with tanh at most {largest:.2f} an entry, linear a length of {h_linear.norm():.0f}",
-        "above 1 an entry; 1000 in length",
-    )
+    note = f"after 100 steps: with tanh at most {largest:.2f} an entry, linear a length of {h_linear.norm():.0f}"
+    return Finding(verdict(largest > 1, float(h_linear.norm()) > 1e3), note, "above 1 an entry; 1000 in length")
 
 
 def bounded_gradients() -> Finding:
     largest = tanh_flow(1.1, 0.0)[-1]
-    return Finding(
-        verdict(largest < 10),
-        f"octavo's RNN at h = 0, where the slope of tanh is 1: norm {largest:.1f} after 100 steps",
-        "below 10",
-    )
+    note = f"octavo's RNN at h = 0, where the slope of tanh is 1: norm {largest:.1f} after 100 steps"
+    return Finding(verdict(largest < 10), note, "below 10")
 
 
 def slopes_explode() -> Finding:
@@ -113,8 +104,7 @@ def least_for_sigmoid() -> Finding:
 
 
 EXPLODE = Exercise(
-    id="vanishing-exploding",
-    title="Vanishing and exploding gradients over 100 steps",
+    id="vanishing-exploding", title="Vanishing and exploding gradients over 100 steps",
     question="The gradient of a recurrent network `h_t = phi(W*h_old)` with 8 units is propagated back over 100 steps.",
     answer="With all singular values equal to s and no nonlinearity, the norm of a gradient is multiplied by s at each "
     "step: exactly `0.9^100 = 2.66*10^(-5)` or `1.1^100 = 13781` in total. In general the largest singular value is "
@@ -164,8 +154,7 @@ EXPLODE = Exercise(
              why="The sigmoid's slope is at most 1/4; the product must be above 1.",
              wrong={"used the slope of tanh": 1, "gave the slope itself": 0.25,
                     "used the value of the sigmoid at 0 as its slope": 2}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def needs(naive: bool) -> dict[str, set[str]]:
@@ -226,25 +215,18 @@ def repaired_order() -> Finding:
     with torch.no_grad():
         one, two = (model(torch.tensor([[4, 1, 2, last]])) for last in (0, 3))
     change = float((one - two)[:, :3].abs().max())
-    return Finding(
-        verdict(not found.startswith("a cycle") and change == 0),
-        f"an order exists: {found}; in octavo's model changing the last token changes earlier outputs by {change}",
-        "exactly 0",
-    )
+    note = f"an order exists: {found}; in octavo's model changing the last token changes earlier outputs by {change}"
+    return Finding(verdict(not found.startswith("a cycle") and change == 0), note, "exactly 0")
 
 
 def bounded_states() -> Finding:
     free, scaled = state_sizes(norm=False), state_sizes(norm=True)
-    return Finding(
-        verdict(max(free) < 10, max(scaled) < 10),
-        f"200 steps of octavo's model with s = 1: up to {max(free):.0f} without scaling, {max(scaled):.2f} with",
-        "below 10",
-    )
+    note = f"200 steps of octavo's model with s = 1: up to {max(free):.0f} without scaling, {max(scaled):.2f} with"
+    return Finding(verdict(max(free) < 10, max(scaled) < 10), note, "below 10")
 
 
 CIRCULAR = Exercise(
-    id="attention-in-rnn",
-    title="Attention inside a recurrent network",
+    id="attention-in-rnn", title="Attention inside a recurrent network",
     question="A recurrent network should attend to its own hidden states. First attempt: `h_t = s_t + a_t`, where "
     "`s_t` is the recurrent step from `x_t` and the previous state, and `a_t` is attention with the query `h_t` over "
     "`h_1` to `h_t`.",
@@ -283,7 +265,6 @@ CIRCULAR = Exercise(
              bounded_states,
              why="If `a_t` is the previous state and `s_t = 1`, then `h_t` grows by one each time: t after t steps.",
              wrong={"considered the step, not the sum": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (EXPLODE, CIRCULAR)

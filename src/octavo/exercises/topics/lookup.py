@@ -44,11 +44,8 @@ def what_c2_is() -> Finding:
     c2 = attend_unscaled(x, x, x)[1]
     options = {"u_a": u[0], "u_b": u[1], "mean": x.mean(0), "x_1": x[0]}
     nearest = min(options, key=lambda name: float(np.linalg.norm(options[name] - c2)))
-    return Finding(
-        nearest,
-        f"norm 5: its distance from c_2 is {np.linalg.norm(options[nearest] - c2):.0e}",
-        "the nearest one",
-    )
+    note = f"norm 5: its distance from c_2 is {np.linalg.norm(options[nearest] - c2):.0e}"
+    return Finding(nearest, note, "the nearest one")
 
 
 def own_weight() -> Finding:
@@ -126,8 +123,7 @@ def raw_figure() -> str:
 
 
 RAW = Exercise(
-    id="raw-dot-products",
-    title="What raw dot products cannot do",
+    id="raw-dot-products", title="What raw dot products cannot do", figure=raw_figure,
     question="`u_a, u_b, u_c, u_d` are orthogonal, each of norm b, which is a few units. The tokens are `x_1 = u_d + "
     "u_b`, `x_2 = u_a`, `x_3 = u_c + u_b`. First, queries, keys and values are the tokens themselves, with unscaled "
     "dot products as scores; `c_i` is the output for token i.",
@@ -136,7 +132,6 @@ RAW = Exercise(
     "a value matrix the output is a weighted mean of tokens, none of which is `u_b` alone. Projections solve it: "
     "`Q*u_a = u_d` and `Q*u_d = u_c` select the token to attend to, `K = I`, and V keeps `u_b` and negates `u_c`, `V = "
     "(u_b*T(u_b) - u_c*T(u_c))/b^2`; then `c_2 = u_b` and `c_1 = u_b - u_c`, up to a weight of order `exp(-b^2)`.",
-    figure=raw_figure,
     parts=[
         Part("c2", "What is `c_2` close to?", Choice("u_a", {"u_a": "token 2 copies itself",
              "u_b": "the common part of the two others", "mean": "the mean of the tokens", "x_1": "the first token"}),
@@ -166,8 +161,7 @@ RAW = Exercise(
              why="`Q*x_2 = u_d` matches `x_1` alone, and V makes it `u_b`; `Q*x_1 = u_c` matches `x_3` alone, and V "
              "makes it `u_b - u_c`.",
              wrong={"used raw dot products": without_projections, "left V out": without_values}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def synthesizer_ignores() -> Finding:
@@ -280,8 +274,7 @@ def cannot_look_up() -> Finding:
 
 
 SYNTHESIZER = Exercise(
-    id="synthesizer-lookup",
-    title="Why a synthesizer cannot look up values by key",
+    id="synthesizer-lookup", title="Why a synthesizer cannot look up values by key",
     question="There are n key-value pairs in random order; keys and values are each a random permutation. A question "
     "names a key and asks for its value. A synthesizer computes attention weights from the querying token and the "
     "positions only: `a_t = softmax(W_2*relu(W_1*x_t))`.",
@@ -312,7 +305,6 @@ SYNTHESIZER = Exercise(
              cannot_look_up,
              why="`W_v*x_s` can combine key and value; then only the choice of the head must depend on the question, "
              "which a synthesizer can do.", wrong={"forgot that values may contain their keys": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (RAW, SYNTHESIZER)

@@ -136,8 +136,7 @@ def by_autograd() -> Finding:
 TWO = {"i_1": "share", "g_1": "real", "x_1": "real", "i_2": "share", "f_2": "share", "g_2": "real", "x_2": "real"}
 FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "share", "t_1": "real"}
 W_G = Exercise(
-    id="lstm-gradient-wg",
-    title="The gradient of an LSTM with respect to W_g",
+    id="lstm-gradient-wg", title="The gradient of an LSTM with respect to W_g",
     question="An LSTM with one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
     "u_g*h_old)`, starting from zero; w is `W_g`, which is used at every step.",
     answer="There are two derivatives. The partial derivative keeps everything earlier fixed: `P_t = i_t*(1 - "
@@ -172,8 +171,7 @@ W_G = Exercise(
              why="Propagate h, c and their derivatives; the derivative of every gate is its slope times u times the "
              "derivative of the old h.",
              wrong={"left out the path through h": without_h, "differentiated the last step only": last_step_only}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def cell_flow(bias: float, steps: int = STEPS) -> float:
@@ -216,8 +214,7 @@ def cannot_vanish() -> Finding:
 
 
 ALIVE = Exercise(
-    id="lstm-gradient-alive",
-    title="Which factor keeps gradients from vanishing",
+    id="lstm-gradient-alive", title="Which factor keeps gradients from vanishing",
     question="Consider the derivative of `c_T` with respect to `c_0` along the cell: `c_t = f_t*c_old + i_t*g_t`.",
     answer="Along the cell the derivative is the product of the forget gates, without a matrix or a tanh in between. "
     "It does not vanish as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f "
@@ -241,7 +238,6 @@ ALIVE = Exercise(
              Truth("nearly", only_if="the forget gates stay close to one"), "autograd", cannot_vanish,
              why="A product of numbers below one vanishes too, but at a learnt rate.",
              wrong={"assumed forget gates near one": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (W_G, ALIVE)

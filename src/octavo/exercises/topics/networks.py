@@ -66,10 +66,8 @@ def gradient_by_autograd(z: Row, y: Row) -> list[float]:
 
 
 def gradients_by_autograd() -> Finding:
-    return Finding(
-        [gradient_by_autograd(z, y) for z, y in CASES],
-        "autograd on the loss; labels that sum to 1, 2, 1/2 and 0",
-    )
+    note = "autograd on the loss; labels that sum to 1, 2, 1/2 and 0"
+    return Finding([gradient_by_autograd(z, y) for z, y in CASES], note)
 
 
 def gradient_formula() -> Finding:
@@ -87,9 +85,8 @@ def gradient_formula() -> Finding:
 
 def sums_to_zero() -> Finding:
     sums = [abs(math.fsum(gradient_by_autograd(z, y))) for z, y in CASES]
-    return Finding(
-        verdict(max(sums) < 1e-12), f"autograd, labels with different sums: at most {max(sums):.0e} from 0", "to 1e-12"
-    )
+    note = f"autograd, labels with different sums: at most {max(sums):.0e} from 0"
+    return Finding(verdict(max(sums) < 1e-12), note, "to 1e-12")
 
 
 def gradient_descent(y: Row, step: Callable[[Row, Row], list[float]], steps: int = 4000) -> list[float]:
@@ -116,10 +113,8 @@ def drift() -> Finding:
     z = torch.zeros(CLASSES, dtype=torch.float64)
     update = -LEARNING_RATE * (z.softmax(-1) - torch.tensor(y, dtype=torch.float64))
     later = [sum(gradient_descent(y, _labels_assumed_to_sum_to_one, n)) / CLASSES for n in (100, 200)]
-    return Finding(
-        update.mean().item(),
-        f"one step; after 100 and 200 steps the mean logit is {later[0]:.2f} and {later[1]:.2f}: it never converges",
-    )
+    note = f"one step; after 100 and 200 steps the mean logit is {later[0]:.2f} and {later[1]:.2f}: it never converges"
+    return Finding(update.mean().item(), note)
 
 
 def vanishes() -> Finding:
@@ -153,15 +148,13 @@ def slope_figure() -> str:
 
 
 CROSS_ENTROPY = Exercise(
-    id="cross-entropy-gradient",
-    title="The gradient of softmax and cross-entropy",
+    id="cross-entropy-gradient", title="The gradient of softmax and cross-entropy", figure=slope_figure,
     question="Logits z give probabilities `a = softmax(z)`, and the loss is the cross-entropy `L = -sum(i, "
     "y_i*log(a_i))`. The labels y sum to s, which is 1 for one-hot labels, but not for counts, weights or several "
     "right classes.",
     answer="`L = s*log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, so `d(L, z_i) = s*a_i - y_i`. Only for `s = 1` is it the "
     "familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike the derivatives "
     "of softmax alone, it does not vanish where the model is confidently wrong: the logarithm compensates.",
-    figure=slope_figure,
     parts=[
         Part("formula", "What is `d(L, z_i)`, in `a_i`, `y_i` (write a and y) and s?", Formula("s*a - y", KINDS),
              "symbolic", gradient_formula,
@@ -193,7 +186,6 @@ CROSS_ENTROPY = Exercise(
              why="`a_i - y_i` is nearly -1 for the right class. The derivative of softmax is nearly 0 there, but that "
              "of the logarithm is correspondingly large. With squared error there is no logarithm, and the gradient "
              "vanishes.", wrong={"considered only the softmax": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (CROSS_ENTROPY,)

@@ -70,9 +70,8 @@ def single_short() -> Finding:
     b, s = symbols({"b": "positive", "s": "positive"})
     x = sympy.Symbol("x", real=True)
     slope = sympy.diff(1 / (1 + sympy.exp(-x)), x).subs(x, 0)
-    return Finding(
-        slope**2 * b**2 * s**2, f"the slope of the sigmoid at 0 is {slope}; the variance of the score is (b s)^2"
-    )
+    note = f"the slope of the sigmoid at 0 is {slope}; the variance of the score is (b s)^2"
+    return Finding(slope**2 * b**2 * s**2, note)
 
 
 def single_long() -> Finding:
@@ -101,8 +100,7 @@ QUERY_LENGTHS = [10 ** (i / 8) for i in range(-8, 17)]
 BS = {"b": "positive", "s": "positive"}
 
 ONE_HEAD = Exercise(
-    id="average-one-head-noise",
-    title="One head averages under noise in a key",
+    id="average-one-head-noise", title="One head averages under noise in a key",
     question=NOISY_KEY + " One head averages the two values with the query `q = b*(k_a + k_b)`, made from the keys "
     "without noise. w is the attention weight of value a; other keys are ignored.",
     answer="The scores are `b*(1 + s*z)` and b, so `w = 1/(1 + exp(-b*s*z))`: the noise is multiplied by b. The mean "
@@ -142,8 +140,7 @@ ONE_HEAD = Exercise(
         Part("steadier", "A longer query reduces the variance of this average.", Truth("false"), "numeric",
              single_steadier, why="`b*s` multiplies the noise, so the variance grows with b.",
              wrong={"thought that a sharper softmax suppresses noise": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def two_head_weight(length: Array, b: float) -> Array:
@@ -209,8 +206,7 @@ def noise_figure() -> str:
 
 
 TWO_HEADS = Exercise(
-    id="average-two-heads-noise",
-    title="Two heads average under the same noise",
+    id="average-two-heads-noise", title="Two heads average under the same noise", figure=noise_figure,
     question=NOISY_KEY + " Two heads with the queries `b*k_a` and `b*k_b` copy one value each, and the output is their "
     "mean. b is large, and there are other keys, whose scores are 0.",
     answer="The noise does not affect the second head. The first has the score `b*(1 + s*z)`: for large b only the "
@@ -219,7 +215,6 @@ TWO_HEADS = Exercise(
     "instead. So the textbook's 'variance near zero' holds only given `1 + s*z > 0`; over all draws the variance is "
     "0.0181, a fourteenth of one head's 0.25. The condition does not help one head, whose weight switches at length 1, "
     "not at 0.",
-    figure=noise_figure,
     parts=[
         Part("finds", "With which probability does the first head copy value a, as b -> infinity?",
              Number(0.9213503965), "monte carlo", finds_its_key,
@@ -242,7 +237,6 @@ TWO_HEADS = Exercise(
              "and `0.54268*(1 - 0.54268) = 0.24818`.",
              wrong={"thought that the condition helps as it does with two heads": 0,
                     "gave that of two heads": 0.01811596}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (ONE_HEAD, TWO_HEADS)

@@ -33,11 +33,8 @@ def largest_difference(difference: Callable[[Tensor], Tensor]) -> float:
 
 
 def _equal_if_small(error: float, what: str) -> Finding:
-    return Finding(
-        verdict(error < TOLERANCE),
-        f"all 24 permutations of 4 random tokens: {what} differ by at most {error:.0e}",
-        f"to {TOLERANCE:g}",
-    )
+    note = f"all 24 permutations of 4 random tokens: {what} differ by at most {error:.0e}"
+    return Finding(verdict(error < TOLERANCE), note, f"to {TOLERANCE:g}")
 
 
 def projections_commute() -> Finding:
@@ -125,15 +122,13 @@ def order_figure() -> str:
 
 
 PERMUTATION = Exercise(
-    id="permutation",
-    title="Attention ignores the order of its tokens",
+    id="permutation", title="Attention ignores the order of its tokens", figure=order_figure,
     question="P is a permutation matrix, so P X has the tokens of X in another order. Show that self-attention is "
     "equivariant, `Y(P*X) = P*Y(X)`, by checking every step. Which statements still hold with the other parts of a "
     "transformer?",
     answer="`(P*X)*W = P*(X*W)` for queries, keys and values; `P*Q*T(P*K) = P*(Q*T(K))*T(P)`; row-wise softmax gives "
     "`P*A*T(P)`; and `P*A*T(P)*P*V = P*(A*V)` because `T(P)*P = I`. This is equivariance, not invariance: the outputs "
     "are permuted with their tokens. Positions and causal masks break it, so that the model can use the order.",
-    figure=order_figure,
     parts=[
         Part("projections", "Step 1. The queries of permuted tokens are the permuted queries: `(P*X)*W = P*(X*W)`.",
              Truth("true"), "numeric", projections_commute,
@@ -169,7 +164,6 @@ PERMUTATION = Exercise(
         Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric", with_mask,
              why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal model "
              "has some sense of order even without positions.", wrong={"thought that the mask is permuted too": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (PERMUTATION,)

@@ -52,11 +52,11 @@ def base_free() -> Finding:
     score = bag_score(words_of(PLAIN), PLAIN, PLAIN)
     nats = score.bits * math.log(2) / score.tokens
     same = math.isclose(score.perplexity, math.exp(nats), rel_tol=1e-12)
-    return Finding(
-        verdict(power == 1 / p and same),
+    note = (
         f"SymPy: b to the power -log_b(p) is {power}; the perplexity of a bag is {score.perplexity:.6f} from bits and "
-        f"{math.exp(nats):.6f} from nats",
+        f"{math.exp(nats):.6f} from nats"
     )
+    return Finding(verdict(power == 1 / p and same), note)
 
 
 def mixed_bases(power_of: float) -> Finding:
@@ -67,8 +67,7 @@ def mixed_bases(power_of: float) -> Finding:
 
 
 BASES = Exercise(
-    id="perplexity-base",
-    title="Perplexity and the base of logarithms",
+    id="perplexity-base", title="Perplexity and the base of logarithms",
     question="Perplexity is a base raised to the mean negative log-probability of the tokens. P is the correct "
     "perplexity.",
     answer="If the logarithm and the power have the same base, it cancels: P is the inverse of the geometric mean of "
@@ -96,8 +95,7 @@ BASES = Exercise(
              "is reported?", Number("100^ln(2)"), "numeric", lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()),
              "nine tokens of probability 0.01"), why="`2^ln(100) = 100^ln(2) = 24.3`: four times too low.",
              wrong={"reported e to the power of bits": "100^(1/ln(2))", "divided by ln 2": "100/ln(2)"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def per_character() -> Finding:
@@ -135,10 +133,8 @@ def one_factor() -> Finding:
         words, characters = both_scores(text)
         ratios.append(words.tokens / characters.tokens)
     same = abs(ratios[0] / ratios[1] - 1) < 0.05
-    return Finding(
-        verdict(same),
-        f"words per character, which is the exponent: {ratios[0]:.3f} and {ratios[1]:.3f} in the two passages",
-    )
+    note = f"words per character, which is the exponent: {ratios[0]:.3f} and {ratios[1]:.3f} in the two passages"
+    return Finding(verdict(same), note)
 
 
 def easier_passage() -> Finding:
@@ -191,7 +187,6 @@ COMPARE = Exercise(
              "perplexity per character under that model.", Truth("false"), "numeric", easier_passage,
              why="Long words spread their bits over more characters.",
              wrong={"assumed that the ranking per word and per character is the same": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (BASES, COMPARE)

@@ -54,9 +54,8 @@ def sine_entry() -> Finding:
     w, k = symbols(OF_SHIFT)
     t = sympy.Symbol("t", real=True)
     expanded = sympy.expand(sympy.expand_trig(sympy.sin(sympy.expand(w * (t + k)))))
-    return Finding(
-        expanded.coeff(sympy.cos(t * w)), "SymPy expands sin(w t + w k) and reads off the coefficient of cos(w t)"
-    )
+    note = "SymPy expands sin(w t + w k) and reads off the coefficient of cos(w t)"
+    return Finding(expanded.coeff(sympy.cos(t * w)), note)
 
 
 def dot_product() -> Finding:
@@ -89,14 +88,12 @@ def code_figure() -> str:
 
 
 ROTATION = Exercise(
-    id="sinusoid-shift",
-    title="A shift of sinusoids is a rotation",
+    id="sinusoid-shift", title="A shift of sinusoids is a rotation", figure=code_figure,
     question="The encoding of position t has pairs `list(sin(w*t), cos(w*t))` with different frequencies w. How is the "
     "encoding of position t + k related to that of t?",
     answer="Each pair is rotated by the angle `w*k`, with a matrix that depends on k but not on t: the first row is "
     "`list(cos(w*k), sin(w*k))`, the second `list(-sin(w*k), cos(w*k))`. So one linear layer can learn a shift by k "
     "positions, and the dot product of two encodings depends only on their distance.",
-    figure=code_figure,
     parts=[
         Part("rotation", "For each k there is one rotation that maps the encoding of t to that of t + k, for all t.",
              Truth("true"), "numeric", shift_rotates,
@@ -113,8 +110,7 @@ ROTATION = Exercise(
              Truth("true"), "numeric", one_matrix_for_all,
              why="The angles of the rotation are `w*k`: they depend on k, not on t.",
              wrong={"thought that one matrix works for all shifts": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def sines(T: int, k: int = 0, first: int = 0) -> Tensor:
@@ -155,9 +151,8 @@ def smallest_frequency() -> Finding:
         if (q_T - factor * p_T).abs().max() < 1e-9:
             found = w
             break
-    return Finding(
-        found, "frequencies in steps of pi/1000: the first whose sine shifted by 4 is a multiple of the sine"
-    )
+    note = "frequencies in steps of pi/1000: the first whose sine shifted by 4 is a multiple of the sine"
+    return Finding(found, note)
 
 
 def ambiguous() -> Finding:
@@ -180,13 +175,11 @@ def sine_figure() -> str:
 
 
 SINE = Exercise(
-    id="sine-alone",
-    title="Sines alone are not enough",
+    id="sine-alone", title="Sines alone are not enough", figure=sine_figure,
     question="An encoding has only the sines, `sin(w*t)`. Is a shift by k still a linear map?",
     answer="No: at t = 0 all sines are zero, and a linear map maps zero to zero; but `sin(w*k)` is not zero. The "
     "exception is `w*k` a multiple of `pi` for every frequency: then each sine is multiplied by 1 or -1. A sine alone "
     "is also ambiguous between rising and falling positions; its cosine is not.",
-    figure=sine_figure,
     parts=[
         Part("enough", "For sines alone, a shift by k is a linear map of the encoding, the same for all t.",
              Truth("nearly", "`sin(w*k) = 0` for every frequency w: `w*k` is a multiple of `pi`"), "numeric",
@@ -207,8 +200,7 @@ SINE = Exercise(
         Part("ambiguous", "Two positions with the same sine can have different cosines.", Truth("true"), "numeric",
              ambiguous, why="`sin(x) = sin(pi - x)`, and `cos(pi - x) = -cos(x)`.",
              wrong={"thought that the sine is invertible": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def _random_integers(*shape: int, seed: int) -> Tensor:
@@ -221,9 +213,8 @@ def sum_of_two_maps() -> Finding:
     w_MD, w_ME = _random_integers(6, 5, seed=2), _random_integers(6, 4, seed=3)
     joint = concatenated(x_1TD, p_TE) @ torch.cat([w_MD, w_ME], 1).T
     same = torch.equal(joint, x_1TD @ w_MD.T + p_TE @ w_ME.T)
-    return Finding(
-        verdict(same), "octavo's concatenation of integers through one matrix, and two maps added: exactly equal"
-    )
+    note = "octavo's concatenation of integers through one matrix, and two maps added: exactly equal"
+    return Finding(verdict(same), note)
 
 
 def adding_is_a_case() -> Finding:
@@ -246,8 +237,7 @@ def weights_of_concatenation() -> Finding:
 
 
 CONCATENATED = Exercise(
-    id="concatenate-or-add",
-    title="Concatenating positions is a sum of two maps",
+    id="concatenate-or-add", title="Concatenating positions is a sum of two maps",
     question="A token x of width D and an encoding p of width E are concatenated and go through one linear layer W "
     "without a bias. Compare that with adding them.",
     answer="`list(x, p)*W = x*W_x + p*W_p`, where `W_x` are the first D rows of W and `W_p` the last E. So "
@@ -266,7 +256,6 @@ CONCATENATED = Exercise(
              Formula("M*(D+E)", {"D": "whole", "E": "whole", "M": "whole"}), "counted", weights_of_concatenation,
              why="`M*D` for the map of x and `M*E` for that of p.",
              wrong={"gave the number for adding": "M*D", "multiplied the widths": "M*D*E"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (ROTATION, SINE, CONCATENATED)

@@ -68,11 +68,8 @@ def two_maps_learnt() -> Finding:
     y_TM = (x_1TD @ w_MD.T + p_TE @ w_ME.T)[0]
     w_M = torch.linalg.lstsq(concatenated(x_1TD, p_TE)[0], y_TM, driver="gelsd").solution.T
     error = max((w_M[:, :6] - w_MD).abs().max().item(), (w_M[:, 6:] - w_ME).abs().max().item())
-    return Finding(
-        verdict(error < 1e-8),
-        f"500 examples of the sum: one fit recovers both maps, off by {error:.0e}",
-        "to 1e-8",
-    )
+    note = f"500 examples of the sum: one fit recovers both maps, off by {error:.0e}"
+    return Finding(verdict(error < 1e-8), note, "to 1e-8")
 
 
 def learning_figure() -> str:
@@ -84,13 +81,11 @@ def learning_figure() -> str:
 
 
 LEARNT = Exercise(
-    id="learn-the-shift",
-    title="Learning the shift from data",
+    id="learn-the-shift", title="Learning the shift from data", figure=learning_figure,
     question="A linear map from the encoding of t to that of t + k is fitted to examples. Does it find the rotation?",
     answer="Yes, if the encodings of the examples span all D dimensions: then only one linear map fits, and both least "
     "squares and gradient descent find it. With fewer positions many maps fit. Low frequencies hardly change over a "
     "few positions, so they are learnt last. In the same way one fit finds the two maps of the previous exercise.",
-    figure=learning_figure,
     parts=[
         Part("recovers", "Least squares on positions 0 to T - 1 recovers the rotation.", Truth("nearly",
              "the encodings of these positions span all D dimensions, for which T must be at least D"), "numeric",
@@ -110,7 +105,6 @@ LEARNT = Exercise(
              "sum.", Truth("true"), "numeric", two_maps_learnt,
              why="Tokens vary independently of positions, so the two contributions can be separated.",
              wrong={"thought that a sum cannot be separated": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (LEARNT,)

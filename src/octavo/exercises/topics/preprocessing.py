@@ -60,10 +60,8 @@ def all_unknown() -> Finding:
     model = Bag.fit(line_tokens(tokenizer, train), BagConfig(k=0), tokenizer.vocab)
     x_N = line_tokens(tokenizer, test)
     unknown = int((x_N == tokenizer.unknown).sum())
-    return Finding(
-        perplexity_of(model, x_N),
-        f"{unknown} of {len(x_N)} lines of the second passage are unknown, as all lines of the first are",
-    )
+    note = f"{unknown} of {len(x_N)} lines of the second passage are unknown, as all lines of the first are"
+    return Finding(perplexity_of(model, x_N), note)
 
 
 def bits_per_byte(space: str) -> float:
@@ -81,8 +79,7 @@ def honest_bits() -> Finding:
 
 
 LOADER = Exercise(
-    id="perplexity-line-loader",
-    title="A data loader that reads each line as one token",
+    id="perplexity-line-loader", title="A data loader that reads each line as one token",
     question="A data loader does not split its lines, so that every line is one token. The model is a bag of tokens "
     "fitted by maximum likelihood; all lines are different.",
     answer="On the N training lines each token has probability 1/N, so the perplexity is N, whatever the text is. On "
@@ -104,8 +101,7 @@ LOADER = Exercise(
              "bits per byte.", Truth("false"), "numeric", honest_bits,
              why="Each unknown line is encoded byte by byte, at full cost.",
              wrong={"thought that a loader can improve any metric": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def entropy_bits(symbols_seen: Sequence[Hashable]) -> float:
@@ -127,11 +123,8 @@ def lowered_bits(text: str) -> tuple[float, float, float]:
 def perplexity_falls() -> Finding:
     before, after, _ = lowered_bits(PLAIN + LEARNED)
     size = len(PLAIN + LEARNED)
-    return Finding(
-        verdict(after < before),
-        f"perplexity per character {2 ** (before / size):.3f} before, {2 ** (after / size):.3f} after",
-        "order of the numbers",
-    )
+    note = f"perplexity per character {2 ** (before / size):.3f} before, {2 ** (after / size):.3f} after"
+    return Finding(verdict(after < before), note, "order of the numbers")
 
 
 def bits_saved() -> Finding:
@@ -181,8 +174,7 @@ def rule_helps() -> Finding:
 
 
 PREPROCESSING = Exercise(
-    id="preprocessing-same-bytes",
-    title="Preprocessing that improves perplexity, on the same bytes",
+    id="preprocessing-same-bytes", title="Preprocessing that improves perplexity, on the same bytes",
     question="A text is lower-cased before a bag of characters is fitted to it by maximum likelihood.",
     answer="Perplexity falls, as fewer distinct characters remain. But the discarded information must be encoded too "
     "if the original bytes are to be restored. By the chain rule the bits of the text are exactly those of the "
@@ -205,7 +197,6 @@ PREPROCESSING = Exercise(
              "on held-out text.", Truth("true"), "numeric", rule_helps,
              why="The rule knows what the bag cannot: that sentences begin with capitals.",
              wrong={"thought that the gain stays zero even with new knowledge": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (LOADER, PREPROCESSING)

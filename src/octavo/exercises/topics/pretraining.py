@@ -45,10 +45,8 @@ def embedding_count() -> Finding:
 
 def heads_count() -> Finding:
     counts = {heads: count(replace(LARGE, heads=heads)) for heads in (1, 8, 16, 32)}
-    return Finding(
-        verdict(len(set(counts.values())) > 1),
-        f"1, 8, 16 and 32 heads: {', '.join(f'{one:,}' for one in counts.values())}",
-    )
+    note = f"1, 8, 16 and 32 heads: {', '.join(f'{one:,}' for one in counts.values())}"
+    return Finding(verdict(len(set(counts.values())) > 1), note)
 
 
 def layers_share() -> Finding:
@@ -67,8 +65,7 @@ def large_figure() -> str:
 
 
 BERT_LARGE = Exercise(
-    id="bert-large-parameters",
-    title="The parameters of BERT-Large, exactly",
+    id="bert-large-parameters", title="The parameters of BERT-Large, exactly", figure=large_figure,
     question="BERT-Large: width 1024, 24 layers, 16 heads, feed-forward width 4096, a vocabulary of 30,522, 512 "
     "positions, 2 segment embeddings; every linear layer has a bias, every layer norm a scale and a shift per entry. "
     "The pooler is one square linear layer above the first token.",
@@ -76,7 +73,6 @@ BERT_LARGE = Exercise(
     "1024`, and the pooler `D^2 + D`: 335,141,888. The pretraining heads add a square linear layer, a layer norm and a "
     "bias per vocabulary entry, and two logits for the next sentence; the output matrix is tied to the embeddings: "
     "336,226,108. The usual “340 million” is rounded.",
-    figure=large_figure,
     parts=[
         Part("encoder", "How many parameters are there, including the pooler, without the pretraining heads?",
              Number(335_141_888, rel=0), "counted", large_count,
@@ -108,7 +104,6 @@ BERT_LARGE = Exercise(
              "counted", layers_share,
              why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24 layers; most of the rest are "
              "embeddings.", wrong={"gave that of BERT-Base": 0.7769, "counted only the feed-forward networks": 0.6011}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (BERT_LARGE,)

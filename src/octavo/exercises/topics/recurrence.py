@@ -49,11 +49,8 @@ def candidate_alone() -> Finding:
     derivative = largest_derivative(
         lambda h: gru_step(x, h, random_weights(3, g0=CLOSED_BIAS, g1=CLOSED_BIAS)), h
     )  # z = 0: the output is the candidate
-    return Finding(
-        verdict(derivative == 0),
-        f"octavo's GRU with r = 0 and z = 0: the largest derivative by the state is {derivative}",
-        "exactly 0",
-    )
+    note = f"octavo's GRU with r = 0 and z = 0: the largest derivative by the state is {derivative}"
+    return Finding(verdict(derivative == 0), note, "exactly 0")
 
 
 def reset_forgets() -> Finding:
@@ -61,22 +58,18 @@ def reset_forgets() -> Finding:
     reset, both = random_weights(3, g0=CLOSED_BIAS), random_weights(3, g0=CLOSED_BIAS, g1=CLOSED_BIAS)
     reset_only = largest_derivative(lambda h: gru_step(x, h, reset), h)
     reset_and_update = largest_derivative(lambda h: gru_step(x, h, both), h)
-    return Finding(
-        verdict(reset_only == 0, reset_and_update == 0),
-        f"r = 0: the largest derivative by the old state is {reset_only:.2f}; with z = 0 too it is {reset_and_update}",
-        "exactly 0",
+    note = (
+        f"r = 0: the largest derivative by the old state is {reset_only:.2f}; with z = 0 too it is {reset_and_update}"
     )
+    return Finding(verdict(reset_only == 0, reset_and_update == 0), note, "exactly 0")
 
 
 def is_plain_rnn() -> Finding:
     x, h = random_inputs(2)
     w = random_weights(3, g0=-CLOSED_BIAS, g1=CLOSED_BIAS)
     difference = float((gru_step(x, h, w) - rnn_step(x, h, Weights(*(one[6:] for one in w)))).abs().max())
-    return Finding(
-        verdict(difference < 1e-15),
-        f"octavo's GRU and RNN with the candidate's weights differ by {difference:.0e}",
-        "to 1e-15",
-    )
+    note = f"octavo's GRU and RNN with the candidate's weights differ by {difference:.0e}"
+    return Finding(verdict(difference < 1e-15), note, "to 1e-15")
 
 
 def stays_in_bounds() -> Finding:
@@ -87,11 +80,8 @@ def stays_in_bounds() -> Finding:
             h = gru_step(10 * x, h, random_weights(3))
             most = max(most, float(h.abs().max()))
         largest[start] = most
-    return Finding(
-        verdict(largest[5.0] <= 1, largest[1.0] <= 1),
-        f"300 steps: at most {largest[1.0]:.3f} from a start at 1, {largest[5.0]:.3f} from a start at 5",
-        "at most 1",
-    )
+    note = f"300 steps: at most {largest[1.0]:.3f} from a start at 1, {largest[5.0]:.3f} from a start at 5"
+    return Finding(verdict(largest[5.0] <= 1, largest[1.0] <= 1), note, "at most 1")
 
 
 def scalar_gru() -> Finding:
@@ -109,8 +99,7 @@ def scalar_gru() -> Finding:
 
 
 GRU = Exercise(
-    id="gru-gates",
-    title="What the two gates of a GRU do",
+    id="gru-gates", title="What the two gates of a GRU do",
     question="`h_new = (1 - z)*n + z*h` with the candidate `n = tanh(W*x + r*(U*h))`, with elementwise products, "
     "update gate z and reset gate r. (Some books swap z and 1 - z.)",
     answer="z = 1 copies the hidden state. r = 0 makes the candidate independent of the past, but not the new state, "
@@ -142,17 +131,15 @@ GRU = Exercise(
              why="The product rule on both terms: z itself, n through u, and z through v.",
              wrong={"kept only the copy": "z", "kept the gate fixed": "z + (1 - z)*(1 - n^2)*u",
                     "used the wrong sign for the gate": "z + (1 - z)*(1 - n^2)*u + (n - h)*z*(1 - z)*v"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def zero_input() -> Finding:
     h, c = random_inputs(2)
     x = torch.zeros(1, 3, dtype=torch.float64)
     change = float((lstm_step(x, (h, c), random_weights(4))[0] - h).abs().max())
-    return Finding(
-        verdict(change < 1e-9), f"octavo's LSTM with random weights: h changes by up to {change:.2f}", "to 1e-9"
-    )
+    note = f"octavo's LSTM with random weights: h changes by up to {change:.2f}"
+    return Finding(verdict(change < 1e-9), note, "to 1e-9")
 
 
 def flow_without_forget() -> tuple[float, float]:
@@ -165,11 +152,8 @@ def flow_without_forget() -> tuple[float, float]:
 
 def stops_errors() -> Finding:
     by_c, by_h = flow_without_forget()
-    return Finding(
-        verdict(by_c == by_h == 0),
-        f"octavo's LSTM with f = 0: by the old c {by_c}, by the old h {by_h:.2f}",
-        "exactly 0",
-    )
+    note = f"octavo's LSTM with f = 0: by the old c {by_c}, by the old h {by_h:.2f}"
+    return Finding(verdict(by_c == by_h == 0), note, "exactly 0")
 
 
 def where_it_flows() -> Finding:
@@ -199,9 +183,8 @@ def gate_values() -> Tensor:
 
 def not_negative() -> Finding:
     smallest = float(gate_values().min())
-    return Finding(
-        verdict(smallest >= 0), f"the smallest of {gate_values().numel()} gate values is {smallest}", "at least 0"
-    )
+    note = f"the smallest of {gate_values().numel()} gate values is {smallest}"
+    return Finding(verdict(smallest >= 0), note, "at least 0")
 
 
 def above_zero() -> Finding:
@@ -213,16 +196,12 @@ def above_zero() -> Finding:
 
 def sums_to_one() -> Finding:
     sums = [float(row.sum()) for row in gate_values()[:, :3]]
-    return Finding(
-        verdict(all(abs(one - 1) < 1e-9 for one in sums)),
-        f"3 units: the sums of i range from {min(sums):.2f} to {max(sums):.2f}",
-        "to 1e-9",
-    )
+    note = f"3 units: the sums of i range from {min(sums):.2f} to {max(sums):.2f}"
+    return Finding(verdict(all(abs(one - 1) < 1e-9 for one in sums)), note, "to 1e-9")
 
 
 LSTM = Exercise(
-    id="lstm-claims",
-    title="Four claims about the LSTM",
+    id="lstm-claims", title="Four claims about the LSTM",
     question="i, f and o are sigmoids and g is a tanh, each with its own `W*x + U*h + b`; then `c_new = f*c + i*g` and "
     "`h_new = o*tanh(c_new)`, elementwise.",
     answer="With a zero input, U h and the biases remain, so the state keeps changing; only a fixed point stays, such "
@@ -261,7 +240,6 @@ LSTM = Exercise(
              sums_to_one,
              why="Each entry is between 0 and 1; a softmax would make them sum to one, a sigmoid does not.",
              wrong={"mistook numbers between 0 and 1 for a distribution": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (GRU, LSTM)

@@ -60,13 +60,11 @@ def square_figure() -> str:
 
 
 SQUARE = Exercise(
-    id="score-square",
-    title="How large is a dot product?",
+    id="score-square", title="How large is a dot product?", figure=square_figure,
     question="The entries of two vectors a and b of size D are independent, with mean 0 and variance 1. What is the "
     "mean square of their dot product?",
     answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2` terms only the D with i = j are "
     "not zero, and each is 1. So the typical size of a score is `sqrt(D)`, which is why scores are divided by it.",
-    figure=square_figure,
     parts=[
         Part("mean", "What is `E(dot(a, b)^2)`?", Formula("D", IN_D), "exact", mean_square,
              why="Different entries are independent with mean zero, so their products have mean zero.",
@@ -77,8 +75,7 @@ SQUARE = Exercise(
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
              "only the diagonal of the other matters, and that is all ones.",
              wrong={"mistook a sufficient condition for a necessary one": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def mean_cosine() -> Finding:
@@ -141,14 +138,12 @@ def cosine_figure() -> str:
 
 
 COSINE = Exercise(
-    id="random-cosine",
-    title="Random directions are nearly orthogonal",
+    id="random-cosine", title="Random directions are nearly orthogonal", figure=cosine_figure,
     question="Two independent random unit vectors in D dimensions: what is the mean of their cosine, how large is it "
     "typically, and what does that require of their distribution?",
     answer="The mean is zero if one of them has mean zero, for which symmetry about the origin suffices. A small "
     "cosine needs more: uniformly distributed directions. Then `E(cos^2) = 1/D` and `E(abs(cos)) = "
     "gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
-    figure=cosine_figure,
     parts=[
         Part("mean", "The mean of the cosine is zero.", Truth("nearly",
              "one of the two has mean zero, for example because a and -a are equally likely"), "monte carlo",
@@ -173,8 +168,7 @@ COSINE = Exercise(
              "divide.",
              wrong={"used the root mean square": "1/sqrt(D)", "left out the absolute value": "0",
                     "gave the limit for large D, where entries are nearly normal": "sqrt(2/(pi*D))"}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def moments() -> tuple[sympy.Expr, sympy.Expr]:
@@ -214,9 +208,8 @@ def score_variance() -> Finding:
 
 
 def unit_scale() -> Finding:
-    return Finding(
-        1 / sympy.sqrt(moments()[1]), "one over the square root of the variance, which follows from the moments"
-    )
+    note = "one over the square root of the variance, which follows from the moments"
+    return Finding(1 / sympy.sqrt(moments()[1]), note)
 
 
 def root_d_is_enough() -> Finding:
@@ -272,15 +265,13 @@ def scale_figure() -> str:
 
 
 SCALE = Exercise(
-    id="score-scale",
-    title="Why scores are divided by the square root of d",
+    id="score-scale", title="Why scores are divided by the square root of d", figure=scale_figure,
     question="The vectors q and k have d entries and are drawn independently from a normal distribution with mean "
     "vector `mu`, squared norm `m = dot(mu, mu)`, and covariance `s^2*I`.",
     answer="`E(dot(q, k)) = m` and `Var(dot(q, k)) = d*s^4 + 2*s^2*m`. There is no further factor d: m already sums "
     "over the d entries. If every entry has mean c, then `m = d*c^2`, and both grow linearly in d. Dividing by "
     "`sqrt(d)` keeps the variance from growing, so the softmax does not saturate; the mean then still grows with "
     "`sqrt(d)`.",
-    figure=scale_figure,
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
              why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
@@ -311,7 +302,6 @@ SCALE = Exercise(
              why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and `a_i*((i=j) - "
              "a_j)` goes to zero for all i and j. Then no gradient reaches queries and keys.",
              wrong={"thought that the softmax normalizes its scores": False}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SQUARE, COSINE, SCALE)

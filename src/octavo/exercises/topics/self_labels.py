@@ -79,9 +79,8 @@ def kind_of(task: str) -> Callable[[], Finding]:
         values = labels.unique().tolist()
         kind = "contrastive" if values == [0, 1] else "generative"
         meaning = f"binary, {labels.double().mean():.0%} corrupted" if kind == "contrastive" else "words of the text"
-        return Finding(
-            kind, f"{len(labels):,} labels from octavo's generator with {len(values)} different values: {meaning}"
-        )
+        note = f"{len(labels):,} labels from octavo's generator with {len(values)} different values: {meaning}"
+        return Finding(kind, note)
 
     return evidence
 
@@ -108,9 +107,8 @@ def restorable() -> Finding:
         x_N[batch.chosen_N] = batch.target_N
         for part in _split_at(x_N.tolist(), {tokenizer.pad, tokenizer.first, tokenizer.end}):
             tried, found = tried + 1, found + (f" {' '.join(map(str, part))} " in original)
-    return Finding(
-        verdict(found == tried), f"with the labels inserted, {found} of {tried} passages occur in the original text"
-    )
+    note = f"with the labels inserted, {found} of {tried} passages occur in the original text"
+    return Finding(verdict(found == tried), note)
 
 
 def _split_at(tokens: Sequence[int], ends: set[int]) -> list[list[int]]:
@@ -134,9 +132,8 @@ def replaced_share() -> Finding:
         error = share_error(wanted, len(share), STANDARD_ERRORS)
         mean = share.mean().item()
         points.append(IntervalAt({"r": wanted, "c": same}, mean - error, mean + error))
-    return Finding(
-        points, f"{len(share):,} tokens each; two random tokens of this text are equal with probability {same:.1%}"
-    )
+    note = f"{len(share):,} tokens each; two random tokens of this text are equal with probability {same:.1%}"
+    return Finding(points, note)
 
 
 @cache
@@ -164,9 +161,8 @@ def by_overlap() -> Finding:
     listed = ", ".join(f"{name} {right[task][0]:.1%} (chance: 50% ± {right[task][1]:.1%})"
                      for name, task in (("next sentence", "next"), ("order", "order")))  # fmt: skip
     name = {("next",): "next", ("order",): "order", ("next", "order"): "both", (): "neither"}[tuple(better)]
-    return Finding(
-        name, f"accuracy of choosing the pair with the larger overlap: {listed}", f"{STANDARD_ERRORS} standard errors"
-    )
+    note = f"accuracy of choosing the pair with the larger overlap: {listed}"
+    return Finding(name, note, f"{STANDARD_ERRORS} standard errors")
 
 
 def overlap_figure() -> str:
@@ -238,8 +234,7 @@ def _kind_part(task: str, right: str, ask: str, why: str) -> Part:
 
 
 SELF_LABELS = Exercise(
-    id="labels-from-text",
-    title="Generative or contrastive: four self-supervised tasks",
+    id="labels-from-text", title="Generative or contrastive: four self-supervised tasks", figure=overlap_figure,
     question="A text is corrupted, and the model must undo or detect it. In a generative task it predicts the missing "
     "text, in a contrastive task it distinguishes real from corrupted text. Which tasks are which, and how are the "
     "labels made?",
@@ -248,7 +243,6 @@ SELF_LABELS = Exercise(
     "(two neighbours, half of the pairs swapped) and replaced tokens (some tokens resampled, each token classified); "
     "both are contrastive. What is learnt depends on how the corrupted examples are made: a sentence from another "
     "document can be recognized by its topic, two swapped neighbours cannot.",
-    figure=overlap_figure,
     parts=[
         _kind_part("words", "generative", "Words are masked, and the model must predict them.",
                    "There are as many possible labels as words, and the label is the original word."),
@@ -295,7 +289,6 @@ SELF_LABELS = Exercise(
              "order": "sentence order", "both": "both", "neither": "neither"}), "counted", by_overlap,
              why="The overlap does not change when two sentences are swapped, but a sentence from another document has "
              "less overlap. So next sentence can be learnt from topics alone."),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SELF_LABELS,)

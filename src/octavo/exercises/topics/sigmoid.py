@@ -89,16 +89,12 @@ def tanh_by_sigmoid() -> Finding:
     x = np.concatenate([np.logspace(-18, 1, 500)])
     error = np.abs((2 / (1 + np.exp(-2 * x)) - 1) / np.tanh(x) - 1)
     worst, moderate = float(error.max()), float(error[x >= 0.01].max())
-    return Finding(
-        verdict(worst < 1e-12, moderate < 1e-12),
-        f"x from 1e-18 to 10: relative error up to {worst:.0%}; above x = 0.01 only {moderate:.0e}",
-        "to 1e-12 relative",
-    )
+    note = f"x from 1e-18 to 10: relative error up to {worst:.0%}; above x = 0.01 only {moderate:.0e}"
+    return Finding(verdict(worst < 1e-12, moderate < 1e-12), note, "to 1e-12 relative")
 
 
 SIGMOID = Exercise(
-    id="sigmoid-symmetry",
-    title="The symmetry of the sigmoid in floating point",
+    id="sigmoid-symmetry", title="The symmetry of the sigmoid in floating point",
     question="`sigma(x) = 1/(1 + exp(-x))`. Write S for `sigma(x)`.",
     answer="`sigma(-x) = 1 - S`, so the slope `S*(1 - S)` is the same at x and -x, and at most 1/4. In exact "
     "arithmetic `1 - sigma(x)` and `sigma(-x)` are equal. In floating point they are not: for large x, S rounds to 1 "
@@ -137,7 +133,6 @@ SIGMOID = Exercise(
              why="The identity is exact; but near zero it subtracts 1 from a number near 1. The absolute error is "
              "`10^(-16)`, which is negligible for a gate, but can be larger than a tiny tanh.",
              wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (SIGMOID,)

@@ -85,14 +85,12 @@ def range_figure() -> str:
 
 
 RANGE = Exercise(
-    id="softmax-range",
-    title="Is a softmax a distribution?",
+    id="softmax-range", title="Is a softmax a distribution?", figure=range_figure,
     question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these statements hold "
     "exactly, and which still hold in floating-point arithmetic?",
     answer="In exact arithmetic, weights lie strictly between 0 and 1 (for more than one score) and sum to 1. In "
     "floating point they may be exactly 0 or 1. That matters as soon as a logarithm or a division follows, so losses "
     "use log-softmax, not the log of softmax.",
-    figure=range_figure,
     parts=[
         Part("sums-to-one", "The weights sum to one.", Truth("true"), "symbolic", sums_to_one,
              why="All weights have the same denominator, and the numerators sum to it.",
@@ -122,8 +120,7 @@ RANGE = Exercise(
              why="`1 + x` rounds to 1 once x is at most `2^(-53) = exp(-36.74)`.",
              wrong={"used the gap at which the other weight becomes 0": 746, "gave float32's gap": 17,
                     "used the spacing of floats above 1, not half of it": 36}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 
 def jacobian(z: Sequence[float]) -> list[list[float]]:
@@ -169,9 +166,8 @@ def jacobian_by_differences(z: Sequence[float]) -> list[list[mpmath.mpf]]:
 def all_derivatives() -> Finding:
     results = [[[float(one) for one in row] for row in jacobian_by_differences(z)] for (z,) in CASES]
     smallest = min(abs(one) for row in results[0] for one in row)
-    return Finding(
-        results, f"difference quotients with 500 digits; the smallest of the 25 is {smallest:.3g} in absolute value"
-    )
+    note = f"difference quotients with 500 digits; the smallest of the 25 is {smallest:.3g} in absolute value"
+    return Finding(results, note)
 
 
 def largest_derivative() -> Finding:
@@ -191,9 +187,8 @@ def rows_sum_to_zero() -> Finding:
     z, a = symbolic_softmax(5)
     rows = [sympy.simplify(sum(sympy.diff(one, other) for other in z)) for one in a]
     columns = [sympy.simplify(sum(sympy.diff(one, other) for one in a)) for other in z]
-    return Finding(
-        verdict(rows == [0] * 5 and columns == [0] * 5), "SymPy differentiates the softmax of five symbolic scores"
-    )
+    note = "SymPy differentiates the softmax of five symbolic scores"
+    return Finding(verdict(rows == [0] * 5 and columns == [0] * 5), note)
 
 
 def largest_moves_most() -> Finding:
@@ -224,15 +219,13 @@ def derivative_figure() -> str:
 
 
 DERIVATIVES = Exercise(
-    id="softmax-derivatives",
-    title="Twenty-five derivatives of a softmax",
+    id="softmax-derivatives", title="Twenty-five derivatives of a softmax", figure=derivative_figure,
     question="The scores are `z = list(-3, 1, 100, 5, -1)`. Compute all `d(a_i, z_j)` so precisely that none of them "
     "underflows. How sensitive are the weights to the scores?",
     answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight differs "
     "from one by about `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would give 0. The sum of "
     "the other weights is the same number without cancellation. All 25 are below `10^(-41)`: a saturated softmax "
     "hardly changes, whichever score changes.",
-    figure=derivative_figure,
     parts=[
         Part("all", "Write a function that returns the Jacobian as a list of rows: entry [i][j] is `d(a_i, z_j)`. "
              "Every entry must be right to 9 digits.", Function("softmax_jacobian", jacobian, CASES,
@@ -262,7 +255,6 @@ DERIVATIVES = Exercise(
              why="Every derivative has a factor that is nearly zero: `a_3` is close to one, the other weights are "
              "close to zero. Softmax is most sensitive where it is undecided.",
              wrong={"mistook a large score for a large derivative": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (RANGE, DERIVATIVES)

@@ -73,9 +73,8 @@ def coverage_falls() -> Finding:
     for confidence in product((0.2, 0.5, 0.8), repeat=5):
         points = coverage_curve(confidence, [True] * 5)  # highest threshold first
         tried, falls = tried + 1, falls + all(a.coverage < b.coverage for a, b in pairwise(points))
-    return Finding(
-        verdict(falls == tried), f"all {tried} assignments of 3 confidences to 5 answers: coverage falls in {falls}"
-    )
+    note = f"all {tried} assignments of 3 confidences to 5 answers: coverage falls in {falls}"
+    return Finding(verdict(falls == tried), note)
 
 
 def accuracy_rises() -> Finding:
@@ -126,11 +125,11 @@ def random_confidence() -> Finding:
             accuracies[n].append(Fraction(sum(right[i] for i in order[:n]), n))
     means = {n: sum(some, Fraction(0)) / len(some) for n, some in accuracies.items()}
     rises = means[1] > means[5]
-    return Finding(
-        verdict(rises),
+    note = (
         f"all {len(orders)} orders of 5 answers, 2 of them right: {means[1]} at the highest "
-        f"threshold, {means[5]} at the lowest",
+        f"threshold, {means[5]} at the lowest"
     )
+    return Finding(verdict(rises), note)
 
 
 def coverage_figure() -> str:
@@ -151,8 +150,7 @@ def coverage_figure() -> str:
 
 
 COVERAGE = Exercise(
-    id="confidence-threshold",
-    title="Answering only when confident: coverage and accuracy",
+    id="confidence-threshold", title="Answering only when confident: coverage and accuracy", figure=coverage_figure,
     question="Each answer comes with a confidence c, and only answers with `c >= t` are given. Coverage is the "
     "fraction of questions that are answered, accuracy the fraction of given answers that are right. Confidence is "
     "calibrated if a fraction c of the answers with confidence c is right. Example with five answers: 0.9 right, 0.8 "
@@ -161,7 +159,6 @@ COVERAGE = Exercise(
     "right answers above wrong ones: if it is calibrated, the expected accuracy above t is the mean of the confidences "
     "above t, which rises with t. On a few answers it can still fall. The curve depends only on the ranking; whether "
     "0.8 means 80% is a separate question.",
-    figure=coverage_figure,
     parts=[
         Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
              "the highest first.", Function("curve", curve, CASES,
@@ -202,7 +199,6 @@ COVERAGE = Exercise(
              Truth("false"), "exact", random_confidence,
              why="Every answer is equally likely to be given; the curve is flat at the overall accuracy.",
              wrong={"thought that a higher threshold always means better answers": True}),
-    ],
-)  # fmt: skip
+    ])  # fmt: skip
 
 EXERCISES = (COVERAGE,)

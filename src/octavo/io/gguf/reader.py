@@ -21,10 +21,13 @@ from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MOST_DIMENSIONS = 4  # of a tensor, in every version so far
-DEEPEST = 4  # arrays within arrays; files in use have one level
+MAX_DIMENSIONS = 4  # of a tensor, in every version so far
+MAX_ARRAY_DEPTH = 4  # arrays within arrays; files in use have one level
 ALIGNMENT = 32  # where the file does not say
-LEAST_PAIR, LEAST_TENSOR = 13, 32  # bytes of the shortest key with a value, of the shortest description of a tensor
+MIN_PAIR_BYTES, MIN_TENSOR_BYTES = (
+    13,
+    32,
+)  # bytes of the shortest key with a value, of the shortest description of a tensor
 
 NUMBERS = {  # by the number of the type
     number: struct.Struct(f"<{code}")
@@ -59,11 +62,11 @@ class Gguf:
         if name not in self.tensors:
             some = ", ".join(list(self.tensors)[:5])
             raise UserError(f"{self.path} has no tensor {name}: its {len(self.tensors)} tensors are {some}, ...")
-        told = self.tensors[name]
-        values = dequantise(self.data[told.start : told.start + told.bytes], told.kind)
+        tensor = self.tensors[name]
+        values = dequantise(self.data[tensor.start : tensor.start + tensor.bytes], tensor.kind)
         if not np.isfinite(values).all():
             raise UserError(f"{self.path} is damaged: tensor {name} holds numbers that are not finite; get it again")
-        return values.reshape(told.shape)
+        return values.reshape(tensor.shape)
 
     def get(self, key: str, kind: type, default: Any = None) -> Any:
         """A metadata value of that type; refused where it is of another, or is missing and has no default."""
@@ -87,7 +90,7 @@ def read_gguf(path: str | Path) -> Gguf:
     cursor = _Cursor(path, data)
     version = _version(cursor)
     tensors, pairs = cursor.number(U64), cursor.number(U64)
-    cursor.check_count(tensors * LEAST_TENSOR + pairs * LEAST_PAIR, f"{tensors:,} tensors and {pairs:,} keys")
+    cursor.check_count(tensors * MIN_TENSOR_BYTES + pairs * MIN_PAIR_BYTES, f"{tensors:,} tensors and {pairs:,} keys")
     metadata: dict[str, Any] = {}
     for _ in range(pairs):
         key = cursor.name("key")
@@ -150,8 +153,8 @@ class _Cursor:
 
     def array(self, depth: int) -> Any:
         kind, count = self.number(U32), self.number(U64)
-        if depth == DEEPEST:
-            self.refuse(f"arrays lie at most {DEEPEST} deep in each other: these are deeper")
+        if depth == MAX_ARRAY_DEPTH:
+            self.refuse(f"arrays lie at most {MAX_ARRAY_DEPTH} deep in each other: these are deeper")
         if kind in NUMBERS:
             dtype = np.dtype(NUMBERS[kind].format)
             return self.take(count * dtype.itemsize, f"{count:,} numbers").view(dtype).copy()
@@ -192,8 +195,8 @@ def _described(cursor: _Cursor) -> tuple[str, str, tuple[int, ...], int]:
     """Name, kind, shape and offset of the next tensor."""
     name = cursor.name("tensor's name")
     dimensions = cursor.number(U32)
-    if not 1 <= dimensions <= MOST_DIMENSIONS:
-        cursor.refuse(f"a tensor has 1 to {MOST_DIMENSIONS} dimensions: {name} has {dimensions:,}")
+    if not 1 <= dimensions <= MAX_DIMENSIONS:
+        cursor.refuse(f"a tensor has 1 to {MAX_DIMENSIONS} dimensions: {name} has {dimensions:,}")
     shape = tuple(int(size) for size in cursor.take(8 * dimensions, "a shape").view("<u8")[::-1])
     if min(shape) < 1:
         cursor.refuse(f"every dimension of a tensor must be at least 1: {name} has {shape}")

@@ -1,6 +1,6 @@
 """Decoding with keys and values in place: the same sums as the model's own step, in as few calls as they need.
 
-B batch, H heads, G heads of keys and values, X = B × G, R = H / G heads that share one, S slots, T keys in sight,
+B batch, H heads, G heads of keys and values, X = B × G, R = H / G heads that share one, S slots, T attended keys,
 K size of a head, D width, E = (H + 2 G) K, F inner width. Matrices are (out, in).
 
 For a small model on a CPU the calls themselves are the cost, not the arithmetic. So the three products of queries,
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from octavo.core import Session
 from octavo.models.decoding import fused_products as products
-from octavo.models.decoding.kv_cache import Cache, added_positions, joined_qkv, turns
+from octavo.models.decoding.kv_cache import KVCache, added_positions, joined_qkv, rotary_factors
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.positions import alibi_slopes
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from octavo.models.gpt import GPT
     from octavo.models.parts.feed_forward import Norm
 
-TOGETHER = 64  # tokens absorbed in one go, at most: their scores must be held
+MAX_TOKENS_PER_CALL = 64  # their attention scores are held
 Apply = Callable[[Tensor], Tensor]
 
 
@@ -87,7 +87,7 @@ class CachedSession(Session[Any]):
             self.last, weight = self._norm(model.norm, model.output_weight)
             self.logits = partial(products.product, self._ready(weight), None)
             self.positions_CD = added_positions(model)
-            self.cache = Cache(model, state, self.order_K)
+            self.cache = KVCache(model, state, self.order_K)
             self.slopes = alibi_slopes(self.heads).to(like.device).view(self.groups, -1, 1).repeat(self.batch, 1, 1)
             self.bias = self._distances() if config.positions == "alibi" else None
             # A norm by hand leaves out the root of the size; for queries, the scores' scale cancels it.
@@ -107,8 +107,8 @@ class CachedSession(Session[Any]):
         x_BD = self.gpt.embedding_VD.index_select(0, x_B)
         if self.positions_CD is not None:
             x_BD = x_BD + self.positions_CD[cache.end]
-        first, T, bias = self._sight()
-        x_BD = self._through(x_BD, self.new, first, T, bias, [one[cache.end] for one in self.turns])
+        first, T, bias = self._attended()
+        x_BD = self._through(x_BD, self.new, first, T, bias, [one[cache.end] for one in self.rotations])
         if cache.absolute:
             cache.tokens_BS[:, cache.end] = x_B
         cache.added()
@@ -123,7 +123,7 @@ class CachedSession(Session[Any]):
         while left_BT.shape[1]:
             if self.cache.make_room():
                 self._place()
-            count = min(self.cache.slots - self.cache.end, TOGETHER)
+            count = min(self.cache.slots - self.cache.end, MAX_TOKENS_PER_CALL)
             logits.append(self._together(left_BT[:, :count]))
             left_BT = left_BT[:, count:]
         return logits[1] if len(logits) == 2 else torch.cat(logits, 1)
@@ -162,7 +162,7 @@ class CachedSession(Session[Any]):
             layer.qkv(new.qkv_NE, layer.norm1(x_ND))
             self._turn(new, turned)
             kv_2BGTK.copy_(new.kv_2BGTK)
-            y_XMK = self._look(new.q_BGRTK.reshape(X, R * tokens, K), k_XKS, v_XSK, bias)
+            y_XMK = self._attend(new.q_BGRTK.reshape(X, R * tokens, K), k_XKS, v_XSK, bias)
             if tokens > 1:  # one token's heads stand side by side already
                 y_XMK = y_XMK.view(self.batch, -1, tokens, K).transpose(1, 2)
             x_ND = layer.out(x_ND, y_XMK.reshape(x_ND.shape))
@@ -177,8 +177,8 @@ class CachedSession(Session[Any]):
         if self.positions_CD is not None:
             x_ND = x_ND + self.positions_CD[places].repeat(batch, 1)
         new = New.of(x_ND, self.gpt.config, batch, T, self.paired)
-        turned = [one[places].repeat(batch, 1)[:, None] for one in self.turns]
-        x_ND = self._through(x_ND, new, *self._sight_of(T), turned)
+        turned = [one[places].repeat(batch, 1)[:, None] for one in self.rotations]
+        x_ND = self._through(x_ND, new, *self._attended_by(T), turned)
         if cache.absolute:
             cache.tokens_BS[:, places] = x_BT
         cache.added(T)
@@ -199,7 +199,7 @@ class CachedSession(Session[Any]):
             length_NJ1 = torch.linalg.vector_norm(qk_NJK, 2, -1, True)
             qk_NJK.div_(length_NJ1.hypot_(self.head_eps).mul_(self.scale_J1))
 
-    def _look(self, q_XMK: Tensor, k_XKS: Tensor, v_XSK: Tensor, bias_XMS: Tensor | None) -> Tensor:
+    def _attend(self, q_XMK: Tensor, k_XKS: Tensor, v_XSK: Tensor, bias_XMS: Tensor | None) -> Tensor:
         """Attention of the new tokens' queries, M = R × T; by hand, they are scaled already."""
         if not self.by_hand:
             return F.scaled_dot_product_attention(q_XMK, k_XKS.mT, v_XSK, bias_XMS)
@@ -213,8 +213,8 @@ class CachedSession(Session[Any]):
             return max(0, config.kind.first_key(end, config.context, config.attention_window))
         return max(0, end + 1 - self.cache.seen) if config.kind.relative else 0
 
-    def _sight_of(self, tokens: int) -> tuple[int, int, Tensor]:
-        """`_sight` of several new tokens: what each may not see is forbidden by what is added to its scores."""
+    def _attended_by(self, tokens: int) -> tuple[int, int, Tensor]:
+        """`_attended` of several new tokens: what each may not see is forbidden by what is added to its scores."""
         first, stop, device = self._first_seen(), self.cache.end + tokens, self.scale_J1.device
         (X, R, _), S = self.shape_XRK, stop - first
         t_T1, s_S = torch.arange(self.cache.end, stop, device=device)[:, None], torch.arange(first, stop, device=device)
@@ -224,7 +224,7 @@ class CachedSession(Session[Any]):
         bias_XRTS = (-self.slopes[..., None] * (t_T1 - s_S)).to(mask_TS.dtype)
         return first, S, (bias_XRTS + mask_TS).flatten(1, 2)
 
-    def _sight(self) -> tuple[int, int, Tensor | None]:
+    def _attended(self) -> tuple[int, int, Tensor | None]:
         """The first slot that the new token sees, how many it sees from there on, and what is added to the scores."""
         config, first = self.gpt.config, self._first_seen()
         T = self.cache.end + 1 - first
@@ -239,14 +239,14 @@ class CachedSession(Session[Any]):
     def _place(self) -> None:
         """What depends on where the slots are: their positions, and where each layer's keys begin."""
         cache = self.cache
-        found, half = turns(self.gpt, cache.base, cache.slots), self.size // 2
-        self.turns: tuple[Tensor, ...] = found or ()
+        found, half = rotary_factors(self.gpt, cache.base, cache.slots), self.size // 2
+        self.rotations: tuple[Tensor, ...] = found or ()
         if found is not None and self.order_K is not None:
-            self.turns = (torch.complex(found[0][:, :half], found[1][:, half:]),)
+            self.rotations = (torch.complex(found[0][:, :half], found[1][:, half:]),)
         self.keys_LXKS, self.values_LXSK = cache.kv_L2BGSK[:, 0].flatten(1, 2).mT, cache.kv_L2BGSK[:, 1].flatten(1, 2)
 
     def _distances(self) -> Tensor:
-        """ALiBi's bias of a query behind all slots; the last T of them are that of a query with T keys in sight."""
+        """ALiBi's bias of a query behind all slots; the last T of them are that of a query of T keys."""
         distance_S = torch.arange(self.cache.slots - 1, -1, -1, device=self.slopes.device)
         return (-self.slopes * distance_S).to(self.gpt.embedding_VD.dtype)
 

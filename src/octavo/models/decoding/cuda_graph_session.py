@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.core import Session
 from octavo.errors import UserError
 from octavo.models.decoding import triton_kernels as kernels
-from octavo.models.decoding.kv_cache import Cache, added_positions, joined_qkv, turns
+from octavo.models.decoding.kv_cache import KVCache, added_positions, joined_qkv, rotary_factors
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PROGRAMS = 264  # two for each of an H200's multiprocessors: fewer leave some idle, many more only repeat the norm
 TILE = 1 << 14  # weights that a program holds in registers at once, at most
-KEYS, PARTS = 128, 16  # keys that a program looks at in one go; parts that keys are split into, at most
-CHOSEN = 1024  # tokens that are chosen before the first of them is looked at, at most
+KEYS, PARTS = 128, 16  # keys that a program reads in one go; parts that keys are split into, at most
+CHOSEN = 1024  # tokens that are chosen before the first of them is read back, at most
 
 
 class Launch(NamedTuple):
@@ -74,9 +74,9 @@ class GraphSession(Session[Any]):
         with torch.no_grad():
             self.weights = [_weights(block) for block in model._blocks()]
             self.positions_CD = added_positions(model)
-            self._open(Cache(model, state))
+            self._open(KVCache(model, state))
 
-    def _open(self, cache: Cache) -> None:
+    def _open(self, cache: KVCache) -> None:
         """Buffers of its own, at the cache's place; graphs are captured when they are first needed."""
         self.cache, config, like = cache, self.gpt.config, self.gpt.embedding_VD
         H, G, K = config.heads, config.groups, config.head_size
@@ -89,7 +89,7 @@ class GraphSession(Session[Any]):
         self.of = {name: torch.zeros(size, device=like.device) for name, size in sizes.items()}
         self.token_1, self.at_1, self.count_1 = (torch.zeros(1, dtype=torch.long, device=like.device) for _ in range(3))
         self.chosen_N = torch.zeros(CHOSEN, dtype=torch.long, device=like.device)
-        self.turns = turns(self.gpt, cache.base, cache.slots)
+        self.rotations = rotary_factors(self.gpt, cache.base, cache.slots)
         self.graphs: dict[str, Any] = {}
         step = self.step_launches()
         self.rows = {"step": step, "greedy": step + self.choice_launches()}
@@ -168,7 +168,7 @@ class GraphSession(Session[Any]):
 
     def _captured(self, name: str) -> Any:
         """The row as a graph. It is run once before, to be compiled, which the token and the slot must survive."""
-        kept = [one.clone() for one in (self.token_1, self.at_1, self.count_1)]
+        before_values = [one.clone() for one in (self.token_1, self.at_1, self.count_1)]
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -179,17 +179,17 @@ class GraphSession(Session[Any]):
         with torch.cuda.graph(graph):
             for launch in self.rows[name]:
                 launch()
-        for one, before in zip((self.token_1, self.at_1, self.count_1), kept, strict=True):
+        for one, before in zip((self.token_1, self.at_1, self.count_1), before_values, strict=True):
             one.copy_(before)
         return graph
 
     def _place(self) -> None:
         """What depends on where the slots are: the next one, and their positions."""
         self.at_1.fill_(self.cache.end)
-        now = turns(self.gpt, self.cache.base, self.cache.slots)
-        if now is not None and self.turns is not None:
-            self.turns[0].copy_(now[0])
-            self.turns[1].copy_(now[1])
+        now = rotary_factors(self.gpt, self.cache.base, self.cache.slots)
+        if now is not None and self.rotations is not None:
+            self.rotations[0].copy_(now[0])
+            self.rotations[1].copy_(now[1])
 
     def step_launches(self) -> list[Launch]:
         """From a token to logits."""
@@ -262,7 +262,7 @@ class GraphSession(Session[Any]):
     def _attention(self, kv_21GSK: Tensor) -> Launch:
         """One query against the keys of one layer."""
         config, of, K = self.gpt.config, self.of, self.gpt.config.head_size
-        cos_SK, sin_SK = self.turns or (of["x"], of["x"])
+        cos_SK, sin_SK = self.rotations or (of["x"], of["x"])
         tensors = (
             of["sum"], of["best"], of["total"], of["qkv"], kv_21GSK[0], kv_21GSK[1], cos_SK, sin_SK, self.at_1,
             config.norm_eps, K**-0.5,
@@ -271,7 +271,7 @@ class GraphSession(Session[Any]):
             "H": config.heads, "G": config.groups, "K": K, "K_UP": _up(K), "SLOTS": self.cache.slots,
             "SEEN": self.cache.seen, "PARTS": self.parts, "BLOCK": min(KEYS, _up(self.cache.seen)),
             "BLOCKS": -(-self.cache.seen // (self.parts * KEYS)), "NORMED": config.qk_norm,
-            "TURNED": self.turns is not None, "num_warps": 4,
+            "TURNED": self.rotations is not None, "num_warps": 4,
         }  # fmt: skip
         return self._launch("attention", kernels.attend_cached, (config.heads, self.parts), tensors, constants)
 

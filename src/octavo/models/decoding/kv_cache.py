@@ -21,22 +21,22 @@ from octavo.ops.positions import rotary_angles, sinusoids
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
 
-ROOM = 64  # free slots behind the keys, at least, after they were moved to the front
+MIN_FREE_SLOTS = 64  # behind the keys after they were moved to the front
 
 
-class Cache:
-    """What softmax attention looks back at: `end` slots are filled, and slot s holds the token at `base` + s."""
+class KVCache:
+    """The KV cache of all layers: `end` slots are filled, and slot s holds the token at `base` + s."""
 
     def __init__(self, model: GPT, state: Any, order_K: Tensor | None = None) -> None:
         """With `order_K`, a key's numbers stand in that order here; scores do not mind if queries' stand so too."""
         self.model, config = model, model.config
         self.order_K, self.back_K = order_K, None if order_K is None else order_K.argsort()
         self.absolute, self.seen = config.absolute, config.cached
-        self.slots = config.context if self.absolute else self.seen + MAX_REWIND_TOKENS + max(self.seen, ROOM)
+        self.slots = config.context if self.absolute else self.seen + MAX_REWIND_TOKENS + max(self.seen, MIN_FREE_SLOTS)
         batch, like = len(state[0]), model.embedding_VD.detach()
         # The first of the two are keys, the second values: one copy writes both.
         self.kv_L2BGSK = like.new_zeros(config.layers, 2, batch, config.groups, self.slots, config.head_size)
-        # Tokens are kept only where a full context is read again.
+        # Tokens are needed only where a full context is read again.
         self.tokens_BS = torch.zeros(batch, self.slots, dtype=torch.long, device=like.device)
         self.take(state)
 
@@ -75,10 +75,10 @@ class Cache:
             self.take(self.model._move(self.state()))
             self.left = left
             return True
-        kept = self.seen + MAX_REWIND_TOKENS
-        self.kv_L2BGSK[..., :kept, :] = self.kv_L2BGSK[..., self.end - kept :, :].clone()
-        self.base += self.end - kept
-        self.end, self.back = kept, min(self.back, MAX_REWIND_TOKENS)
+        cached = self.seen + MAX_REWIND_TOKENS
+        self.kv_L2BGSK[..., :cached, :] = self.kv_L2BGSK[..., self.end - cached :, :].clone()
+        self.base += self.end - cached
+        self.end, self.back = cached, min(self.back, MAX_REWIND_TOKENS)
         return True
 
     def added(self, count: int = 1) -> None:
@@ -110,7 +110,7 @@ class Cache:
         self.take(state)
         self.left, self.back = left, back - count
 
-    def copied(self) -> Cache:
+    def copied(self) -> KVCache:
         """Another one with the same content."""
         other = copy(self)
         other.kv_L2BGSK, other.tokens_BS, other.left = self.kv_L2BGSK.clone(), self.tokens_BS.clone(), [*self.left]
@@ -128,7 +128,7 @@ def added_positions(model: GPT) -> Tensor | None:
     return None
 
 
-def turns(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] | None:
+def rotary_factors(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] | None:
     """cos_SK and sin_SK of `count` positions, such that x cos + (x, its halves exchanged) sin is x turned."""
     config, like = model.config, model.embedding_VD
     if config.positions != "rotary":

@@ -66,7 +66,7 @@ def embed(
     x_D, token_1, at_1, tokens_S, embedding_VD, positions_CD,
     D: tl.constexpr, D_UP: tl.constexpr, PLACED: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
-    """The token's vector, with that of its place where there is one; the token itself is noted down."""
+    """The token's vector, with that of its place where there is one; the token itself is written down."""
     _wait(OVERLAP)
     column_D = tl.arange(0, D_UP)
     inside_D = column_D < D
@@ -289,7 +289,7 @@ def choose_in_blocks(best_M, where_M, logits_V, begin, V: tl.constexpr, BLOCK: t
 @triton.jit
 def choose(token_1, chosen_N, count_1, best_M, where_M, V: tl.constexpr, M: tl.constexpr, M_UP: tl.constexpr,
            OVERLAP: tl.constexpr):  # fmt: skip
-    """The best of the blocks becomes the next token, and is noted down: as V where no logit is a number."""
+    """The best of the blocks becomes the next token, and is written down: as V where no logit is a number."""
     _wait(OVERLAP)
     block = tl.arange(0, M_UP)
     best = tl.load(best_M + block, mask=block < M, other=-float("inf"))

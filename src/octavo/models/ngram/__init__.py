@@ -1,4 +1,4 @@
-"""n-gram models: counting, estimating, looking up, and the ARPA format."""
+"""n-gram models: counting, estimation, look-up, and the ARPA format."""
 
 from octavo.models.ngram.model import NGram, NGramConfig
 from octavo.models.ngram.spec import SPEC

@@ -20,10 +20,10 @@ from octavo.models.ngram.counting import Level, Vocabulary, Workspace, count_ngr
 from octavo.models.ngram.estimators import Weights
 from octavo.models.ngram.trie import Index
 
-MANY = 1 << 22  # tokens or n-grams: below, memory given back would only have to be asked for again
+MIN_RELEASED = 1 << 22  # tokens or n-grams: below, memory that is released would only be allocated again
 MOST_NODES = (1 << 31) - 2  # nodes are 32-bit integers
-AT_ONCE = 256  # distributions that are made together: their continuations, listed one by one, take room
-SCORED_AT_ONCE = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
+MAX_DISTRIBUTIONS = 256  # made together: their continuations, listed one by one, take memory
+SCORED_TOKENS = {"cpu": 1 << 20, "cuda": 1 << 24}  # tokens: fewer make the calls cost more than the look-ups
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NGramConfig:
     """How an n-gram model is made."""
 
     order: int = 5
-    """Tokens in the longest n-gram: the prediction looks back at order - 1 tokens."""
+    """Tokens in the longest n-gram: predictions depend on order - 1 tokens."""
     estimator: Literal["kneser-ney", "mle", "add-k", "stupid", "arpa"] = "kneser-ney"
     """Interpolated modified Kneser-Ney, maximum likelihood, add-k, stupid backoff scaled to sum to one; or, for a
     model that was read from an ARPA file, arpa."""
@@ -94,7 +94,7 @@ class NGram(LanguageModel[Tensor]):
     ) -> NGram:
         """Count x_N, in which the begin token opens every sequence, and estimate."""
         model = cls(config, vocab, newline)
-        if len(x_N) >= MANY:
+        if len(x_N) >= MIN_RELEASED:
             give_back()  # what tokenising took
         levels = count_ngrams(x_N, config.order, Vocabulary(vocab, model.begin, model.newline), workspace, report)
         model._assemble(model._estimated(levels))
@@ -110,7 +110,7 @@ class NGram(LanguageModel[Tensor]):
             if any(self.config.prune):
                 threshold = self.config.prune[min(k, len(self.config.prune) - 1)] if k else -1  # words always stay
                 kept_C = estimate.prune(level, weights, threshold, kept_C.to(level.word_M.device))
-            many = len(level) >= MANY
+            many = len(level) >= MIN_RELEASED
             yield level, weights
             del level, weights
             if many:
@@ -245,7 +245,7 @@ class NGram(LanguageModel[Tensor]):
             ended_BT, begun_K = x_BT == self.newline, self._begun(x_BT.device)
             after = [torch.where(ended_BT, begun, node_BT) for begun, node_BT in zip(begun_K, after, strict=True)]
         state_BTK = torch.stack(after, -1)
-        p_RV = torch.cat([self.distribution(some_RK) for some_RK in state_BTK.flatten(0, 1).split(AT_ONCE)])
+        p_RV = torch.cat([self.distribution(some_RK) for some_RK in state_BTK.flatten(0, 1).split(MAX_DISTRIBUTIONS)])
         return p_RV.log_().view(*x_BT.shape, -1), state_BTK[:, -1]
 
     def _next(self, state_BK: Tensor, x_B: Tensor) -> Tensor:
@@ -306,7 +306,7 @@ class NGram(LanguageModel[Tensor]):
 
     def _walk(self, state_BK: Tensor, x_BT: Tensor) -> Iterator[tuple[Tensor, list[Tensor], list[Tensor]]]:
         """Some tokens at a time, the first left out, with the n-grams that end before and with each (see `matches`)."""
-        width = max(1, SCORED_AT_ONCE.get(x_BT.device.type, 1 << 20) // max(1, len(x_BT)))
+        width = max(1, SCORED_TOKENS.get(x_BT.device.type, 1 << 20) // max(1, len(x_BT)))
         for t in range(0, x_BT.shape[1] - 1, width):
             state_BK = self._next(state_BK, x_BT[:, t])
             x_Bt = x_BT[:, t + 1 : t + 1 + width]

@@ -1,9 +1,9 @@
-"""The parts that look at other tokens: softmax attention with any pattern, linear attention, synthesizers.
+"""The attention layers: softmax attention with any pattern, linear attention, synthesizers.
 
 B batch, T new tokens, S tokens seen, H heads, G heads of keys and values, K size of a head, D width, E = G × K,
 C context, M features.
 
-Each is a state and what it makes of new tokens: `absorb(x_BTD, state, place)` gives y_BTD and the new state.
+Each is a state and a function of new tokens: `absorb(x_BTD, state, place)` gives y_BTD and the new state.
 `settled(state)` says whether training meets states of this size again and again: one that still grows is met once.
 """
 
@@ -43,7 +43,7 @@ def join_heads(y_BHTK: Tensor) -> Tensor:
 
 
 class AttentionProjections(nn.Module):
-    """The weights of queries, keys, values and of what is added in the end, and the three products as one."""
+    """The weights of queries, keys, values and the output projection; the first three are one product."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class AttentionProjections(nn.Module):
 
 
 class Attention(AttentionProjections):
-    """Softmax attention: the state is the keys and values of the tokens that may be looked at again."""
+    """Softmax attention: the state is the KV cache, the keys and values of tokens that may be attended to again."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__(config)
@@ -144,7 +144,7 @@ class LinearAttention(AttentionProjections):
 
 
 class Synthesizer(nn.Module):
-    """What a token looks at depends on the token alone (dense), or on where it stands alone (random)."""
+    """Attention weights that depend on the attending token alone (dense), or on its position alone (random)."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

@@ -31,15 +31,15 @@ class GPTConfig:
     width: int = 128
     """The size of a token's vector."""
     layers: int = 4
-    """How many blocks: each looks back at other tokens, then works on every token by itself."""
+    """Number of blocks, each of attention and a feed-forward layer."""
     heads: int = 4
-    """How many places a token can look at once: each head has its share of the width."""
+    """Number of attention heads, each with its share of the width."""
     kv_heads: int = 0
-    """Heads of keys and values: fewer than heads are shared (grouped-query attention); 0: as many as heads."""
+    """Heads of keys and values: fewer than heads is grouped-query attention; 0: as many as heads."""
     context: int = 64
-    """How many tokens a token can look at, itself included."""
+    """Context length: tokens that a token attends to, itself included."""
     stride: int = 0
-    """How far a full context moves, what stays being read again; 0: token by token, or where it cannot, by a half."""
+    """How far a full context moves, its rest being read again; 0: token by token, or where it cannot, by half of it."""
     attention: str = "full"
     """Attention kind: full, local, strided, block, global (patterns), linear, or dense and random (synthesizers)."""
     attention_window: int = 32
@@ -47,25 +47,25 @@ class GPTConfig:
     features: Literal["elu", "relu", "random"] = "elu"
     """linear: the feature map; random are positive random features, which estimate softmax attention."""
     positions: Literal["rotary", "learned", "sinusoidal", "alibi", "none"] = "rotary"
-    """How a token knows where it is."""
+    """Position encoding."""
     rotary_base: float = 10000.0
-    """rotary: how slow the slowest turn is; 2π times as many tokens make a full one."""
+    """rotary: the base of the frequencies (theta)."""
     qk_norm: bool = True
-    """Bring queries and keys to a mean square of one; --no-qk-norm leaves them as they are, as GPT-2 does."""
+    """RMS norm of queries and keys; --no-qk-norm: none, as in GPT-2."""
     feed_forward: Literal["gelu", "gelu-exact", "relu2", "gated"] = "gated"
-    """What is done with each token by itself: an inner layer with GELU or squared ReLU, or one with a gate (SwiGLU)."""
+    """The feed-forward layer: an MLP with GELU (tanh or exact) or squared ReLU, or gated (SwiGLU)."""
     feed_forward_width: int = 0
-    """The inner width; 0: four times the width, or with a gate 8/3 times."""
+    """Its inner width; 0: four times the width, or 8/3 times if gated."""
     norm: Literal["rms", "layer"] = "rms"
-    """How vectors are scaled before each part."""
+    """The norm before each part."""
     norm_eps: float = 1e-5
-    """What is added to the mean square before its root is divided by."""
+    """Added to the mean square, for numerical stability."""
     bias: bool = False
     """Biases in products and norms, as GPT-2 has them; synthesizers, gated layers and RMS norms have none."""
     tied: bool = True
     """Take the embeddings as output weights too; --no-tied gives the output weights of its own."""
     dropout: float = 0.0
-    """The share of values dropped while training: of embeddings, and of what each part adds."""
+    """Dropout: of embeddings, and of what each part adds to the residual stream."""
     init: Literal["zero", "gpt2"] = "zero"
     """zero: what each part adds is nothing at first. gpt2: normal with deviation 0.02, less where parts add up."""
     begin: int = -1
@@ -146,7 +146,7 @@ class GPTConfig:
 
     @property
     def absolute(self) -> bool:
-        """Whether places are counted from the beginning of a context, which a full one must then get anew."""
+        """Whether positions are counted from the beginning of a context, so that a full one must be read again."""
         return self.stride > 0 or self.positions in ABSOLUTE_POSITIONS or not self.kind.relative
 
     @property

@@ -1,4 +1,4 @@
-"""The parts that look at one token at a time: norms and feed-forward layers.
+"""The parts of a block that process each token by itself: norms and feed-forward layers.
 
 D width, F inner width. Matrices are (out, in).
 """
@@ -23,7 +23,7 @@ class Norm(nn.Module):
         self.weight_D = nn.Parameter(torch.empty(config.width))
         self.bias_D = nn.Parameter(torch.empty(config.width)) if config.bias and config.norm == "layer" else None
 
-    def initialise(self) -> None:
+    def initialise(self, config: GPTConfig, generator: torch.Generator) -> None:
         self.weight_D.data.fill_(1)
         if self.bias_D is not None:
             self.bias_D.data.zero_()

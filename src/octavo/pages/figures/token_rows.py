@@ -13,7 +13,8 @@ from octavo.pages.markup import element
 LABEL = 92  # units for the rows' labels
 TOKENS_PER_LINE = 24
 ROW, BAR_ROW, LINE_GAP = 13, 20, 12  # units: a row of cells, a row of bars, between lines of the figure
-TOKEN_CHARACTER = 6.44  # units, of the fixed-width font
+LABEL_SIZE, TOKEN_SIZE = 9, 9  # units: the fonts
+TOKEN_CHARACTER = 5.8  # units, of the fixed-width font
 MAX_CHARACTERS = 9  # of a token
 MIN_WEIGHT = 0.005  # what is below is not drawn
 MAX_CELL = 16.0  # units
@@ -119,7 +120,7 @@ def _header(tokens: Sequence[str], y: float, left: float, cell: float) -> tuple[
 
 
 def _token(x: float, y: float, token: str, anchor: str = "start", transform: str | None = None) -> Markup:
-    font = {"font_family": "ui-monospace, monospace", "font_size": 10}
+    font = {"font_family": "ui-monospace, monospace", "font_size": TOKEN_SIZE}
     return words(x, y, shorten(token, MAX_CHARACTERS), anchor, transform=transform, **font)
 
 
@@ -132,4 +133,4 @@ def _scale() -> tuple[list[Markup], float]:
 
 def _figure(height: float, shapes: Sequence[Markup], caption: str, label: str) -> Markup:
     """`label` gives the main of it to those who cannot see the figure."""
-    return figure(Drawing(height, (shape("g", *shapes, font_size=10.5),), label), caption, "strips")
+    return figure(Drawing(height, (shape("g", *shapes, font_size=LABEL_SIZE),), label), caption, "strips")

@@ -1,6 +1,6 @@
-"""Questions answered with a confidence, and when to abstain; what the user knows instead can be kept in a file.
+"""Questions answered with a confidence, and when to abstain; a user's own answers can be stored in a file.
 
-That file lies in the runs' folder, `known-facts/RUN.db`; no other is read or written.
+That file is `known-facts/RUN.db` in the runs' folder; no other is read or written.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import DONE, oracle_of
 
 MAX_FACTS = 10_000  # in a file
-OTHERS = 5  # answers that are shown beside the first
+OTHER_ANSWERS = 5  # shown beside the first
 
 
 class Question(RequestBody):
-    """Which run is asked what, and how sure it must be."""
+    """A question, the run that answers it, and the least confidence of an answer."""
 
     run: str = Field(max_length=400)
     question: str = Field(max_length=400)
     threshold: float = Field(default=0.5, ge=0, le=1)
-    told: str = Field(default="", max_length=200)  # what the user knows; it is kept where nobody else knows
+    user_answer: str = Field(default="", max_length=200)  # stored where neither model nor facts have an answer
 
 
 class Reply(BaseModel):
-    """An answer, who gave it, and what the model would have said."""
+    """An answer, its source, and the model's own guess."""
 
     question: str
-    asked: str  # as the model was asked
+    asked: str  # the question as the model gets it
     answer: str | None
     source: str  # model, facts, user, nobody
     guess: str
@@ -46,7 +46,7 @@ class Reply(BaseModel):
     others: list[tuple[str, float]]
     words: list[tuple[str, float]]  # of the question; how much the log-odds of the guess fall when one is left out
     stored: bool
-    can_keep: bool
+    can_store: bool
 
 
 class Oracle(BaseModel):
@@ -58,8 +58,8 @@ class Oracle(BaseModel):
     after: str
 
 
-class Judged(BaseModel):
-    """What was measured on some questions."""
+class QuestionScores(BaseModel):
+    """The scores on some questions."""
 
     questions: int
     exact_match: float
@@ -69,8 +69,8 @@ class Judged(BaseModel):
     curve: list[Point]
 
 
-class Level(BaseModel):
-    """The threshold above which answers are right so often."""
+class AccuracyLevel(BaseModel):
+    """The threshold above which answers have an accuracy."""
 
     wanted: float
     threshold: float
@@ -78,20 +78,20 @@ class Level(BaseModel):
     accuracy: float
 
 
-class Commonest(BaseModel):
-    """The answer that was learnt most often, and how often it is right."""
+class CommonestAnswer(BaseModel):
+    """The most frequent answer of the training questions, and how often it is correct."""
 
     answer: str
     exact_match: float
 
 
-class Measured(Judged):
-    """All that was measured on questions that were not learnt."""
+class Measured(QuestionScores):
+    """The scores on held-out questions."""
 
-    at_accuracy: list[Level]
-    commonest: Commonest
-    groups: dict[str, Judged]
-    surest_mistakes: list[tuple[str, str, str, Share]]  # question, right, said, confidence
+    at_accuracy: list[AccuracyLevel]
+    commonest: CommonestAnswer
+    groups: dict[str, QuestionScores]
+    surest_mistakes: list[tuple[str, str, str, Share]]  # question, correct answer, given answer, confidence
 
 
 class About(Oracle):
@@ -106,36 +106,36 @@ def router(studio: Studio) -> APIRouter:
     @routes.get("/oracles", response_model=list[Oracle])
     def oracles() -> Any:
         """The runs that answer questions."""
-        return [found for name in studio.models.names() if (found := _oracle(studio, name))]
+        return [oracle for name in studio.models.names() if (oracle := _oracle(studio, name))]
 
     @routes.get("/oracle", response_model=About)
     def about(run: Annotated[str, Query(max_length=400)]) -> Any:
         """A run that answers questions, and how well."""
-        studio.models.path(run)  # one that is not there is told as such
-        found = _oracle(studio, run)
-        if found is None:
+        studio.models.path(run)  # an unknown run is refused as such
+        oracle = _oracle(studio, run)
+        if oracle is None:
             raise UserError(f"{run} was not trained to answer questions; choose one that was")
         try:
             measured = Measured.model_validate(studio.models.record(run).get("result"))
         except ValidationError:  # the record is foreign
             measured = None
-        return {**found, "measured": measured}
+        return {**oracle, "measured": measured}
 
     @routes.post("/answer", response_model=Reply)
     async def answer(asked: Question, request: Request) -> Any:
-        """The answer to a question, or to a name alone: the model's where it is sure, else what was kept."""
+        """The answer to a question, or to a name alone: the model's where it is confident, else a stored one."""
         return await studio.scheduler.run(request, _answer, studio, asked)
 
     return routes
 
 
 def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
-    """What the list says of a run, where it answers questions."""
+    """The entry of a run in the list, where it answers questions."""
     try:
-        told = studio.models.record(name)
+        record = studio.models.record(name)
     except UserError:
         return None
-    facts, corpus = told.get("facts"), told.get("corpus")
+    facts, corpus = record.get("facts"), record.get("corpus")
     if not isinstance(facts, dict) or facts.get("stage") != DONE:
         return None
     frame = facts.get("frame")
@@ -147,33 +147,33 @@ def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
 
 def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
     oracle = oracle_of(language_model(studio, asked.run, ticket))
-    facts = _kept(studio, asked.run)
-    if asked.told and facts is None:
+    facts = _facts(studio, asked.run)
+    if asked.user_answer and facts is None:
         raise UserError(
             f"the studio shows one run alone, so there is no place for {FACTS_FOLDER}; start it on a folder of runs"
         )
-    rules = Rules(asked.threshold, facts, lambda _: asked.told)
+    rules = Rules(asked.threshold, facts, lambda _: asked.user_answer)
     question = oracle.frame.question(oracle.frame.name_in(asked.question))
     with ticket.turn():
-        if asked.told and facts is not None and len(facts.pairs()) >= MAX_FACTS:
+        if asked.user_answer and facts is not None and len(facts.pairs()) >= MAX_FACTS:
             raise UserError(f"{FACTS_FOLDER} may hold {MAX_FACTS:,} facts of a run, and does; teach it those first")
         try:
             [reply] = replies_to(oracle, [asked.question], rules)
         except OSError as error:
-            raise UserError(f"the answer cannot be kept in {FACTS_FOLDER}: {error.strerror or error}") from error
+            raise UserError(f"the answer cannot be stored in {FACTS_FOLDER}: {error.strerror or error}") from error
     with ticket.turn():
-        others = other_answers(oracle, reply, OTHERS)
+        others = other_answers(oracle, reply, OTHER_ANSWERS)
     with ticket.turn():
         words = what_words_did(oracle, reply)
     return {
         "question": asked.question, "asked": question, "answer": reply.answer, "source": reply.source,
         "guess": reply.guess, "confidence": reply.confidence, "others": others, "words": words,
-        "stored": reply.stored, "can_keep": facts is not None,
+        "stored": reply.stored, "can_store": facts is not None,
     }  # fmt: skip
 
 
-def _kept(studio: Studio, run: str) -> Facts | None:
-    """The file of what users have said; None where the studio's folder is a run, which holds nothing else."""
+def _facts(studio: Studio, run: str) -> Facts | None:
+    """The file of users' own answers; None where the studio's folder is itself a run, which holds nothing else."""
     folder = studio.root / FACTS_FOLDER
     path = folder / f"{run}.db"
     if (studio.root / CONFIG).exists() or (folder / CONFIG).exists():

@@ -1,4 +1,4 @@
-"""A text put into classes: how probable each is, what every word did for the answer, and when to abstain."""
+"""Text classification: the probability of each class, the contribution of every word, and when to abstain."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import TASK, Classifier
 from octavo.tasks.word_contributions import explain, logits_in_turns
 
-LONGEST = 10_000  # characters of a text; leaving out each word in turn takes time with the square of it
-EXAMPLES, MOST_EXAMPLES = 1 << 20, 20_000  # characters and lines of a file of examples
+MAX_TEXT_CHARACTERS = 10_000  # leaving out each word in turn takes time with the square of it
+MAX_EXAMPLES_CHARACTERS, MAX_EXAMPLES = 1 << 20, 20_000
 Share = Annotated[float, Field(ge=0, le=1)]
 Point = tuple[Share, Share, Share]  # threshold, coverage, accuracy
 
 
 class Text(RequestBody):
-    """Which classifier answers for what."""
+    """A text, and the run that classifies it."""
 
     run: str = Field(max_length=400)
-    text: str = Field(max_length=LONGEST)
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 class Examples(RequestBody):
     """Labelled examples, a line each: label, tab, text."""
 
     run: str = Field(max_length=400)
-    examples: str = Field(max_length=EXAMPLES)
+    examples: str = Field(max_length=MAX_EXAMPLES_CHARACTERS)
 
 
 class Probabilities(BaseModel):
@@ -42,8 +42,8 @@ class Probabilities(BaseModel):
     classes: list[tuple[str, float]]
 
 
-class Words(BaseModel):
-    """An answer taken apart."""
+class WordContributions(BaseModel):
+    """The contribution of each word to the predicted class."""
 
     answer: str
     confidence: float
@@ -54,8 +54,8 @@ class Words(BaseModel):
     verdict: str
 
 
-class OfClass(BaseModel):
-    """How good the answers are for one class."""
+class ClassScores(BaseModel):
+    """The scores of one class."""
 
     name: str = Field(alias="class")
     examples: int
@@ -65,7 +65,7 @@ class OfClass(BaseModel):
 
 
 class Measured(BaseModel):
-    """What was measured on examples that were not learnt from."""
+    """The scores on held-out examples."""
 
     examples: int
     accuracy: float
@@ -75,9 +75,9 @@ class Measured(BaseModel):
     brier: float
     ece: float
     classes: list[str]
-    confusion: list[list[int]]  # row: the true class; column: the answer
-    per_class: list[OfClass]
-    curve: list[Point] = []  # empty where it was not kept
+    confusion: list[list[int]]  # row: the true class; column: the predicted class
+    per_class: list[ClassScores]
+    curve: list[Point] = []  # empty where the run does not have it
 
 
 class About(BaseModel):
@@ -96,7 +96,7 @@ def router(studio: Studio) -> APIRouter:
 
     @routes.get("/classifier", response_model=About)
     def about(run: Annotated[str, Query(max_length=400)]) -> Any:
-        """What is known of a classifier."""
+        """A classifier and its scores."""
         return _about(studio, run)
 
     @routes.post("/classify", response_model=Probabilities)
@@ -104,31 +104,31 @@ def router(studio: Studio) -> APIRouter:
         """How probable each class is for a text."""
         return await studio.scheduler.run(request, _classify, studio, asked)
 
-    @routes.post("/classify/words", response_model=Words)
+    @routes.post("/classify/words", response_model=WordContributions)
     async def words(asked: Text, request: Request) -> Any:
-        """What each word did for the answer, exactly: by leaving it out."""
+        """The contribution of each word to the predicted class, exactly: by leaving it out."""
         return await studio.scheduler.run(request, _words, studio, asked)
 
     @routes.post("/classify/measure", response_model=Measured)
     async def measure(asked: Examples, request: Request) -> Any:
-        """How good a classifier is on examples of one's own, and what comes of answering only the surest."""
+        """The scores of a classifier on one's own examples, and its accuracy over coverage."""
         return await studio.scheduler.run(request, _measure, studio, asked)
 
     return routes
 
 
 def _about(studio: Studio, name: str) -> dict[str, Any]:
-    told = studio.models.record(name)
-    if told.get("task") != TASK:
-        raise _no_classifier(name)
-    classes, training = told.get("classes"), told.get("training")
+    record = studio.models.record(name)
+    if record.get("task") != TASK:
+        raise _not_a_classifier(name)
+    classes, training = record.get("classes"), record.get("training")
     try:
-        measured = Measured.model_validate(told.get("result"))
+        measured = Measured.model_validate(record.get("result"))
     except ValidationError:  # not measured, or the record is foreign
         measured = None
-    temperature = told.get("temperature")
+    temperature = record.get("temperature")
     return {
-        "run": name, "model": str(told.get("model", "")),
+        "run": name, "model": str(record.get("model", "")),
         "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
         "temperature": temperature if isinstance(temperature, float) else None,
         "calibrated": isinstance(training, dict) and training.get("calibrate") is True,
@@ -136,14 +136,14 @@ def _about(studio: Studio, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _no_classifier(name: str) -> UserError:
+def _not_a_classifier(name: str) -> UserError:
     return UserError(f"{name} does not classify texts; choose a classifier")
 
 
 def _get(studio: Studio, name: str, ticket: Ticket) -> Classifier:
     found = studio.models.get(name, ticket)
     if not isinstance(found, Classifier):
-        raise _no_classifier(name)
+        raise _not_a_classifier(name)
     return found
 
 
@@ -158,12 +158,12 @@ def _classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
 
 def _words(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
     made = _get(studio, asked.run, ticket)
-    [told] = explain(made, [asked.text], [None], turn=ticket.turn)
-    return {**told.to_json(), "verdict": told.verdict()}
+    [explanation] = explain(made, [asked.text], [None], turn=ticket.turn)
+    return {**explanation.to_json(), "verdict": explanation.verdict()}
 
 
 def _measure(ticket: Ticket, studio: Studio, asked: Examples) -> dict[str, Any]:
     made = _get(studio, asked.run, ticket)
-    data = labelled_in(asked.examples, made.classes, MOST_EXAMPLES)
+    data = labelled_in(asked.examples, made.classes, MAX_EXAMPLES)
     p_NC = logits_in_turns(made, data.texts, ticket.turn).softmax(1)
     return classified(p_NC, torch.from_numpy(data.y_N), made.classes).to_json()

@@ -1,4 +1,4 @@
-"""The exercises: the booklet, its evidence, what can be turned by hand, and the grader for a file of answers.
+"""The exercises: the booklet, its evidence, the interactive ones, and the grader for a file of answers.
 
 No request runs code: evidence and figures are octavo's own, computed in a process apart; a student's formulas are only
 read, in a limited process; a student's Python file is not run at all.
@@ -18,15 +18,15 @@ from octavo.studio.server.html_tree import html_tree
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
-if TYPE_CHECKING:  # what is heavy is imported when first needed, so that the studio is up at once
+if TYPE_CHECKING:  # heavy modules are imported when first needed, so that the studio starts quickly
     from octavo.exercises.framework.check_process import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
-ANSWERS = 1 << 17  # characters of a file of answers; the empty one with every exercise has half as many
-SECONDS, MEMORY = 5.0, 1 << 29  # that one answer may take
-SPELT = {"True": "true", "False": "false"}  # as TOML has them
+MAX_ANSWERS_CHARACTERS = 1 << 17  # the template with every exercise has half as many
+MAX_ANSWER_SECONDS, MAX_ANSWER_BYTES = 5.0, 1 << 29
+TOML_VALUES = {"True": "true", "False": "false"}
 Name = Annotated[str, Path(max_length=100, pattern="^[A-Za-z0-9_-]+$")]
-Tree = list[Any]  # see studio/markup.py
+Tree = list[Any]  # see server/html_tree.py
 
 
 class Listed(BaseModel):
@@ -36,7 +36,7 @@ class Listed(BaseModel):
     title: str
     topic: str
     claims: int
-    play: str  # the name of what can be turned by hand, if there is something
+    play: str  # the name of its interactive version, where there is one
 
 
 class Claim(BaseModel):
@@ -83,7 +83,7 @@ class Evidence(BaseModel):
 class Answers(RequestBody):
     """A file of answers, as its text."""
 
-    answers: str = Field(max_length=ANSWERS)
+    answers: str = Field(max_length=MAX_ANSWERS_CHARACTERS)
 
 
 class Template(BaseModel):
@@ -275,9 +275,9 @@ class Book:
         while not self._grading.acquire(timeout=POLL_SECONDS):  # one process for it, however many wait
             ticket.check()
         try:
-            found = grade_text(answers, every, Limits(SECONDS, MEMORY), ticket.check)
+            found = grade_text(answers, every, Limits(MAX_ANSWER_SECONDS, MAX_ANSWER_BYTES), ticket.check)
         finally:
             self._grading.release()
-        rows = [{**row._asdict(), "why": prose_as_text(row.why), "answer": SPELT.get(row.answer, row.answer)}
+        rows = [{**row._asdict(), "why": prose_as_text(row.why), "answer": TOML_VALUES.get(row.answer, row.answer)}
                 for row in found.rows]  # fmt: skip
         return {"points": found.points, "of": found.of, "problem": found.problem, "rows": rows}

@@ -19,7 +19,7 @@ from octavo.decode import Beam, Greedy, Sample
 from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
 from octavo.decode.tree import Node, grow
 from octavo.errors import UserError
-from octavo.inspect.summary import tokens_of
+from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
 from octavo.studio.routes.read import json_response, language_model, token_text
 from octavo.studio.server.app import RequestBody, Studio

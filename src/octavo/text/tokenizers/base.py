@@ -33,7 +33,7 @@ class Tokenizer(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str]  # what its tokens are, in the plural: bytes, words, ...
-    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass: what `learn` can be told
+    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass: the options of `learn`
     reads_raw_bytes: ClassVar[bool] = False  # whether files need not be UTF-8
     lossless: bool = True  # decode(encode(data)) == data for all data that encode does not refuse
 

@@ -4,20 +4,20 @@ import { post } from "/web/api.js";
 import { debounce, field, h, latest, replace } from "/web/dom.js";
 import { remember as write } from "/web/main.js";
 import { attentionView, headsView } from "/web/parts/attention.js";
-import { backoffView, bagView, votesView } from "/web/parts/count_views.js";
-import { depthsView, fillView, flowView } from "/web/parts/layer_views.js";
+import { tableView } from "/web/parts/token_table.js";
+import { curveView, layersView, maskedView } from "/web/parts/layer_views.js";
 import { limitPaste } from "/web/parts/text_field.js";
 import { cancellable } from "/web/parts/cancellable.js";
 import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { imageView } from "/web/parts/image_attention.js";
-import { gatesView } from "/web/parts/gate_views.js";
+import { rowsView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
 
 const TASKS = ["", "translate", "fill in masked words", "classify images"];
 const SENTENCE = "The cat sat on the mat. The dog lay by the door.";
-const VIEWS = {
-  backoff: backoffView, votes: votesView, bag: bagView, attention: attentionView, heads: headsView, gates: gatesView,
-  depths: depthsView, flow: flowView, fill: fillView, image: imageView,
+const DRAWINGS = { // by the kind of a view
+  "token-table": tableView, "token-maps": attentionView, heads: headsView, "token-rows": rowsView, layers: layersView,
+  curve: curveView, masked: maskedView, image: imageView,
 };
 const OF_A_TEXT = ["token", "from", "at", "strip"]; // settings that mean nothing for another text
 const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for another run
@@ -56,7 +56,8 @@ export async function show(main, params, signal) {
   }
 
   function again() {
-    asking.start((ended) => VIEWS[settings.view](place.panel, page, ended));
+    const { kind } = page.about.views.find((one) => one.view === settings.view);
+    asking.start((ended) => DRAWINGS[kind](place.panel, page, ended));
   }
 
   function rewrite(next) {
@@ -67,7 +68,7 @@ export async function show(main, params, signal) {
   function typed() {
     forget(OF_A_TEXT);
     remember({ text: text.value });
-    if (page.about && settings.view !== "image") again();
+    if (page.about && page.about.family !== "vision") again();
   }
 
   const load = latest(views, signal);
@@ -76,13 +77,17 @@ export async function show(main, params, signal) {
     asking?.start(async () => {}); // what is asked of the run before is not wanted any more
     const about = await post("/api/inspect/about", { run: settings.run }, ended);
     page.about = about;
+    if (!about.views.length) {
+      replace(views, h("p", {}, `${settings.run} has nothing to show: its model declares no views.`));
+      return;
+    }
     if (!about.views.some((one) => one.view === settings.view)) settings.view = about.views[0].view;
-    writing.hidden = about.family === "image";
+    writing.hidden = about.family === "vision";
     replace(languages, about.languages.length > 1 ? field("Into", languageList(about.languages)) : []);
     place = viewTabs(about);
-    const told = about.told !== settings.run && h("p", { class: "quiet small" }, about.told);
+    const summary = about.summary !== settings.run && h("p", { class: "quiet small" }, about.summary);
     asking = cancellable(place.panel, signal);
-    replace(views, [told, place.bar, asking.element, place.panel]);
+    replace(views, [summary, place.bar, asking.element, place.panel]);
     wanted();
     again();
   });

@@ -1,4 +1,4 @@
-// What the heads look at: all of them small, one of them large, as a matrix or as arcs; and their habits in a table.
+// Attention maps: all heads small, one of them large, as a matrix or as arcs; and statistics of the heads in a table.
 
 import { post } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
@@ -12,8 +12,11 @@ const SMALL = 56; // pixels of a small map
 const MANY = 64; // tokens: of so many, most weights are too small to be seen unless they are compared in a row
 const LEAST = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5]; // weights from which arcs are drawn
 
+const HEADS = "-heads"; // ends the name of the tab beside a view of maps
+const viewOf = ({ settings }) => settings.view.endsWith(HEADS) ? settings.view.slice(0, -HEADS.length) : settings.view;
+
 const askedOf = ({ settings }) => ({
-  run: settings.run, text: settings.text, ...(settings.language ? { language: settings.language } : {}),
+  run: settings.run, text: settings.text, view: viewOf({ settings }), ...(settings.language ? { language: settings.language } : {}),
 });
 
 function choice(label, options, chosen, onchange) {
@@ -24,17 +27,17 @@ function choice(label, options, chosen, onchange) {
 
 /** The tab of maps. */
 export async function attentionView(place, page, signal) {
-  const told = await post("/api/inspect/attention", askedOf(page), signal);
+  const data = await post("/api/inspect/maps", askedOf(page), signal);
   const { settings, remember } = page;
   const within = (name, most) => Math.min(Math.max(1, Number(settings[name]) || 1), most);
-  const one = { layer: within("layer", told.layers), head: within("head", told.heads) };
+  const one = { layer: within("layer", data.layers), head: within("head", data.heads) };
   const stage = h("div", {});
   const draw = latest(stage, signal);
   const small = h("div", { class: "heads", role: "group", "aria-label": "All heads" });
   const controls = h("div", { class: "bar" });
   const reading = h("p", { class: "quiet" }); // how the drawing is read
-  const count = told.layers * told.heads;
-  const shading = () => settings.shade || (told.seen.length > MANY ? "row" : "weight");
+  const count = data.layers * data.heads;
+  const shading = () => settings.shade || (data.keys.length > MANY ? "row" : "weight");
 
   function pick(layer, head) {
     Object.assign(one, { layer, head });
@@ -49,10 +52,10 @@ export async function attentionView(place, page, signal) {
   function control() {
     const numbers = (most) => Array.from({ length: most }, (_, i) => [i + 1, i + 1]);
     const arcsShown = settings.drawn === "arcs";
-    replace(reading, howToRead(told.one, arcsShown));
+    replace(reading, howToRead(data.one, arcsShown));
     replace(controls, [
-      count > 1 && choice("Layer", numbers(told.layers), one.layer, (value) => pick(Number(value), one.head)),
-      count > 1 && choice("Head", numbers(told.heads), one.head, (value) => pick(one.layer, Number(value))),
+      count > 1 && choice("Layer", numbers(data.layers), one.layer, (value) => pick(Number(value), one.head)),
+      count > 1 && choice("Head", numbers(data.heads), one.head, (value) => pick(one.layer, Number(value))),
       choice("Drawn as", [["", "matrix"], ["arcs", "arcs"]], settings.drawn ?? "", (drawn) => {
         remember({ drawn });
         control();
@@ -76,7 +79,7 @@ export async function attentionView(place, page, signal) {
     const common = { label: name, signal: ended };
     if (settings.drawn === "arcs") {
       const drawn = arcs({
-        ...common, looking: told.looking, seen: told.seen, one: told.one, chosen: Number(settings.token || -1),
+        ...common, looking: data.queries, seen: data.keys, one: data.one, chosen: Number(settings.token || -1),
         from: Number(settings.from || 0), onpick: (token) => remember({ token: token < 0 ? "" : token }),
         onmove: (from) => remember({ from: from || "" }),
       });
@@ -85,45 +88,45 @@ export async function attentionView(place, page, signal) {
       return;
     }
     const drawn = matrix({
-      ...common, rows: told.looking, columns: told.seen, at: settings.at ?? "", onmove: (at) => remember({ at }),
-      tell: (row, column, a) => said(told, row, column, a),
+      ...common, rows: data.queries, columns: data.keys, at: settings.at ?? "", onmove: (at) => remember({ at }),
+      tell: (row, column, a) => said(data, row, column, a),
     });
     replace(stage, drawn.element);
     await drawn.show(found.table(0), found.kind, shading() === "row");
   }
 
   replace(place, [
-    told.translation && h("p", {}, "Translation: ", h("b", {}, told.translation)),
-    told.note && h("p", {}, told.note),
-    told.cut && h("p", { class: "quiet" }, `Only the first ${told.looking.length - 1} tokens are looked at.`),
+    data.translation && h("p", {}, "Translation: ", h("b", {}, data.translation)),
+    data.note && h("p", {}, data.note),
+    data.truncated && h("p", { class: "quiet" }, `Only the first ${data.queries.length - 1} tokens are read.`),
     count > 1 && small, controls, reading, stage,
   ]);
   control();
   const drawing = draw(showHead);
   if (count > 1) {
     const found = await tables("/api/inspect/overview", askedOf(page), signal);
-    replace(small, told.habits.map((habits, n) => smallMap(habits, found, n, one, pick, signal)));
+    replace(small, data.statistics.map((statistics, n) => smallMap(statistics, found, n, one, pick, signal)));
   }
   await drawing;
 }
 
 function howToRead(one, arcsShown) {
   if (arcsShown) {
-    return one ? "An arc goes from a token to one that it looks at; the wider, the more."
-      : "Below is the translation, above the source; a line goes from a token to one that it was written looking at.";
+    return one ? "An arc goes from a token to one that it attends to; the wider, the more."
+      : "Below is the translation, above the source; a line goes from a token to one that it attended to.";
   }
-  return one ? "Rows are the tokens from the top down; in each, what it looks at. Rows sum to 100 %."
+  return one ? "Rows are the tokens from the top down; in each, what it attends to. Rows sum to 100 %."
     : "Rows are the translation from the top down, columns the source.";
 }
 
-function said(told, row, column, a) {
-  const [here, there] = [`“${told.looking[row]}” (${row})`, `“${told.seen[column]}” (${column})`];
-  if (told.causal && column > row) return `${here} cannot see ${there}`;
-  return `${here} ${told.one ? "looks at" : "was written looking at"} ${there}: ${percent(a)}`;
+function said(data, row, column, a) {
+  const [here, there] = [`“${data.queries[row]}” (${row})`, `“${data.keys[column]}” (${column})`];
+  if (data.causal && column > row) return `${here} cannot see ${there}`;
+  return `${here} ${data.one ? "attends to" : "attended to"} ${there}: ${percent(a)}`;
 }
 
-function smallMap(habits, found, n, one, pick, signal) {
-  const { layer, head, kind } = habits;
+function smallMap(statistics, found, n, one, pick, signal) {
+  const { layer, head, kind } = statistics;
   const side = Math.max(found.rows, found.columns);
   const canvas = h("canvas", {
     width: found.columns, height: found.rows, "aria-hidden": "true",
@@ -145,28 +148,28 @@ function smallMap(habits, found, n, one, pick, signal) {
 const COLUMNS = [
   ["entropy", "entropy", (x) => `${x.toFixed(2)} bits`], ["spread", "of possible", percent],
   ["distance", "distance", (x) => x.toFixed(1)], ["itself", "on itself", percent],
-  ["previous", "on previous", percent], ["first", "on first", percent], ["kind", "habit", (x) => x],
+  ["previous", "on previous", percent], ["first", "on first", percent], ["kind", "kind", (x) => x],
 ];
 
-/** The tab of habits. */
+/** The table of the heads. */
 export async function headsView(place, page, signal) {
-  const told = await post("/api/inspect/attention", askedOf(page), signal);
-  const known = COLUMNS.filter(([name]) => told.habits.some((one) => one[name] != null && one[name] !== ""));
-  const open = (one) => page.go("attention", { layer: one.layer, head: one.head });
-  const rows = told.habits.map((one) => h("tr", {},
+  const data = await post("/api/inspect/maps", askedOf(page), signal);
+  const known = COLUMNS.filter(([name]) => data.statistics.some((one) => one[name] != null && one[name] !== ""));
+  const open = (one) => page.go(viewOf(page), { layer: one.layer, head: one.head });
+  const rows = data.statistics.map((one) => h("tr", {},
     h("td", {}, h("button", { type: "button", class: "link", onclick: () => open(one) },
       `layer ${one.layer}, head ${one.head}`)),
     known.map(([name, , spell]) => h("td", { class: name === "kind" ? "" : "r" },
       one[name] == null ? "–" : spell(one[name])))));
   replace(place, [
-    told.told.length > 0 && h("ul", {}, told.told.map((line) =>
+    data.notes.length > 0 && h("ul", {}, data.notes.map((line) =>
       h("li", {}, `${line[0].toUpperCase()}${line.slice(1)}.`))),
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Habits of the heads" }, h("table", {},
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Statistics of the heads" }, h("table", {},
       h("thead", {}, h("tr", {}, h("th", {}, "head"), known.map(([name, title]) =>
         h("th", { class: name === "kind" ? "" : "r" }, title)))), h("tbody", {}, rows))),
-    h("p", { class: "quiet" }, "Entropy is how widely a head looks: 0 bits where one token gets everything, log2(n) "
+    h("p", { class: "quiet" }, "Entropy is how widely a head attends: 0 bits where one token gets everything, log2(n) "
       + "where n tokens get the same; beside it, its share of what is possible.",
-    known.some(([name]) => name === "distance") && " Distance is how many tokens away it looks.",
+    known.some(([name]) => name === "distance") && " Distance is how many tokens away it attends.",
     " All are means over the text."),
   ]);
 }

@@ -133,7 +133,7 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
     }
     const best = seen.map((token, n) => [weight(at, n), token, n]).sort((a, b) => b[0] - a[0]).slice(0, TOLD);
     const told = best.filter(([a]) => a >= 0.005).map(([a, token, n]) => `“${token}” (${n}) ${percent(a)}`).join(", ");
-    readout.textContent = `“${looking[at]}” (${at}) looks at ${told || "nothing"}`;
+    readout.textContent = `“${looking[at]}” (${at}) attends to ${told || "nothing"}`;
   }
 
   const hands = {

@@ -33,9 +33,9 @@ export function makeAxis(values, { log = false, tight = false } = {}) {
   const step = stepOf(high - low);
   if (!tight && log) {
     const ticks = logTicks(low / 10, high * 10);
-    const margin = (high / low) ** 0.05; // where the next round number is far away
-    [low, high] = [Math.max(...ticks.filter((tick) => tick <= low * (1 + near)), low / margin),
-      Math.min(...ticks.filter((tick) => tick >= high * (1 - near)), high * margin)];
+    const margin = (high / low) ** 0.05; // where there is no round number near by
+    const [below, above] = [ticks.filter((tick) => tick <= low * (1 + near)), ticks.filter((tick) => tick >= high * (1 - near))];
+    [low, high] = [below.at(-1) ?? low / margin, above[0] ?? high * margin];
   } else if (!tight) {
     [low, high] = [step * Math.floor(low / step + near), step * Math.ceil(high / step - near)];
   }

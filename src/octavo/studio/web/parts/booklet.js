@@ -1,4 +1,4 @@
-// The booklet: exercises by topic; one is open, its answer folded away, its evidence computed when asked for.
+// The booklet: exercises by topic; one is open, its answer is folded, its evidence is computed on demand.
 
 import { get, post } from "/web/api.js";
 import { h, latest, replace } from "/web/dom.js";
@@ -50,7 +50,7 @@ function exercise(found, signal) {
     evidence(found, signal)];
 }
 
-/** The figure comes when the answer is unfolded: computing it may take seconds. */
+/** The figure is computed when the answer is unfolded: it may take seconds. */
 async function drawFigure(found, answer, signal) {
   const place = h("div", {}, h("p", { class: "quiet", role: "status" }, "Computing the figure …"));
   answer.querySelector(":scope > ol").before(place);
@@ -61,7 +61,7 @@ async function drawFigure(found, answer, signal) {
   }
 }
 
-/** A button that computes the evidence, claim by claim, and a table of what comes. */
+/** A button that computes the evidence, claim by claim, and a table of the results. */
 function evidence(found, outer) {
   const place = h("div", { "aria-live": "polite" });
   const checking = latest(place, outer);
@@ -74,25 +74,25 @@ function evidence(found, outer) {
     });
   } }, `Check its ${found.parts.length === 1 ? "claim" : `${found.parts.length} claims`}`);
   return h("section", { class: "evidence" }, h("h2", {}, "Evidence"),
-    h("p", { class: "quiet" }, "Each claim is held against what is found by another way, computed now."), check, place);
+    h("p", { class: "quiet" }, "Each claim is checked against an independent computation, made now."), check, place);
 }
 
 async function run(found, place, signal, stop) {
   const rows = h("tbody", {}), status = h("p", { role: "status", class: "quiet" });
   const button = h("button", { onclick: stop }, "Stop");
-  const titles = columns(["claim", "", "evidence", "tolerance", "what was found"]);
+  const titles = columns(["claim", "", "evidence", "tolerance", "result"]);
   replace(place, [scrolled("Evidence", "stack", titles, rows), status, button]);
   let held = 0;
   try {
     for (const [n, part] of found.parts.entries()) {
       status.textContent = `Checking ${part.id}, ${n + 1} of ${found.parts.length} …`;
-      const told = await post(`/api/exercises/${encodeURIComponent(found.id)}/check`, { part: part.id }, signal);
-      held += told.holds;
-      rows.append(h("tr", {}, h("th", { scope: "row" }, told.id),
-        h("td", { class: told.holds ? "good" : "bad" }, told.holds ? "holds" : "fails"),
-        h("td", {}, `${told.evidence}, ${told.seconds < 0.01 ? "under 0.01" : told.seconds.toFixed(2)} s`),
-        h("td", {}, told.tolerance),
-        h("td", { class: "note" }, told.problem || told.note || told.found)));
+      const result = await post(`/api/exercises/${encodeURIComponent(found.id)}/check`, { part: part.id }, signal);
+      held += result.holds;
+      rows.append(h("tr", {}, h("th", { scope: "row" }, result.id),
+        h("td", { class: result.holds ? "good" : "bad" }, result.holds ? "holds" : "fails"),
+        h("td", {}, `${result.evidence}, ${result.seconds < 0.01 ? "under 0.01" : result.seconds.toFixed(2)} s`),
+        h("td", {}, result.tolerance),
+        h("td", { class: "note" }, result.problem || result.note || result.found)));
     }
     status.textContent = `${held} of ${found.parts.length} claims hold.`;
   } catch (error) {

@@ -8,27 +8,27 @@ import { SHARE, tables, valueOf } from "/web/parts/byte_tables.js";
 const HIGH = 90; // of a unit's drawing
 
 /** The tab of a recurrent network. */
-export async function gatesView(place, page, signal) {
+export async function rowsView(place, page, signal) {
   const { settings, remember } = page;
-  const asked = { run: settings.run, text: settings.text };
-  const told = await post("/api/inspect/gates", asked, signal);
-  const names = told.gates.map((one) => `${one.gate} ${one.layer}`);
+  const asked = { run: settings.run, text: settings.text, view: settings.view };
+  const data = await post("/api/inspect/rows", asked, signal);
+  const names = data.rows.map((one) => `${one.row} ${one.layer}`);
   const stage = h("div", {});
   const draw = latest(stage, signal);
   let chosen = Math.max(0, names.indexOf(settings.gate ?? ""));
 
   const strips = matrix({
-    rows: names, columns: told.tokens, square: false, label: "Gates and states over the tokens", signal,
+    rows: names, columns: data.tokens, square: false, label: "Gates and states over the tokens", signal,
     at: settings.strip ?? "", onmove: (strip) => remember({ strip }),
     tell: (row, column) => {
-      const one = told.gates[row];
+      const one = data.rows[row];
       const mean = one.mean[column].toFixed(2);
-      return `${one.gate} of layer ${one.layer} at “${told.tokens[column]}” (${column}): mean ${mean}`;
+      return `${one.row} of layer ${one.layer} at “${data.tokens[column]}” (${column}): mean ${mean}`;
     },
     onpick: (row) => pick(row),
   });
-  const list = h("select", { onchange: () => pick(Number(list.value)) }, told.gates.map((one, n) =>
-    h("option", { value: n, selected: n === chosen }, `${one.gate}, layer ${one.layer}`)));
+  const list = h("select", { onchange: () => pick(Number(list.value)) }, data.rows.map((one, n) =>
+    h("option", { value: n, selected: n === chosen }, `${one.row}, layer ${one.layer}`)));
   const order = h("select", { onchange: () => {
     remember({ order: order.value });
     draw(showUnits);
@@ -43,8 +43,8 @@ export async function gatesView(place, page, signal) {
   }
 
   async function showUnits(ended) {
-    const one = told.gates[chosen];
-    const found = await tables("/api/inspect/units", { ...asked, gate: one.gate, layer: one.layer }, ended);
+    const one = data.rows[chosen];
+    const found = await tables("/api/inspect/units", { ...asked, row: one.row, layer: one.layer }, ended);
     const units = settings.order === "number" ? one.busiest.map((_, n) => n) : one.busiest;
     const sorted = new Uint8Array(found.rows * found.columns);
     units.forEach((unit, row) => sorted.set(found.table(0).subarray(unit * found.columns, (unit + 1) * found.columns),
@@ -53,12 +53,12 @@ export async function gatesView(place, page, signal) {
     const show = (unit) => {
       const values = Array.from(found.table(0).subarray(unit * found.columns, (unit + 1) * found.columns),
         (byte) => valueOf(found.kind, byte));
-      replace(single, unitFigure(unit, values, told.tokens, one.signed));
+      replace(single, unitFigure(unit, values, data.tokens, one.signed));
     };
     const drawn = matrix({
-      rows: units.map((unit) => `unit ${unit}`), columns: told.tokens, square: false, signal: ended,
-      label: `Units of ${one.gate}, layer ${one.layer}`, at: settings.at ?? "", onmove: (at) => remember({ at }),
-      tell: (row, column, value) => `unit ${units[row]} at “${told.tokens[column]}” (${column}): ${value.toFixed(2)}`,
+      rows: units.map((unit) => `unit ${unit}`), columns: data.tokens, square: false, signal: ended,
+      label: `Units of ${one.row}, layer ${one.layer}`, at: settings.at ?? "", onmove: (at) => remember({ at }),
+      tell: (row, column, value) => `unit ${units[row]} at “${data.tokens[column]}” (${column}): ${value.toFixed(2)}`,
       onpick: (row) => {
         remember({ unit: units[row] });
         show(units[row]);
@@ -66,7 +66,7 @@ export async function gatesView(place, page, signal) {
     });
     const scale = one.signed ? "orange −1, paper 0, blue 1" : "paper 0, shut; blue 1, open";
     replace(stage, [
-      h("p", { class: "quiet" }, `${one.units} units: ${scale}${one.gate === "cell" ? ", after tanh" : ""}. `
+      h("p", { class: "quiet" }, `${one.units} units: ${scale}${one.squashed ? ", after tanh" : ""}. `
         + "Click a row, or press Enter on it, for one unit."), drawn.element, single,
     ]);
     await drawn.show(sorted, found.kind);
@@ -74,13 +74,13 @@ export async function gatesView(place, page, signal) {
   }
 
   replace(place, [
-    told.cut && h("p", { class: "quiet" }, `Only the first ${told.tokens.length - 1} tokens are looked at.`),
+    data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length - 1} tokens are read.`),
     h("p", { class: "quiet" }, "Each column is a token as it is read, each row the mean over a layer's units; of "
       + "values with a sign, of their size."),
-    strips.element, gateTable(told.gates, (n) => pick(n)),
+    strips.element, gateTable(data.rows, (n) => pick(n)),
     h("h2", {}, "Unit by unit"), h("div", { class: "bar" }, field("Gate", list), field("Order", order)), stage,
   ]);
-  const bytes = Uint8Array.from(told.gates.flatMap((one) => one.strength.map((value) => Math.round(255 * value))));
+  const bytes = Uint8Array.from(data.rows.flatMap((one) => one.strength.map((value) => Math.round(255 * value))));
   await Promise.all([strips.show(bytes, SHARE), draw(showUnits)]);
 }
 
@@ -92,7 +92,7 @@ function gateTable(gates, pick) {
     h("thead", {}, h("tr", {}, titles.map((one, i) => h("th", { class: i > 0 && i < 4 ? "r" : "" }, one)))),
     h("tbody", {}, gates.map((one, n) => h("tr", {},
       h("td", {}, h("button", { type: "button", class: "link", onclick: () => pick(n) },
-        `${one.gate}, layer ${one.layer}`)),
+        `${one.row}, layer ${one.layer}`)),
       h("td", { class: "r" }, mean(one.mean).toFixed(2)), h("td", { class: "r" }, share(one.low)),
       h("td", { class: "r" }, share(one.high)), h("td", { class: "note" }, one.meaning))))),
   h("p", { class: "quiet small" }, "low and high: the share of units below 0.1 and above 0.9, which hardly learn; of "

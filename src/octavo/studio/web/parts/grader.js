@@ -4,7 +4,7 @@ import { get, post } from "/web/api.js";
 import { errorMessage, field, h, latest, replace } from "/web/dom.js";
 import { columns, scrolled } from "/web/parts/table.js";
 
-const LARGEST = 1 << 17;
+const MAX_FILE_BYTES = 1 << 17;
 const WORDS = { "right": "right", "only if": "right only if", "wrong": "wrong", "refused": "refused",
   "missing": "missing", "not run": "not graded" };
 const SIDES = { "right": "good", "only if": "half", "wrong": "bad", "refused": "bad" };
@@ -13,12 +13,12 @@ export async function showGrader(place, params, signal) {
   const every = await get("/api/exercises", signal);
   const grades = h("div", { "aria-live": "polite" });
   const grading = latest(grades, signal);
-  const text = h("textarea", { maxlength: LARGEST, spellcheck: "false", rows: 12,
+  const text = h("textarea", { maxlength: MAX_FILE_BYTES, spellcheck: "false", rows: 12,
     placeholder: "[softmax-range]\nsum = 1" });
   const file = h("input", { type: "file", accept: ".toml,text/plain", onchange: async () => {
     const [chosen] = file.files;
     if (!chosen) return;
-    if (chosen.size > LARGEST) replace(grades, errorMessage(new Error("a file of answers may have 128 kB; leave out some")));
+    if (chosen.size > MAX_FILE_BYTES) replace(grades, errorMessage(new Error("a file of answers may have 128 kB; leave out some")));
     else text.value = await chosen.text();
   } });
   const of = h("select", { "aria-label": "Exercise" }, h("option", { value: "" }, "all exercises"),
@@ -35,7 +35,7 @@ export async function showGrader(place, params, signal) {
     h("p", {}, "A file of answers has a table for each exercise and a key for each claim. Formulas may be written in "
       + "any way; where one is wrong, you are shown for which values."),
     h("p", { class: "quiet" }, "Answers that are a Python file are not run here, and not graded; for those: ",
-      h("code", {}, "octavo exercises grade answers.toml"), ". Nothing is kept."),
+      h("code", {}, "octavo exercises grade answers.toml"), ". Nothing is stored."),
     h("div", { class: "bar" }, field("Empty answers to", of),
       h("button", { onclick: () => empty((found) => { text.value = found; }) }, "Put them below"),
       h("button", { onclick: () => empty(download) }, "Download them")),

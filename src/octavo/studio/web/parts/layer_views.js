@@ -1,4 +1,4 @@
-// A transformer depth by depth, the gradient's way back, and what a BERT expects behind its masks.
+// The logit lens, gradient flow, and what a BERT predicts for its masks.
 
 import { post } from "/web/api.js";
 import { field, h, replace } from "/web/dom.js";
@@ -13,10 +13,11 @@ const short = (text) => (text.length > LETTERS ? `${text.slice(0, LETTERS - 1)}�
 const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
 
 /** The logit lens. */
-export async function depthsView(place, page, signal) {
-  const told = await post("/api/inspect/depths", { run: page.settings.run, text: page.settings.text }, signal);
+export async function layersView(place, page, signal) {
+  const { run, text, view } = page.settings;
+  const data = await post("/api/inspect/layers", { run, text, view }, signal);
   const stage = h("div", {});
-  const last = Math.max(0, Math.floor((told.tokens.length - 1) / ROWS) * ROWS);
+  const last = Math.max(0, Math.floor((data.tokens.length - 1) / ROWS) * ROWS);
   const step = (name, by) => h("button", { type: "button", onclick: () => show(from() + by) }, name);
   const from = () => Math.min(last, Math.max(0, Math.floor((Number(page.settings.from) || 0) / ROWS) * ROWS));
   const [earlier, later] = [step(`← ${ROWS} earlier`, -ROWS), step(`${ROWS} later →`, ROWS)];
@@ -27,8 +28,8 @@ export async function depthsView(place, page, signal) {
     earlier.disabled = at === 0;
     later.disabled = at === last;
     replace(stage, region("What each depth expected", h("table", { class: "heat" },
-      h("thead", {}, h("tr", {}, h("th", {}, "token"), told.depths.map((one) => h("th", {}, one.name)))),
-      h("tbody", {}, told.tokens.slice(at, at + ROWS).map((token, i) => row(told, token, at + i, cell.value))))));
+      h("thead", {}, h("tr", {}, h("th", {}, "token"), data.layers.map((one) => h("th", {}, one.name)))),
+      h("tbody", {}, data.tokens.slice(at, at + ROWS).map((token, i) => row(data, token, at + i, cell.value))))));
   }
 
   const cell = h("select", { onchange: () => {
@@ -38,22 +39,22 @@ export async function depthsView(place, page, signal) {
     h("option", { value, selected: value === (page.settings.cell ?? "") }, text)));
   const facts = h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "read out after"),
     h("th", { class: "r" }, "bits a token"), h("th", { class: "r" }, "right"))),
-  h("tbody", {}, told.depths.map((one) => h("tr", {}, h("td", {}, one.name),
+  h("tbody", {}, data.layers.map((one) => h("tr", {}, h("td", {}, one.name),
     h("td", { class: "r" }, one.bits == null ? "∞" : one.bits.toFixed(3)),
     h("td", { class: "r" }, percent(one.right))))));
   replace(place, [
     h("p", { class: "quiet" }, "What would the model predict if it were read out after each layer? (This is the logit "
       + "lens.) The last is its own prediction. Below, each row is a token, and in it what each depth expected in its "
       + "place, shaded by its probability; underlined where that token came."),
-    told.cut && h("p", { class: "quiet" }, `Only the first ${told.tokens.length} tokens are looked at.`),
+    data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
     region("Bits at each depth", facts), h("div", { class: "bar" },
-      field("In each cell", cell), told.tokens.length > ROWS && [earlier, later]), stage,
+      field("In each cell", cell), data.tokens.length > ROWS && [earlier, later]), stage,
   ]);
   show(from());
 }
 
-function row(told, token, n, cell) {
-  return h("tr", {}, h("th", { class: "mono", scope: "row" }, short(token)), told.depths.map((one) => {
+function row(data, token, n, cell) {
+  return h("tr", {}, h("th", { class: "mono", scope: "row" }, short(token)), data.layers.map((one) => {
     const cost = one.costs[n] == null ? "∞" : `${one.costs[n].toFixed(2)} bits`;
     const share = cell === "bits" ? (one.costs[n] == null ? 0 : 2 ** -one.costs[n]) : one.ps[n];
     const style = { background: heat(share) };
@@ -66,21 +67,21 @@ function row(told, token, n, cell) {
 }
 
 /** How far back the loss reaches. */
-export async function flowView(place, page, signal) {
+export async function curveView(place, page, signal) {
   const { settings, remember } = page;
-  const asked = { run: settings.run, text: settings.text, ...(settings.back ? { back: Number(settings.back) } : {}) };
-  const told = await post("/api/inspect/flow", asked, signal);
+  const asked = { run: settings.run, text: settings.text, view: settings.view, ...(settings.back ? { back: Number(settings.back) } : {}) };
+  const data = await post("/api/inspect/curve", asked, signal);
   const points = (one) => one.shares.map((share, t) => [t, share > 0 ? share : null]);
-  const series = [told.whole, ...told.theory].map((one) => ({ name: one.name, points: points(one) }));
-  const back = h("input", { type: "number", min: 1, max: 400, value: told.back, onchange: () => {
+  const series = [data.whole, ...data.theory].map((one) => ({ name: one.name, points: points(one) }));
+  const back = h("input", { type: "number", min: 1, max: 400, value: data.back, onchange: () => {
     remember({ back: back.value });
     page.again();
   } });
-  const steps = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256].filter((t) => t < told.back).concat(told.back);
+  const steps = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256].filter((t) => t < data.back).concat(data.back);
   const cell = (share) => h("td", { class: "r" }, share == null ? "–" : +share.toPrecision(3));
-  const rows = [told.whole, ...told.parts].map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.told),
+  const rows = [data.whole, ...data.parts].map((one) => h("tr", {}, h("td", {}, one.name), h("td", {}, one.summary),
     steps.map((t) => cell(one.shares[t]))));
-  const deep = told.depths.length > 0;
+  const deep = data.layers.length > 0;
   const chart = new Chart("Gradient flow");
   replace(place, [
     h("p", {}, "How much would the loss of a prediction change if "
@@ -90,14 +91,14 @@ export async function flowView(place, page, signal) {
     h("div", { class: "bar" }, field("Steps back", back)),
     chart.element,
     h("p", { class: "quiet" }, "× 0.9, × 1 and × 1.1 are theory: linear networks with an orthogonal matrix times that. "
-      + `Means over ${told.ends} predictions in ${told.read} tokens${told.cut ? ", the first of the text" : ""}.`),
+      + `Means over ${data.losses} predictions in ${data.tokens} tokens${data.truncated ? ", the first of the text" : ""}.`),
     region("The gradient in numbers", h("table", {}, h("thead", {}, h("tr", {}, h("th", {}, "by"),
       h("th", {}, "the gradient"), steps.map((t) => h("th", { class: "r" }, `t = ${t}`)))), h("tbody", {}, rows))),
     deep && [
       h("h2", {}, "By depth"),
       region("The gradient at each depth", h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, "stream after"), h("th", { class: "r" }, "norm"))),
-        h("tbody", {}, told.depths.map((norm, n) => h("tr", {}, h("td", {}, n ? `layer ${n}` : "embedding"),
+        h("tbody", {}, data.layers.map((norm, n) => h("tr", {}, h("td", {}, n ? `layer ${n}` : "embedding"),
           h("td", { class: "r" }, +norm.toPrecision(3))))))),
     ],
   ]);
@@ -105,7 +106,7 @@ export async function flowView(place, page, signal) {
 }
 
 /** What is expected behind each [MASK]. */
-export async function fillView(place, page, signal) {
+export async function maskedView(place, page, signal) {
   const { settings } = page;
   if (!settings.text.includes("[MASK]")) {
     replace(place, h("p", {}, "Write [MASK] in the text where a word is missing, for instance: ",
@@ -113,11 +114,11 @@ export async function fillView(place, page, signal) {
         "hide the first word")));
     return;
   }
-  const told = await post("/api/inspect/fill", { run: settings.run, text: settings.text }, signal);
+  const data = await post("/api/inspect/masked", { run: settings.run, text: settings.text }, signal);
   replace(place, [
-    h("p", {}, "Filled in: ", h("b", {}, told.filled)),
-    told.places.map((guesses, n) => [
-      told.places.length > 1 && h("h3", {}, `[MASK] ${n + 1}`),
+    h("p", {}, "Filled in: ", h("b", {}, data.filled)),
+    data.places.map((guesses, n) => [
+      data.places.length > 1 && h("h3", {}, `[MASK] ${n + 1}`),
       h("table", {},
         h("thead", {}, h("tr", {}, h("th", {}, "token"), h("th", { class: "r" }, "probability"), h("th", {}))),
         h("tbody", {}, guesses.map((one) => h("tr", {}, h("td", { class: "mono" }, one.token),

@@ -1,10 +1,10 @@
-// Numbers in few letters.
+// Numbers in few characters.
 
 const STEPS = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 /** 1234567 as 1.23 M. */
 export function short(value, digits = 3) {
-  for (const [step, letter] of STEPS) if (value >= step) return `${+(value / step).toPrecision(digits)} ${letter}`;
+  for (const [step, unit] of STEPS) if (value >= step) return `${+(value / step).toPrecision(digits)} ${unit}`;
   return `${+value.toPrecision(digits)}`;
 }
 
@@ -23,5 +23,5 @@ export function duration(seconds) {
 /** A number with as many digits as are worth reading. */
 export function plain(value) {
   if (Number.isInteger(value) || Math.abs(value) >= 1e5) return Math.round(value).toLocaleString("en-US");
-  return String(+value.toPrecision(Math.abs(value) >= 1000 ? 6 : 4));
+  return String(+value.toPrecision(Math.abs(value) >= 1000 ? 6 : 5));
 }

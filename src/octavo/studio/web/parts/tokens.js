@@ -1,10 +1,10 @@
-// A text as its tokens, each on the colour of what it cost.
+// A text as its tokens, each coloured by its cost.
 
 import { h } from "/web/dom.js";
 
 export const STEPS = [0.5, 1, 2, 3, 4, 6, 8]; // bits per byte at which the colour changes
 
-/** The colour's class of a token that cost `bits` for `bytes` bytes; null bits are impossible. */
+/** The colour class of a token that costs `bits` for `bytes` bytes; null bits are impossible. */
 export function level(bits, bytes) {
   if (bits == null) return "never";
   return `s${STEPS.filter((step) => bits / Math.max(1, bytes) >= step).length}`;

@@ -1,13 +1,13 @@
-// A text as its words, each on the colour of what it did for the answer.
+// A text as its words, each coloured by its contribution to the predicted class.
 
 import { h } from "/web/dom.js";
 
-const FULL = 1, STEPS = 4, LEAST = 0.05; // nats at which the colour is deepest; its steps; what is shown at all
+const FULL_NATS = 1, STEPS = 4, MIN_NATS = 0.05; // at which the colour is deepest; its steps; what is coloured at all
 
 /** The colour's class: for1 to for4 for the answer, against1 to against4 against it. */
 export function side(contribution) {
-  if (Math.abs(contribution) < LEAST) return "";
-  const step = Math.min(STEPS, Math.ceil((STEPS * Math.abs(contribution)) / FULL));
+  if (Math.abs(contribution) < MIN_NATS) return "";
+  const step = Math.min(STEPS, Math.ceil((STEPS * Math.abs(contribution)) / FULL_NATS));
   return `${contribution > 0 ? "for" : "against"}${step}`;
 }
 

@@ -1,0 +1,54 @@
+// Views of kind token-table: a row of tokens, and below it the table of the one that is chosen.
+
+import { post } from "/web/api.js";
+import { h, replace } from "/web/dom.js";
+import { heat } from "/web/parts/colours.js";
+import { tokenRow } from "/web/parts/token_picker.js";
+
+const TINTS = ["--series0", "--series1", "--series2", "--series3"];
+
+const tint = (part) => ({ background: `color-mix(in srgb, var(${TINTS[part % TINTS.length]}) 30%, var(--paper))` });
+const shade = (share) => ({ background: heat(share) });
+const region = (label, table) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+
+export async function tableView(place, page, signal) {
+  const { run, text, view } = page.settings;
+  const data = await post("/api/inspect/table", { run, text, view }, signal);
+  const colour = data.parts.length ? tint : shade;
+  const below = h("section", { "aria-live": "polite" });
+  const show = (n) => replace(below, detail(data, n));
+  const chosen = Math.min(Math.max(0, Number(page.settings.token) || 0), data.tokens.length - 1);
+  const look = (n) => ({ style: colour(data.details[n].shade), title: `${data.tokens[n]}: ${data.details[n].title}` });
+  const row = tokenRow(data.tokens, chosen, look, (n) => {
+    page.remember({ token: n || "" });
+    show(n);
+  }, "Tokens of the text");
+  const names = data.parts.length ? data.parts : data.legend;
+  const placeOf = (k) => (data.parts.length ? k : k / Math.max(1, names.length - 1));
+  replace(place, [
+    h("p", { class: "quiet" }, data.intro),
+    names.length > 0 && h("ul", { class: "legend" }, names.map((name, k) => h("li", { style: colour(placeOf(k)) }, name))),
+    row,
+    data.truncated && h("p", { class: "quiet" }, `Only the first ${data.tokens.length} tokens are read.`),
+    below,
+  ]);
+  show(chosen);
+}
+
+function detail(data, n) {
+  const { title, rows, shares, notes } = data.details[n];
+  const right = (i) => (i > 0 ? "r" : "mono");
+  const bar = (k) => h("span", { class: "giving", "aria-hidden": "true" }, h("span", { style: {
+    width: `${100 * Math.max(0, Math.min(1, shares[k] ?? 0))}%`,
+    background: `var(${data.parts.length ? TINTS[k % TINTS.length] : "--main"})`,
+  } }));
+  return [
+    h("h2", {}, title.startsWith("“") ? title : `“${data.tokens[n]}”: ${title}`),
+    notes.map((note) => h("p", {}, note)),
+    rows.length > 0 && region("The token's table", h("table", {},
+      h("thead", {}, h("tr", {}, data.columns.map((name, i) => h("th", { class: right(i) }, name)), h("th", {}))),
+      h("tbody", {}, rows.map((cells, k) => h("tr", { class: cells[0] === "p" ? "total" : "" },
+        cells.map((cell, i) => h("td", { class: right(i) }, cell)), h("td", {}, shares[k] > 0 && bar(k))))))),
+    data.outro && h("p", { class: "quiet" }, data.outro),
+  ];
+}
