@@ -43,7 +43,7 @@ COLUMNS = (
 MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
     "language": ("read", "inspect", "write"), "facts": ("read", "inspect", "write", "answer"),
-    "classification": ("classify",), "images": ("inspect",), "translation": ("inspect",),
+    "classification": ("classify",), "images": ("inspect",), "translation": ("inspect",), "masked": ("inspect",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 
