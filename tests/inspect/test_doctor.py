@@ -567,7 +567,7 @@ def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
 
 def test_what_a_transformer_cannot_see_is_not_missed() -> None:
     short = GPT(GPTConfig(width=8, layers=1, heads=2, context=3), 9)
-    assert required_field(short) == 2
+    assert required_field(short) == 3
     assert required_field(GPT(GPTConfig(width=8, layers=2, heads=2, context=3), 9)) is None
     assert required_field(GPT(GPTConfig(width=8, layers=1, heads=2, attention="linear"), 9)) is None
 

@@ -264,14 +264,14 @@ def test_forms_offer_the_settings_of_the_configs() -> None:
     assert form_of("gpt").flags({"width": 64, "learning_rate": 0.01}) == ["--width", "64", "--learning-rate", "0.01"]
     from octavo.models.parts.config import GPTConfig
 
-    assert field_descriptions(GPTConfig)["context"] == "How many tokens a token can look at, itself included."
+    assert field_descriptions(GPTConfig)["context"].startswith("Context length")
 
 
 @pytest.mark.parametrize(
     ("model", "settings", "why"),
     [("gpt", {"width": 4096}, "from 2 to 1024"), ("gpt", {"heads": 3}, "heads must divide width"),
      ("gpt", {"out": "/tmp/x"}, "no setting 'out'"), ("ngram", {"estimator": "arpa"}, "one of kneser-ney"),
-     ("gru", {"width": 1.5}, "whole number"), ("gru", {"size": 500}, "word and bpe"),
+     ("gru", {"width": 1.5}, "whole number"), ("gru", {"vocab_size": 500}, "word and bpe"),
      ("gru", {"width": 1024, "layers": 12, "batch_size": 1024, "sequence_length": 2048}, "are available"),
      ("vit", {}, "no model"),
      ("gru", {"tokenizer": "/etc/passwd"}, "one of byte")],

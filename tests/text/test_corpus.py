@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +23,19 @@ from octavo.text import (
     Byte,
     Char,
     Corpus,
+    Tokens,
     Word,
     learn_and_tokenize,
     learn_tokenizer,
     loading,
     open_corpus,
-    open_store,
     open_text,
     reading,
     save_tokenizer,
     text_in_memory,
     tokenize,
-    write_store,
 )
+from octavo.text.token_store import in_file, in_memory
 
 TEXT = "The quick brown fox, naïve — “yes”.\n".encode() * 30
 PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -368,59 +369,31 @@ def test_a_tokenizer_file_serves_in_the_place_of_a_name(tmp_path: Path) -> None:
 def test_small_vocabularies_take_two_bytes_a_token_and_large_ones_four(tmp_path: Path) -> None:
     for count, size in ((65_000, 2), (66_000, 4)):
         word = Word([f"w{i}".encode() for i in range(count)])
-        store = write_store(tmp_path / "tokens.bin", [np.array([word.begin, 256, word.begin - 1], np.int32)], word)
+        store = in_file(tmp_path / "tokens.bin", [np.array([word.begin, 256, word.begin - 1], np.int32)], word)
         assert (tmp_path / "tokens.bin").stat().st_size == 3 * size
         assert store.tokens.tolist() == [word.begin, 256, word.begin - 1]
 
 
-def test_a_token_file_opens_again_with_its_tokenizer_only(tmp_path: Path) -> None:
-    path = tmp_path / "tokens.bin"
+def test_tokens_in_a_file_are_those_in_memory(tmp_path: Path) -> None:
     chunks = [np.array([256, 1, 2], np.int32), np.array([3, 256, 4], np.int32)]
-    write_store(path, chunks, Byte())
-    store = open_store(path, Byte())
-    assert store.tokens.tolist() == [256, 1, 2, 3, 256, 4]
-    assert store.starts.tolist() == [0, 4]
-    assert store.vocab == 257
-    with pytest.raises(UserError, match="another tokenizer"):
-        open_store(path, Char("a"))
+    for store in (in_memory(chunks, Byte()), in_file(tmp_path / "tokens.bin", chunks, Byte())):
+        assert store.tokens.tolist() == [256, 1, 2, 3, 256, 4]
+        assert store.starts.tolist() == [0, 4]
 
 
-def test_a_truncated_or_foreign_token_file_is_refused(tmp_path: Path) -> None:
+def test_a_stop_while_writing_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "tokens.bin"
-    write_store(path, [np.arange(100, dtype=np.int32)], Byte())
-    header = path.with_suffix(".json").read_text()
-    os.truncate(path, 150)
-    with pytest.raises(UserError, match="150 bytes and 100 tokens of 2 bytes need 200"):
-        open_store(path)
-    for text in (
-        header[:-4],
-        "[]",
-        "{}",
-        header.replace("octavo-tokens-1", "other"),
-        header.replace("uint16", "object"),
-    ):
-        path.with_suffix(".json").write_text(text)
-        with pytest.raises(UserError, match=r"tokens\.json"):
-            open_store(path)
-    path.with_suffix(".json").unlink()
-    with pytest.raises(UserError, match="must both exist"):
-        open_store(path)
+    in_file(path, [np.arange(9, dtype=np.int32)], Byte())
 
-
-def test_a_stop_while_writing_leaves_no_token_file_that_could_be_mistaken(tmp_path: Path) -> None:
-    path = tmp_path / "tokens.bin"
-    write_store(path, [np.arange(9, dtype=np.int32)], Byte())
-
-    def stopped():  # type: ignore[no-untyped-def]
+    def stopped() -> Iterator[Tokens]:
         yield np.arange(5, dtype=np.int32)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_store(path, stopped(), Byte())
-    with pytest.raises(UserError, match="must both exist"):
-        open_store(path)
+        in_file(path, stopped(), Byte())
+    assert path.stat().st_size == 18
     assert [file.name for file in tmp_path.iterdir()] == ["tokens.bin"]
 
 
 def test_an_empty_stream_makes_an_empty_token_file(tmp_path: Path) -> None:
-    assert len(write_store(tmp_path / "tokens.bin", [], Byte())) == 0
+    assert len(in_file(tmp_path / "tokens.bin", [], Byte())) == 0

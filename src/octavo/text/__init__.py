@@ -13,7 +13,7 @@ from octavo.text.corpus import (
 )
 from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
-from octavo.text.token_store import Store, fingerprint, open_store, write_store
+from octavo.text.token_store import Store, fingerprint
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe, BpeSettings
 from octavo.text.tokenizers.byte import Byte
@@ -46,19 +46,19 @@ __all__ = [
     "learn_tokenizer",
     "load_tokenizer",
     "open_corpus",
-    "open_store",
     "open_text",
     "save_tokenizer",
     "text_in_memory",
     "tokenize",
-    "write_store",
 ]
 
 
-def _tokenizer_class(plugin: object) -> type[Tokenizer]:
-    if isinstance(plugin, type) and issubclass(plugin, Tokenizer):
-        return plugin
-    raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+def _check_tokenizer(plugin: object, name: str) -> type[Tokenizer]:
+    if not isinstance(plugin, type) or not issubclass(plugin, Tokenizer):
+        raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+    if name in TOKENIZERS:
+        raise ValueError(f"the name {name} is taken; choose another")
+    return plugin
 
 
-TOKENIZERS.update(load_plugins("octavo.tokenizers", _tokenizer_class, TOKENIZERS))
+TOKENIZERS.update(load_plugins("octavo.tokenizers", "tokenizer", _check_tokenizer))

@@ -18,7 +18,7 @@ from octavo.text.chunks import Chunk
 from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
 from octavo.text.reading import Errors
-from octavo.text.token_store import Store, in_memory, write_store
+from octavo.text.token_store import Store, in_file, in_memory
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class, tokenizer_settings
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -145,7 +145,7 @@ def _cut_place(text: Text) -> int:
 
 
 def _stored(chunks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> Store:
-    return in_memory(chunks, tokenizer) if out is None else write_store(out, chunks, tokenizer)
+    return in_memory(chunks, tokenizer) if out is None else in_file(out, chunks, tokenizer)
 
 
 def _with_progress(split: Split, label: str) -> Iterator[Chunk]:

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from octavo.errors import UserError
-from octavo.io.files import whole_file
-from octavo.text.token_store import TWO_BYTE_IDS, Store, fingerprint
+from octavo.text.token_store import TWO_BYTE_IDS, Store, in_file, map_ids
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -33,7 +30,7 @@ CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
     """Map a file of two-byte ids into memory. Its first document need not be opened by `begin`, as others' are not."""
     path = Path(path)
-    tokens = _mapped(path)
+    tokens = map_ids(path, ID)
     starts = [np.zeros(0, np.int64)]
     for first in range(0, len(tokens), CHUNK_IDS):
         part = tokens[first : first + CHUNK_IDS]
@@ -44,18 +41,13 @@ def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
                 f"{path} is {int(part[wrong[0]]):,}; give the tokenizer that the file was made with"
             )
         starts.append(np.flatnonzero(part == tokenizer.begin) + first)
-    return Store(tokens, np.concatenate(starts), tokenizer.vocab, fingerprint(tokenizer))
+    return Store(tokens, np.concatenate(starts))
 
 
 def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> int:
     """Write the chunks' ids in two bytes each; returns how many there were."""
     check_fits(tokenizer)
-    count = 0
-    with whole_file(path) as file:
-        for chunk in chunks:
-            file.write(np.ascontiguousarray(chunk, ID).data)
-            count += len(chunk)
-    return count
+    return len(in_file(path, chunks, tokenizer))
 
 
 def check_fits(tokenizer: Tokenizer) -> None:
@@ -80,14 +72,3 @@ def tokens_as_text(path: Path) -> Iterator[Iterator[bytes]]:
     for start, end in pairwise([0, *store.starts.tolist(), len(store)]):
         if start < end:
             yield (tokenizer.decode(store.tokens[at : min(at + CHUNK_IDS, end)]) for at in range(start, end, CHUNK_IDS))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        size = path.stat().st_size
-        if size % ID.itemsize:
-            raise UserError(f"a {SUFFIX} file has two bytes a token: {path} has {size:,} bytes, an odd number")
-        # Copy on write: torch wants arrays that could be written to, and the file stays as it is.
-        return np.memmap(path, ID, "c") if size else np.zeros(0, ID)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error

@@ -167,30 +167,28 @@ def list_results(some: Sequence[object]) -> str:
     return f"{first}; with other seeds: {'; '.join(others)}" if others else first
 
 
+def compare_with_constant(pretraining: bool, group: str, settings: Settings, denied: bool, every: bool) -> Finding:
+    """Whether the model beats the constant answer on a group, in every setting or in any; a claim may deny it."""
+    results = group_results(settings, pretraining, group)
+    beats = (all if every else any)(one.beats_constant() for one in results)
+    note = f"{'pretrained and finetuned' if pretraining else 'finetuned only'}: {list_results(results)}"
+    return Finding(verdict(beats != denied), note, f"{STANDARD_ERRORS} standard errors")
+
+
 def without_pretraining(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, False, DESCRIBED)
-    beats = any(one.beats_constant() for one in found)
-    return Finding(verdict(beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(False, DESCRIBED, settings, denied=False, every=False)
 
 
 def memorised(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, False, FINETUNED)
-    beats = all(one.beats_constant() for one in found)
-    return Finding(verdict(not beats), f"finetuned only: {list_results(found)}", f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(False, FINETUNED, settings, denied=True, every=True)
 
 
 def with_pretraining(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, True, DESCRIBED)
-    beats = all(one.beats_constant() for one in found)
-    note = f"pretrained and finetuned: {list_results(found)}"
-    return Finding(verdict(beats), note, f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(True, DESCRIBED, settings, denied=False, every=True)
 
 
 def unknown_people(settings: Settings = SMALL) -> Finding:
-    found = group_results(settings, True, UNKNOWN_PEOPLE)
-    beats = any(one.beats_constant() for one in found)
-    note = f"pretrained and finetuned: {list_results(found)}"
-    return Finding(verdict(beats), note, f"{STANDARD_ERRORS} standard errors")
+    return compare_with_constant(True, UNKNOWN_PEOPLE, settings, denied=False, every=False)
 
 
 def facts_figure() -> str:

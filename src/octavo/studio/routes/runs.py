@@ -43,7 +43,7 @@ COLUMNS = (
 MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
     "": ("read", "inspect", "write"), "classify text": ("classify",), "classify images": ("inspect",),
-    "translate": ("inspect",),
+    "translate": ("inspect",), "fill in masked words": ("inspect",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 

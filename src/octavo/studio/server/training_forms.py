@@ -24,6 +24,7 @@ from octavo.errors import UserError
 from octavo.io.files import size
 from octavo.io.memory import available
 from octavo.models import find_spec, language_models, preset
+from octavo.ops.attention.kinds import kinds_for
 from octavo.tasks.count_training import TextConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -36,15 +37,16 @@ VOCAB = {"byte": 257, "char": 1000, "word": 30_000, "bpe": 4096}  # assumed befo
 LIMITS: dict[str, tuple[float, float]] = {  # by a setting's name; other numbers may be four times their default
     "width": (2, 1024), "layers": (1, 24), "heads": (1, 32), "context": (2, 2048), "dropout": (0, 0.9),
     "attention_window": (1, 2048), "memory": (0, 1024), "order": (1, 12), "k": (0, 1000), "dim": (1, 512),
-    "hidden": (1, 512), "steps": (1, 5000), "learning_rate": (1e-6, 1), "size": (10, 50_000),
+    "hidden": (1, 512), "steps": (1, 5000), "learning_rate": (1e-6, 1),
     "vocab_size": (10, 50_000), "feed_forward_width": (0, 4096),
     "batch_size": (0, 1024), "sequence_length": (0, 2048), "evaluations": (1, 50), "seed": (0, 2**31 - 1),
 }  # fmt: skip
 SMALL_NUMBER = 256  # every number without a limit of its own may be as large
 FIRST = ("width", "layers", "heads", "context", "attention", "attention_window", "positions", "dropout")
 FEW_SETTINGS = 8  # a config with no more shows all of them first
+CHOICES = {"tokenizer": tuple(VOCAB), "attention": tuple(kinds_for("text"))}  # of settings that are names
 NOT_TRAINED = ("arpa",)  # choices of imported models
-TEXT_SETTINGS, LOOP_SETTINGS = ("tokenizer", "size", "vocab_size"), ("batch_size", "sequence_length", "evaluations")
+TEXT_SETTINGS, LOOP_SETTINGS = ("tokenizer", "vocab_size"), ("batch_size", "sequence_length", "evaluations")
 OPTIMIZER_SETTINGS = ("learning_rate", "optimizer")
 
 
@@ -102,9 +104,9 @@ class Form:
             type(default), dataclasses.asdict(default) | {name: value for name, value in values.items() if name in own}
         )
         tokenizer = str(values.get("tokenizer", TextConfig.tokenizer))
-        vocab_size = values.get("vocab_size", values.get("size"))
+        vocab_size = values.get("vocab_size")
         if vocab_size is not None and tokenizer not in ("word", "bpe"):
-            raise UserError(f"a vocabulary's size is for word and bpe tokens: tokenizer={tokenizer}; leave it empty")
+            raise UserError(f"vocab_size is for word and bpe tokens: tokenizer={tokenizer}; leave it empty")
         if not self.has_budget:
             return
         if hasattr(config, "check_use"):
@@ -160,7 +162,7 @@ def _settings(default: Any, names: typing.Iterable[str]) -> Iterator[Setting]:
         hint, value, main = hints[name], getattr(default, name), name in FIRST
         kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
         description = descriptions.get(name, "")
-        choices = tuple(VOCAB) if name == "tokenizer" else tuple(word for word in kinds if isinstance(word, str))
+        choices = CHOICES.get(name, tuple(word for word in kinds if isinstance(word, str)))
         if choices:
             offered = tuple(word for word in choices if word not in NOT_TRAINED)
             yield Setting(name, "choice", value, description, choices=offered, main=main)

@@ -23,5 +23,5 @@ export function duration(seconds) {
 /** A number with as many digits as are worth reading. */
 export function plain(value) {
   if (Number.isInteger(value) || Math.abs(value) >= 1e5) return Math.round(value).toLocaleString("en-US");
-  return String(+value.toPrecision(Math.abs(value) >= 1000 ? 6 : 4));
+  return String(+value.toPrecision(Math.abs(value) >= 1000 ? 6 : 5));
 }
