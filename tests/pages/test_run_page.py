@@ -207,7 +207,7 @@ def test_the_opening_stays_in_the_first_document() -> None:
 
 def test_the_command_on_the_page_makes_the_same_run(corpus: Path, tmp_path: Path) -> None:
     config = NGramConfig(order=4, estimator="add-k", k=0.25, prune=(0, 0, 1), sentences=True)
-    text = TextConfig(tokenizer="word", size=12, min_count=3, split="space")
+    text = TextConfig(tokenizer="word", vocab_size=12, min_count=3, split="space")
     first = api.train_with_page("ngram", str(corpus), text, config, tmp_path / "first", seed=3)
     command = Page(page_of(first)).verbatim[-1].strip().splitlines()[0]
     assert command == train_command("ngram", str(corpus), text, config, tmp_path / "first", 3)
