@@ -16,7 +16,6 @@ from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
 from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
-from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.views import Table
@@ -233,8 +232,9 @@ def test_the_command_of_a_mixture_makes_it_again(runs: dict[str, Run], corpus: P
 def test_the_command_of_a_mixture_names_its_validation_text(runs: dict[str, Run], corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text(sentences(20, seed=9), encoding="utf-8")
     parts = [str(runs[name].path) for name in ("kn4", "bag")]
-    text, config = TextConfig(valid=(str(tmp_path / "other.txt"),)), MixConfig(by_class=False, rounds=7)
-    words = shlex.split(train_command("mix", corpus, text, config, tmp_path / "mix", 0, parts))
+    settings = {"parts": parts, "valid": [str(tmp_path / "other.txt")], "by_class": False, "rounds": 7}
+    words = shlex.split(train_command(TASK, TASK.recipe("mix", settings), [str(corpus)], tmp_path / "mix"))
+    assert words[words.index("--parts") + 1 :][:2] == parts
     assert words[words.index("--valid") + 1] == str(tmp_path / "other.txt")
     assert "--no-by-class" in words
     assert words[words.index("--rounds") + 1] == "7"
