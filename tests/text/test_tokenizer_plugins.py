@@ -109,6 +109,6 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_left_out(installed: Path)
     trained = octavo(installed, "train", "ngram", "text.txt", "--out", "run", "--order", "2")
     assert trained.returncode == 0
     assert (
-        "octavo: pairs of the package pair-tokenizer is left out: ModuleNotFoundError: No module named"
+        "octavo: the tokenizer pairs of the package pair-tokenizer is left out: ModuleNotFoundError: No module named"
         in trained.stderr
     )

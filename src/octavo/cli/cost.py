@@ -66,7 +66,7 @@ def run_cost(argv: list[str]) -> None:
         run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
     elif argv[0] in names() or not ("/" in argv[0] or Path(argv[0]).exists()):
         run_command(_cost_by_settings(argv[0]), f"octavo cost {argv[0]}", argv[1:])
-    elif task_of(argv[:1]) in ("classify images", "translate"):
+    elif task_of(argv[:1]) in ("images", "translation"):
         from octavo.cli.cost_tasks import task_run_cost
 
         run_command(task_run_cost, "octavo cost", argv)

@@ -35,7 +35,7 @@ from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
-from octavo.models.plugins import load_plugins
+from octavo.models.plugins import load_models
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     may itself be the first to import octavo."""
     if name != "MODELS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()["MODELS"] = BUILT_IN | load_plugins(BUILT_IN)
+    globals()["MODELS"] = BUILT_IN | load_models(BUILT_IN)
     return globals()["MODELS"]
 
 

@@ -53,10 +53,12 @@ __all__ = [
 ]
 
 
-def _tokenizer_class(plugin: object) -> type[Tokenizer]:
-    if isinstance(plugin, type) and issubclass(plugin, Tokenizer):
-        return plugin
-    raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+def _check_tokenizer(plugin: object, name: str) -> type[Tokenizer]:
+    if not isinstance(plugin, type) or not issubclass(plugin, Tokenizer):
+        raise TypeError(f"{plugin!r} must be a class derived from octavo.text.Tokenizer")
+    if name in TOKENIZERS:
+        raise ValueError(f"the name {name} is taken; choose another")
+    return plugin
 
 
-TOKENIZERS.update(load_plugins("octavo.tokenizers", _tokenizer_class, TOKENIZERS))
+TOKENIZERS.update(load_plugins("octavo.tokenizers", "tokenizer", _check_tokenizer))

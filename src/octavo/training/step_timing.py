@@ -24,10 +24,11 @@ from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS, name_of
 from octavo.training.distributed import Team
-from octavo.training.loop import Loop, Text
+from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
+from octavo.training.loss import TrainingText, language_stage
 from octavo.training.optimizer import OptimizerConfig, parameter_groups
-from octavo.training.streams import RESTARTS, Lanes, Window
+from octavo.training.streams import RESTARTS, Streams, Window
 
 SECONDS = 2.0  # of timed steps, all sizes together
 LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE
@@ -131,7 +132,7 @@ class Piece:
 def usual_past(model: LanguageModel[Any], window: int) -> int:
     """The tokens before a window that a state remembers on average, if it carries tokens at all.
 
-    All lanes start anew at one window in 32, so the k-th before is there with a probability of (31/32)^k.
+    All streams start anew at one window in 32, so the k-th before is there with a probability of (31/32)^k.
     """
     if not model.carries_state:
         return 0
@@ -184,8 +185,8 @@ def _small(piece: Piece, operations: float, memory: float) -> bool:
     return held <= ROOM * memory and piece.operations() <= operations
 
 
-class Onward(Lanes):
-    """Lanes that never start anew: every step remembers."""
+class Onward(Streams):
+    """Streams that never start anew: every step remembers."""
 
     def at(self, step: int) -> Window:
         return super().at(step)._replace(fresh=False)
@@ -198,9 +199,10 @@ def timed_loop(piece: Piece, device: torch.device) -> Loop:
     model = model.to(device)
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)
-    text = Text(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
+    text = TrainingText(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
     config = dataclasses.replace(piece.loop, batch_size=B, sequence_length=T)
-    loop = Loop(model, text, config, piece.optim.suiting(model), Team(0, 1, device), seed=0, quiet=True)
+    stage = language_stage(model, text, piece.optim.suiting(model), config.budget)
+    loop = Loop(stage, config, Team(0, 1, device), seed=0, quiet=True)
     if model.carries_state:
         x_BP = torch.from_numpy(x_N[: B * past].reshape(B, past).astype(np.int64)).to(device)
         with torch.no_grad(), loop.precision.lowered():

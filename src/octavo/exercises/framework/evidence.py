@@ -21,12 +21,16 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def tabulate(
     names: str, points: Iterable[Sequence[Any]], function: Callable[..., float], abs: float = 0.0, rel: float = 0.0
 ) -> list[IntervalAt]:
-    """The values of a function at points, with a tolerance; `names` are the symbols of the arguments: "N D"."""
+    """The values of a function at points, with a tolerance.
+
+    `names` are the symbols of the function's arguments, such as "N D"; "_" is one that the formula does not use.
+    """
     table = []
     for point in points:
         x = function(*point)
         error = abs + rel * math.fabs(x) if abs or rel else 0
-        table.append(IntervalAt(dict(zip(names.split(), point, strict=True)), x - error, x + error))
+        symbols = {name: value for name, value in zip(names.split(), point, strict=True) if name != "_"}
+        table.append(IntervalAt(symbols, x - error, x + error))
     return table
 
 

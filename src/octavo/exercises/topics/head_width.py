@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta
+from octavo.exercises import Exercise, Finding, Formula, Part, Truth, verdict
+from octavo.exercises.framework.evidence import count_flops, meta, tabulate
 from octavo.exercises.topics.heads import OF_LAYER, SHAPES, count_parameters, random_heads, random_tokens
 from octavo.ops.attention.multi_head import maps
 from octavo.ops.attention.reference import attend_reference
@@ -31,16 +31,15 @@ def count_multiplications(H: int, K: int, N: int) -> int:
 
 
 def full_width_weights() -> Finding:
-    found = [
-        IntervalAt({"D": D, "H": H}, x, x) for D, H, _ in SHAPES for x in [count_parameters(heads_of_width(D, H, D), 2)]
-    ]
-    return Finding(found, "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")
+    table = tabulate("D H _", SHAPES, lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2))
+    return Finding(table, "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")
 
 
 def full_width_operations() -> Finding:
-    found = [IntervalAt({"N": N, "D": D, "H": H}, x, x) for D, H, N in SHAPES for x in [count_multiplications(H, D, N)]]
-    note = "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes"
-    return Finding(found, note)
+    table = tabulate("D H N", SHAPES, lambda D, H, N: count_multiplications(H, D, N))
+    return Finding(
+        table, "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes"
+    )
 
 
 def share_is_free() -> Finding:

@@ -5,11 +5,13 @@ N tokens, D width, H heads, K width of a head. Parameters are counted in octavo'
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
+from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_flops, normal, tabulate
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
@@ -64,10 +66,12 @@ def folded_rank() -> Finding:
 
 
 def folded_weights() -> Finding:
-    weights = [random_heads(D, H) for D, H, _ in SHAPES]
-    points = [IntervalAt({"H": w.heads}, x, x) for w in weights
-              for x in [folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())]]  # fmt: skip
-    return Finding(points, "octavo's folded matrices compared with its value and output matrices, five shapes")
+    def ratio(D: int, H: int, _: int) -> float:
+        w = random_heads(D, H)
+        return folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
+
+    note = "octavo's folded matrices compared with its value and output matrices, five shapes"
+    return Finding(tabulate("_ H _", SHAPES, ratio), note)
 
 
 def folding_saves() -> Finding:
@@ -140,34 +144,27 @@ def count_parameters(module: nn.Module, dimensions: int) -> int:
     return sum(p.numel() for p in module.parameters() if p.dim() == dimensions)
 
 
-def count_weights() -> Finding:
-    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [count_parameters(layer(D, H), 2)]]
-    return Finding(found, "the matrices of octavo's attention layer, counted for five shapes")
+def _count(
+    names: str, module: Callable[[int, int, int], nn.Module], dimensions: int, what: str
+) -> Callable[[], Finding]:
+    """Evidence: the parameters in matrices (2 dimensions) or vectors (1) of a module, counted for five shapes."""
+
+    def evidence() -> Finding:
+        table = tabulate(names, SHAPES, lambda D, H, N: count_parameters(module(D, H, N), dimensions))
+        return Finding(table, f"the {what}, counted for five shapes")
+
+    return evidence
 
 
-def count_biases() -> Finding:
-    found = [IntervalAt({"D": D}, x, x) for D, H, _ in SHAPES for x in [count_parameters(layer(D, H), 1)]]
-    return Finding(found, "the bias vectors of octavo's attention layer, counted for five shapes")
+count_weights = _count("D _ _", lambda D, H, _: layer(D, H), 2, "matrices of octavo's attention layer")
+count_biases = _count("D _ _", lambda D, H, _: layer(D, H), 1, "bias vectors of octavo's attention layer")
+count_connected = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 2, "weights of PyTorch's linear layer")
+count_connected_biases = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 1, "biases of PyTorch's linear layer")
 
 
-def count_map() -> Finding:
-    found = [IntervalAt({"N": N, "H": H}, x, x) for D, H, N in SHAPES
-             for x in [maps(random_tokens(N, D), random_heads(D, H)).numel()]]  # fmt: skip
-    return Finding(found, "the attention weights of octavo's attention, counted for five shapes")
-
-
-def _connected(N: int, D: int) -> nn.Linear:
-    return nn.Linear(N * D, N * D)
-
-
-def count_connected() -> Finding:
-    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [count_parameters(_connected(N, D), 2)]]
-    return Finding(found, "the weights of PyTorch's linear layer on all N D numbers, counted for five shapes")
-
-
-def count_connected_biases() -> Finding:
-    found = [IntervalAt({"N": N, "D": D}, x, x) for D, _, N in SHAPES for x in [count_parameters(_connected(N, D), 1)]]
-    return Finding(found, "the biases of PyTorch's linear layer on all N D numbers, counted for five shapes")
+def count_attention_weights() -> Finding:
+    table = tabulate("_ H N", SHAPES, lambda D, H, N: maps(random_tokens(N, D), random_heads(D, H)).numel())
+    return Finding(table, "the attention weights of octavo's attention, counted for five shapes")
 
 
 def counts_figure() -> str:
@@ -197,7 +194,7 @@ COUNTS = Exercise(
              why="One for each output of each of the four matrices.",
              wrong={"forgot the output matrix": "3*D", "counted one for each matrix": "4"}),
         Part("map", "How many attention weights does it compute for N tokens?", Formula("H*N^2", IN_NH), "counted",
-             count_map, why="Each head has a weight for every pair of tokens.",
+             count_attention_weights, why="Each head has a weight for every pair of tokens.",
              wrong={"counted one head": "N^2", "gave each unordered pair one entry instead of two": "H*N*(N-1)/2"},
              only_if={"attention is causal": "H*N*(N+1)/2"}),
         Part("connected", "How many weights does the fully connected layer have?", Formula("N^2*D^2", IN_ND), "counted",

@@ -10,22 +10,8 @@ from octavo.datasets.questions import MARK
 from octavo.decode.answers import log_probability
 from octavo.exercises import Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
-from octavo.exercises.topics.facts import (
-    DESCRIBED,
-    FINETUNED,
-    FULL,
-    PLACES,
-    SMALL,
-    STANDARD_ERRORS,
-    UNKNOWN_PEOPLE,
-    Setting,
-    Settings,
-    group_results,
-    list_results,
-    people,
-    train_and_ask,
-    vocabulary,
-)
+from octavo.exercises.topics import facts
+from octavo.exercises.topics.facts import FULL, SMALL, STANDARD_ERRORS, UNKNOWN_PEOPLE, Setting, Settings
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
@@ -36,10 +22,10 @@ from octavo.text.tokenizers.char import Char
 
 def answers_with_place(settings: Settings = SMALL) -> Finding:
     counts = []
-    for found in group_results(settings, True, UNKNOWN_PEOPLE):
+    for found in facts.group_results(settings, True, UNKNOWN_PEOPLE):
         texts = [answer.text for answer in found.answers]
-        counts.append((len(texts), sum(text in PLACES for text in texts), texts.count("")))
-    note = list_results(
+        counts.append((len(texts), sum(text in facts.PLACES for text in texts), texts.count("")))
+    note = facts.list_results(
         [
             f"{many} unknown people: {places} answers are places from training, {empty} are empty"
             for many, places, empty in counts
@@ -49,8 +35,10 @@ def answers_with_place(settings: Settings = SMALL) -> Finding:
 
 
 def confidence_matches_accuracy(settings: Settings = SMALL) -> Finding:
-    some = group_results(settings, True, UNKNOWN_PEOPLE)
-    note = list_results([f"mean confidence {found.confidence:.0%}, accuracy {found.accuracy:.0%}" for found in some])
+    some = facts.group_results(settings, True, UNKNOWN_PEOPLE)
+    note = facts.list_results(
+        [f"mean confidence {found.confidence:.0%}, accuracy {found.accuracy:.0%}" for found in some]
+    )
     return Finding(
         verdict(not all(found.is_miscalibrated for found in some)), note, f"{2 * STANDARD_ERRORS} standard errors"
     )
@@ -58,9 +46,9 @@ def confidence_matches_accuracy(settings: Settings = SMALL) -> Finding:
 
 def namesake_rate(setting: Setting) -> tuple[float, float, float]:
     """The rate of answers that are a namesake's birthplace, the rate expected by chance, and its error."""
-    found = train_and_ask(setting, True)
+    found = facts.train_and_ask(setting, True)
     birthplaces: dict[str, set[str]] = {}
-    for group in (FINETUNED, DESCRIBED):
+    for group in (facts.FINETUNED, facts.DESCRIBED):
         for pair in found[group].pairs:
             for word in pair.question.split()[2:4]:
                 birthplaces.setdefault(word, set()).add(pair.answer)
@@ -78,7 +66,7 @@ def namesake_rate(setting: Setting) -> tuple[float, float, float]:
 def namesakes(settings: Settings = SMALL) -> Finding:
     """Whether a known first or last name influences the answer about an unknown person."""
     some = [namesake_rate(one) for one in settings]
-    note = list_results(
+    note = facts.list_results(
         [
             f"{share:.0%} of the answers are the birthplace of a namesake; by chance it would be {expected:.0%}"
             for share, expected, _ in some
@@ -90,10 +78,10 @@ def namesakes(settings: Settings = SMALL) -> Finding:
 
 def unknown_people_alike() -> Finding:
     """How much the log-probability of the answer Rome differs between two unknown people."""
-    names, known = ("Zyx Qwert", "Vbn Fghjk"), people(*SMALL)
+    names, known = ("Zyx Qwert", "Vbn Fghjk"), facts.people(*SMALL)
     chars = Char.learn([Chunk("\n".join([MARK, *known.text]).encode())])
     changes = []
-    for tokenizer in (vocabulary(known), chars):
+    for tokenizer in (facts.vocabulary(known), chars):
         model = GPT(GPTConfig(width=16, layers=2, heads=2, context=64, init="gpt2"), tokenizer.vocab).double()
         model.initialise(seeded_generator(0))
         prompts = [prompt_of(tokenizer, known.frame.question(name)) for name in names]
@@ -106,8 +94,8 @@ def unknown_people_alike() -> Finding:
 
 
 def unseen_figure() -> str:
-    found = train_and_ask(*SMALL, True)
-    groups = {"described": found[DESCRIBED], "unknown": found[UNKNOWN_PEOPLE]}
+    found = facts.train_and_ask(*SMALL, True)
+    groups = {"described": found[facts.DESCRIBED], "unknown": found[UNKNOWN_PEOPLE]}
     rows = [(f"{name}: {what}", 100 * share) for name, one in groups.items()
             for what, share in (("confidence", one.confidence), ("accuracy", one.accuracy))]  # fmt: skip
     caption = "Confidence and accuracy in percent, for people described in the text and for unknown people."

@@ -11,12 +11,11 @@ import { missingRuns, noRuns, picker, runsFor } from "/web/parts/run_picker.js";
 import { columns, scrolled } from "/web/parts/table.js";
 import { percent } from "/web/parts/tokens.js";
 
-const TASK = "classify text";
 const MAX_TEXT_CHARACTERS = 10_000, MAX_FILE_BYTES = 1 << 20, MAX_CLASSES = 30;
 
 export async function show(main, params, signal) {
   main.append(h("h1", {}, "Classify"));
-  const runs = await runsFor([TASK], signal);
+  const runs = await runsFor("classify", signal);
   if (!runs.length) {
     main.append(noRuns("classifier", "octavo classify train linear sentence-polarity --out runs/polarity"));
     return;

@@ -13,7 +13,6 @@ import { imageView } from "/web/parts/image_attention.js";
 import { rowsView } from "/web/parts/gate_views.js";
 import { tabs } from "/web/parts/tabs.js";
 
-const TASKS = ["", "translate", "fill in masked words", "classify images"];
 const SENTENCE = "The cat sat on the mat. The dog lay by the door.";
 const DRAWINGS = { // by the kind of a view
   "token-table": tableView, "token-maps": attentionView, heads: headsView, "token-rows": rowsView, layers: layersView,
@@ -23,7 +22,7 @@ const OF_A_TEXT = ["token", "from", "at", "strip"]; // settings that mean nothin
 const OF_A_RUN = [...OF_A_TEXT, "gate", "unit", "language"]; // nor these for another run
 
 export async function show(main, params, signal) {
-  const runs = await runsFor(TASKS, signal);
+  const runs = await runsFor("inspect", signal);
   if (!runs.length) {
     replace(main, noRuns("model to look into", "octavo train ngram shakespeare --out runs/kn5"));
     return;

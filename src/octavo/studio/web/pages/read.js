@@ -20,7 +20,7 @@ const EXAMPLES = {
 };
 
 export async function show(main, params, signal) {
-  const runs = await runsFor([""], signal);
+  const runs = await runsFor("read", signal);
   main.append(h("h1", {}, "Read"));
   if (!runs.length) {
     main.append(noRuns("language model", "octavo train ngram shakespeare --order 7 --tokenizer char --out runs/kn7"));

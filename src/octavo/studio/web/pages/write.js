@@ -31,7 +31,7 @@ function fromAddress(params, name) {
 }
 
 export async function show(main, params, signal) {
-  const runs = await runsFor([""], signal);
+  const runs = await runsFor("write", signal);
   main.append(h("h1", {}, "Write"));
   if (!runs.length) {
     main.append(noRuns("language model", "octavo train gpt shakespeare --budget 3min --out runs/gpt"));

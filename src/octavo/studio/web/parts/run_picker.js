@@ -3,9 +3,9 @@
 import { get } from "/web/api.js";
 import { errorMessage, h } from "/web/dom.js";
 
-/** The runs of one of the tasks; "" predicts the next token. */
-export async function runsFor(tasks, signal) {
-  return (await get("/api/runs", signal)).filter((one) => !one.error && tasks.includes(one.task));
+/** The runs that a page shows. */
+export async function runsFor(page, signal) {
+  return (await get("/api/runs", signal)).filter((one) => one.pages.includes(page));
 }
 
 /** Error messages for the runs that the address names and the folder does not have. */
