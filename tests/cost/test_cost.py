@@ -293,7 +293,7 @@ def test_many_logits_are_not_kept() -> None:
 
 @pytest.mark.parametrize("variant", SOFTMAX)
 def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast, "products_pay", lambda q, k: False)  # as on a GPU
+    monkeypatch.setattr(fast, "products_are_fastest", lambda q, k: False)  # as on a GPU
     model = MODELS["gpt"].model(GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
     model.initialise(seeded_generator(1))
     real = really_kept(model, 60, torch.autocast("cpu", torch.bfloat16))
