@@ -26,8 +26,7 @@ import zstandard
 
 import octavo
 from octavo.cli import VERBS, main
-from octavo.cli.train import OTHERS
-from octavo.models import names
+from octavo.models import MODELS
 from octavo.models.parts.config import GPTConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -99,7 +98,8 @@ def refused(done: Done, *parts: str) -> None:
 
 def test_train_tells_of_every_model_what_it_is(run: Octavo) -> None:
     listed = [line.split()[0] for line in run("train", "--help").out.splitlines() if line.startswith("  ")]
-    assert set(listed) == {*names(), *OTHERS}
+    presets = {name for spec in MODELS.values() for name in spec.presets}
+    assert set(listed) == {*MODELS, *presets, "facts"}
 
 
 def test_help_of_a_transformer_breaks_no_line_before_its_end(run: Octavo) -> None:

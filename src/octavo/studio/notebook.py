@@ -30,7 +30,7 @@ from octavo.tasks.answering import Reply, Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
 from octavo.tasks.classifier import Classifier, load_classifier
-from octavo.tasks.facts_run import oracle_of
+from octavo.tasks.oracle import oracle_of
 from octavo.tasks.run import Run, load
 from octavo.tasks.surprisal import annotate
 from octavo.tasks.word_contributions import explain as explain_texts

@@ -26,13 +26,14 @@ from octavo.io.files import whole_file
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, finite
 from octavo.scoring.proof import prove_score
-from octavo.tasks.count_training import TextConfig, learnt_text, pick_device
-from octavo.tasks.language_page import page_maker, run_page
-from octavo.tasks.language_training import Recipe
-from octavo.tasks.mixture_training import PROBED
+from octavo.tasks.corpus import TextConfig, learnt_text
+from octavo.tasks.language import TASK
+from octavo.tasks.language_page import language_page, run_page
+from octavo.tasks.mixture import PROBED, MixtureConfig
 from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, Run, load
 from octavo.tasks.run_facts import bytes_on_disk
 from octavo.tasks.surprisal import opening
+from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.training.metrics_log import read_rows
@@ -148,17 +149,15 @@ def _complete(cell: Cell, run: Run, path: Path, held_out: Split, score: Score, s
     """Put the result, the sample and the page into the run's folder, as training with its measuring would have."""
     record = json.loads((path / CONFIG).read_text(encoding="utf-8")) | {"result": score.to_json()}
     metrics = [*read_rows((path / METRICS).read_bytes()), record["result"]]
-    recipe = Recipe.of(record) if "training" in record else None
-    text = TextConfig(
+    text: Any = TextConfig(
         tokenizer=cell.settings.get("tokenizer", "byte"), valid=tuple(cell.data["valid"]), field=cell.data["field"]
     )
-    parts = [path.parent / part["run"] for part in record.get("mixed", ())]
-    page = page_maker(
-        record["model"], cell.data["sources"], recipe.text if recipe else text, run.model.config, path,
-        record["seed"], parts, *((recipe.loop, recipe.optim) if recipe else ()),
-    )  # fmt: skip
+    if parts := tuple(str(path.parent / part["run"]) for part in record.get("mixed", ())):
+        text = MixtureConfig(parts)
+    made = TASK.made_recipe(record["model"], {"config": run.model.config, "settings": text}, record["seed"], "auto")
+    recipe = TASK.recipe_of(record) if "training" in record else made
     _write(path, {
-        SAMPLES: sample, REPORT: page(run, held_out, sample, metrics),
+        SAMPLES: sample, REPORT: language_page(recipe, run, held_out, sample, metrics, path),
         METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in metrics),
         CONFIG: json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
     })  # fmt: skip

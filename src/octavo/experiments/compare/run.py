@@ -27,7 +27,7 @@ from octavo.experiments.runner import Runner
 from octavo.experiments.store import Store
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import finite
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.task import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
 PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of

@@ -26,8 +26,9 @@ from octavo.models import stored_entries
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import finite, score_text
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig, fit_counts, pick_device
+from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
+from octavo.tasks.task import pick_device
 from octavo.text import learn_and_tokenize
 from octavo.text.validation_chunks import hold_out
 

@@ -29,7 +29,8 @@ from octavo.experiments.scale.plan import (
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.store import Store, check_folder
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.tasks.corpus import TextConfig
+from octavo.tasks.task import pick_device
 from octavo.text import Corpus
 from octavo.training.schedule import Budget
 
