@@ -16,7 +16,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -27,19 +27,20 @@ from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
 from octavo.tasks.encoder import Encoder
-from octavo.tasks.masked_training import PretrainConfig, losses, pretrain
+from octavo.tasks.masked import TASK, losses_of
 from octavo.tasks.masking import Masked
 from octavo.tasks.sentences import Sentences, documents, split_sentences
+from octavo.tasks.training_run import train_run
 from octavo.text import open_corpus
-from octavo.text.tokenizers.wordpiece import WordPiece
-from octavo.training.optimizer import OptimizerConfig
-from octavo.training.precision import compiled
+from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
+from octavo.training.loop_config import LoopConfig
+from octavo.training.precision import Precision
 
 ABLATED: tuple[tuple[Any, ...], ...] = (
     ("words",), ("words", "next"), ("words", "order"), ("words", "replaced"), ("words", "next", "order", "replaced"),
 )  # fmt: skip
-SMALL = BertConfig(width=64, layers=2, heads=4, context=64), PretrainConfig(size=1024, checks=4), 0.015
-USUAL = BertConfig(), PretrainConfig(size=4096, checks=4), 0.004
+SMALL = BertConfig(width=64, layers=2, heads=4, context=64), 1024, 0.015  # and the vocabulary and the learning rate
+USUAL = BertConfig(), 4096, 0.004
 ROUNDS, STEPS = 5, 10
 
 
@@ -70,26 +71,25 @@ def ablation(
     corpus: str,
     steps: int,
     rows: Sequence[tuple[Any, ...]],
-    setting: tuple[BertConfig, PretrainConfig, float],
+    setting: tuple[BertConfig, int, float],
     seed: int,
 ) -> None:
     """The same model, text, steps and seed; only the tasks differ."""
-    model, plan, rate = setting
+    model, vocab_size, rate = setting
     print(
-        f"{corpus}, {steps} steps of {plan.batch} rows of {model.context} tokens, {model.layers} layers of width "
-        f"{model.width}, {plan.size:,} tokens known, rate {rate}, seed {seed}"
+        f"{corpus}, {steps} steps of {TASK.loop.batch_size} rows of {model.context} tokens, "
+        f"{model.layers} layers of width "
+        f"{model.width}, {vocab_size:,} tokens known, rate {rate}, seed {seed}"
     )
     print(
         f"{'tasks':<30}{'words':>8}{'perpl.':>9}{'next':>8}{'order':>8}{'repl.':>8}{'polarity':>10}{'order probe':>13}"
     )
     for tasks in rows:
         config = replace(model, tasks=tasks or ("words",))
-        still = OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
-        how, optim = (
-            replace(plan, budget=f"{steps if tasks else 1}steps"),
-            OptimizerConfig(learning_rate=rate) if tasks else still,
-        )
-        encoder = pretrain(corpus, config, how, optim, seed=seed, quiet=True)
+        rates = {"learning_rate": rate} if tasks else {"learning_rate": 1e-9, "muon_learning_rate": 1e-9}
+        how = {"vocab_size": vocab_size, "budget": f"{steps if tasks else 1}steps", "evaluations": 4, **rates}
+        recipe = TASK.recipe("bert", asdict(config) | how, seed)
+        encoder = train_run(TASK, recipe, [corpus], quiet=True)
         told = encoder.record["result"]
         shown = [
             f"{told[key]:.1%}" if key in told else ""
@@ -163,7 +163,7 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
     answer_B = torch.zeros(rows, dtype=torch.long, device=device)
 
     def our_loss() -> Tensor:
-        return torch.stack(list(losses(ours, batch).values())).sum()
+        return torch.stack(list(losses_of(ours, batch).values())).sum()
 
     def their_loss() -> Tensor:
         told: Tensor = theirs(
@@ -171,12 +171,13 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
         ).loss
         return told
 
-    with compiled(ours.to(device).blocks, "forward", device):
-        steps = {
-            "octavo": stepper(ours, our_loss, device),
-            "transformers + compile": stepper(theirs, their_loss, device),
-        }
-        took = timed(steps, device)
+    ours = ours.to(device)
+    Precision(LoopConfig(compile="parts"), ours, device, fixed_shapes=True).compiled(ours, ours)
+    steps = {
+        "octavo": stepper(ours, our_loss, device),
+        "transformers + compile": stepper(theirs, their_loss, device),
+    }
+    took = timed(steps, device)
     pairs = len(batch.first_P) / rows
     print(f"{rows} rows of {length} tokens, {pairs:.1f} pairs a row, {batch.waste:.2%} padding, {device}")
     rates = {name: rows * length * STEPS / statistics.median(seconds) for name, seconds in took.items()}
@@ -189,7 +190,7 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
 def rows_of(corpus: str, rows: int, length: int) -> Any:
     """One batch of real text; the model's vocabulary may be larger than the text's."""
     train = open_corpus(corpus).train
-    tokenizer = WordPiece.learn((text for _, text in documents(train)), 2048)
+    tokenizer = WordPiece.learn(train.chunks(), WordPieceSettings(2048))
     return Masked(Sentences.of(documents(train), tokenizer), tokenizer, ("words", "next"), rows, length, 0).at(0)
 
 

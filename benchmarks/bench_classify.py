@@ -13,23 +13,25 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from measure import middle
-from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled
-from octavo.models.dan import DanConfig, LinearConfig
-from octavo.tasks.classification_training import ClassifyConfig, Plan, cross_validate, measure, train_classifier
+from octavo.datasets.labels import Labelled, read_labelled
+from octavo.tasks.classification import TASK, cross_validate, measure
 from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.task import Recipe
+from octavo.tasks.training_run import train_run
 
 THREADS = 2
 AT_LEAST = 200_000  # sentences whose labels are asked for at once
 PLANS = {
-    "linear": Plan.of("linear"),
-    "linear, words only": Plan.of("linear", LinearConfig(ngrams=1)),
-    "dan, GloVe 50d": Plan.of("dan", DanConfig(vectors="glove-6b-50d")),
+    "linear": TASK.recipe("linear", {}),
+    "linear, words only": TASK.recipe("linear", {"ngrams": 1}),
+    "dan, GloVe 50d": TASK.recipe("dan", {"vectors": "glove-6b-50d"}),
 }
 FASTTEXT: dict[str, dict[str, Any]] = {
     "fastText, its defaults": {},
@@ -44,9 +46,12 @@ def write_fasttext(path: Path, data: Labelled) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def train_octavo(plan: Plan, folder: Path) -> Classifier:
-    reading = LabelledConfig(test=(str(folder / "test.txt"),))
-    return train_classifier(plan, [str(folder / "train.txt")], reading, folder / "octavo", measured=False)
+def train_octavo(recipe: Recipe, folder: Path) -> Classifier:
+    recipe = recipe.replace(settings=replace(recipe.settings, test=(str(folder / "test.txt"),)))
+    made: Classifier = train_run(
+        TASK, recipe, [str(folder / "train.txt")], folder / "octavo", measure=False, quiet=True
+    )
+    return made
 
 
 def train_fasttext(settings: dict[str, Any], folder: Path) -> Any:
@@ -79,7 +84,7 @@ def main() -> None:
         compare(folder, test, arguments.repeats)
     if arguments.folds:
         for title, plan in PLANS.items():
-            plan = Plan(plan.model, plan.config, ClassifyConfig(calibrate=plan.model == "linear"))
+            plan = plan.replace(settings=replace(plan.settings, calibrate=plan.model == "linear"))
             result, accuracies = cross_validate(plan, whole, 10)
             spread = f"{min(accuracies):.4f} to {max(accuracies):.4f}"
             print(f"10 folds, {title}: {result.accuracy:.4f} ({spread})", flush=True)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields, replace
 from statistics import median
 from typing import Any
 
-from octavo.models.parts.config import GPTConfig
-from octavo.tasks.facts_run import train_facts
-from octavo.tasks.facts_training import USUAL, FactsConfig
+import octavo
 
-SMALL = replace(USUAL, width=64, layers=2, heads=4, context=96)
-SMALL_HOW = FactsConfig(pretrain_passes=60, pretrain_batch=32, passes=40, batch=16)
-SYSTEMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what differs in the model, and in the training
-    "pretrained": ({}, {}), "no pretraining": ({}, {"pretraining": False, "passes": 75}),
-    "synthesizer": ({"attention": "dense"}, {}),
+SMALL: dict[str, Any] = {
+    "width": 64, "layers": 2, "heads": 4, "context": 96, "pretrain_epochs": 60, "pretrain_batch_size": 32, "epochs": 40,
+    "batch_size": 16,
+}  # fmt: skip
+SYSTEMS: dict[str, dict[str, Any]] = {  # what differs
+    "pretrained": {}, "no pretraining": {"pretraining": False, "epochs": 75}, "synthesizer": {"attention": "dense"},
 }  # fmt: skip
 
 
@@ -35,13 +33,14 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings, for all systems")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    config, how = changed(SMALL if args.small else USUAL, SMALL_HOW if args.small else FactsConfig(), args.set)
+    settings = (SMALL if args.small else {}) | {
+        name: value_of(word) for name, word in (w.split("=", 1) for w in args.set)
+    }
     source = args.source or ("people-160" if args.small else "birthplaces")
     rows = []
     for name in args.systems:
-        model, training = SYSTEMS[name]
         for seed in args.seeds:
-            run = train_facts(source, replace(config, **model), replace(how, **training), None, seed, args.device)
+            run = octavo.train("facts", source, seed=seed, device=args.device, **(settings | SYSTEMS[name]))
             rows.append({"system": name, "seed": seed, "seconds": run.record["train_seconds"], **run.record["result"]})
             tell(rows[-1])
     for name in args.systems:
@@ -54,16 +53,12 @@ def main() -> None:
         print(json.dumps(rows))
 
 
-def changed(config: GPTConfig, how: FactsConfig, words: list[str]) -> tuple[GPTConfig, FactsConfig]:
-    """Both with NAME=VALUE set, in the one that has it."""
-    told = dict(word.split("=", 1) for word in words)
-    both: list[Any] = []
-    for one in (config, how):
-        mine = {field.name: type(getattr(one, field.name)) for field in fields(one) if field.name in told}
-        both.append(replace(one, **{name: kind(told.pop(name)) for name, kind in mine.items()}))
-    if told:
-        raise SystemExit(f"no such settings: {', '.join(told)}")
-    return both[0], both[1]
+def value_of(word: str) -> Any:
+    """A number, true or false as JSON has them, or the word itself."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
 
 
 def tell(row: dict[str, Any]) -> None:

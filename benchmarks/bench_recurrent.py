@@ -33,11 +33,12 @@ from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
 from octavo.text.validation_chunks import hold_out
 from octavo.training.distributed import Team
-from octavo.training.loop import Loop, Text
+from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
+from octavo.training.loss import TrainingText, language_stage
 from octavo.training.metrics_log import matmul_rate
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.streams import Lanes
+from octavo.training.streams import Streams
 
 VOCAB, WIDTH, LAYERS, BATCH, WINDOW = 257, 256, 2, 128, 32
 ROUNDS, STEPS = 7, 4
@@ -86,18 +87,20 @@ class Plain(nn.Module):
         return nats / math.log(2) / (len(x_N) - 1)
 
 
-def lanes(batch: int, window: int) -> Lanes:
+def streams(batch: int, window: int) -> Streams:
     corpus = open_corpus("shakespeare", errors="raw")
     _, store = learn_and_tokenize("byte", corpus)
-    return Lanes(hold_out(store.tokens, VOCAB - 1).train_N, VOCAB - 1, batch, window, 0)
+    return Streams(hold_out(store.tokens, VOCAB - 1).train_N, VOCAB - 1, batch, window, 0)
 
 
-def ours(kind: str, text: Lanes, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
+def ours(kind: str, text: Streams, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
     model = MODELS[kind](RecurrentConfig(), VOCAB)
     model.initialise(seeded_generator(0))
-    config = LoopConfig(batch_size=text.batch, sequence_length=text.window, precision=precision)
-    text_of = Text(text, torch.empty(0, 0, dtype=torch.int64), 1, 1.0)
-    return Loop(model, text_of, config, OptimizerConfig(optimizer=optimizer), Team(0, 1, CPU), 0, quiet=True)
+    config = LoopConfig(batch_size=text.batch_size, sequence_length=text.sequence_length, precision=precision)
+    chunks = torch.empty(0, 0, dtype=torch.int64)
+    optimizer_config = OptimizerConfig(optimizer=optimizer)
+    stage = language_stage(model, TrainingText(text, chunks, 1, 1.0), optimizer_config, config.budget)
+    return Loop(stage, config, Team(0, 1, CPU), 0, quiet=True)
 
 
 def speed() -> None:
@@ -114,7 +117,7 @@ def speed() -> None:
         ("gru", 32, 128),
         ("lstm", 32, 128),
     ):
-        text = lanes(batch, window)
+        text = streams(batch, window)
         plain, auto, same = Plain(kind), ours(kind, text), ours(kind, text, "float32", "adamw")
         rivals = {
             "plain torch": lambda i, plain=plain, text=text: plain.step(text.at(i).x_BT, text.at(i).fresh),
@@ -142,7 +145,7 @@ def speed() -> None:
 def checkpoints() -> None:
     """What saving costs, and how long a killed run takes to be back at work."""
     with tempfile.TemporaryDirectory() as folder:
-        loop = ours("gru", lanes(BATCH, WINDOW))
+        loop = ours("gru", streams(BATCH, WINDOW))
         loop.folder, loop.best = Path(folder), {name: p.detach().clone() for name, p in loop.named.items()}
         loop.step(0.5)
         saves = []
@@ -195,7 +198,7 @@ def quality(kinds: list[str]) -> None:
                 print(f"{both}; {took}", flush=True)
         for kind in kinds:
             plain = Plain(kind)
-            whole = Lanes(learn_and_tokenize("byte", corpus)[1].tokens, VOCAB - 1, 32, 128, 0)
+            whole = Streams(learn_and_tokenize("byte", corpus)[1].tokens, VOCAB - 1, 32, 128, 0)
             began, step = time.perf_counter(), 0
             while time.perf_counter() - began < BUDGET:
                 window = whole.at(step)

@@ -26,7 +26,7 @@ from octavo.core import LanguageModel, device_of, seeded_generator
 from octavo.decode import Greedy, Sample, Speculative, Tally, lucks, speculate, stream
 from octavo.decode.drafting import draft_of
 from octavo.models.ngram import NGram, NGramConfig
-from octavo.tasks.count_training import store_tensor
+from octavo.tasks.corpus import store_tensor
 from octavo.tasks.run import Run
 from octavo.text import open_corpus, tokenize
 

@@ -28,23 +28,25 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+import octavo
 from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from octavo.tasks import translation
 
 GPU: dict[str, Any] = {  # small for 29,000 pairs, and dropped out heavily: they are soon known by heart
-    "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "size": 8000, "tokens": 4096, "budget": "4000steps",
-    "checks": 5, "keep": "bleu", "label_smoothing": 0.1, "ema": 0.995,
+    "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "vocab_size": 8000, "batch_size": 4096,
+    "budget": "4000steps",
+    "evaluations": 5, "keep": "bleu", "label_smoothing": 0.1, "ema": 0.995,
 }  # fmt: skip
 CPU: dict[str, Any] = {
-    "width": 128, "layers": 2, "heads": 4, "dropout": 0.1, "size": 4000, "tokens": 2048, "budget": "5min", "checks": 5,
+    "width": 128, "layers": 2, "heads": 4, "dropout": 0.1, "vocab_size": 4000, "batch_size": 2048,
+    "budget": "5min", "evaluations": 5,
 }  # fmt: skip
 
 
 def train(pairs: str, settings: dict[str, Any], seed: int, out: Path, device: str) -> dict[str, Any]:
     """One run, and what came of it."""
     began = time.perf_counter()
-    run = translation.train(
+    run = octavo.train(
         "seq2seq", f"multi30k-{pairs}", out=out / f"{pairs}-{seed}", seed=seed, device=device, **settings
     )
     figures = run.record["result"]["languages"]

@@ -37,7 +37,7 @@ from octavo.experiments.table import page_columns
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.svg import COLOURS
 from octavo.tasks import api
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run_facts import bytes_on_disk, title_of
 from octavo.tasks.surprisal import OPENING_BYTES
 

@@ -31,7 +31,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
 from octavo.scoring.byte_costs import score_bytes
 from octavo.tasks import api
-from octavo.tasks.count_training import learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.overlap import PROBE_BYTES, overlap

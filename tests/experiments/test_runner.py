@@ -24,11 +24,13 @@ from octavo.cli import main
 from octavo.errors import Stopped, UserError
 from octavo.experiments.cell import Cell, Outcome, execute
 from octavo.experiments.compare import Comparison, Row, read_comparison
+from octavo.experiments.excerpts import describe_texts
 from octavo.experiments.progress import Progress
 from octavo.experiments.runner import Runner, failures
 from octavo.experiments.scale import Point
 from octavo.experiments.store import Store
 from octavo.experiments.table import Column, columns_of, keys_of, row_to_json, table_text, to_csv
+from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
@@ -134,8 +136,8 @@ def test_stopping_the_command_stops_its_workers_and_leaves_checkpoints(
 
 
 def test_a_worker_takes_cells_as_json_and_answers_with_json(corpus: Path, tmp_path: Path) -> None:
-    cell = Cell("zip", "compressor", "zlib", data={"sources": [str(corpus)], "valid": [], "field": "text",
-                "errors": "raw", "scored_bytes": 100, "train_sha256": "", "scored_sha256": ""})  # fmt: skip
+    opened = open_corpus(corpus, errors="raw")
+    cell = Cell("zip", "compressor", "zlib", data=describe_texts(opened, opened.train, opened.valid, (), "text"))
     bad = replace(cell, key="none", model="no-such-compressor")
     with subprocess.Popen(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdin is not None
@@ -210,6 +212,16 @@ def test_a_finished_cell_whose_files_are_gone_or_whose_record_is_torn_is_repeate
     for content in (path.read_text()[:40], "[]", '{"status": "finished"}'):
         path.write_text(content)
         assert store.find(cell) is None
+
+
+def test_a_second_command_in_the_same_folder_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+    cell = Cell("a", "x", "m")
+    with (
+        Store.open(tmp_path, "test", {}).locked(),
+        pytest.raises(UserError, match=r"another command is at work in .*; wait for it or stop it, or choose another"),
+    ):
+        run(tmp_path, cell)
+    assert run(tmp_path, cell)[1] == ["a"]
 
 
 def test_the_time_left_is_of_budgets_and_of_what_such_cells_took_beside_them(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.pages.figures.axis import number
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
 from octavo.text import Byte, open_corpus
 from octavo.text.validation_chunks import hold_out
 from octavo.training.loop import Loop

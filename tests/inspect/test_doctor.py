@@ -43,7 +43,7 @@ from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run import METRICS, load, save
 from octavo.text import Byte
 from octavo.training.loop_config import LoopConfig

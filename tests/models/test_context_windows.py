@@ -1,4 +1,4 @@
-"""What is held out of a text, and the lanes that the rest is read in."""
+"""What is held out of a text, and the parallel streams that the rest is read in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.text.validation_chunks import MOST, PIECES, SHORTEST, hold_out
-from octavo.training.streams import RESTARTS, Lanes
+from octavo.training.streams import RESTARTS, Streams
 
 BEGIN = -1
 LENGTHS = [*range(200), 1000, 2559, 2560, 2561, 5119, 5120, 64_000, 64_123]
@@ -56,7 +56,7 @@ def test_two_texts_have_the_same_identity_only_if_the_same_pieces_are_held_out()
 
 def test_no_training_window_of_any_epoch_holds_a_token_that_was_held_out() -> None:
     held = hold_out(numbered(6000), BEGIN)
-    lanes = Lanes.fitting(held.train_N, BEGIN, 7, 16, seed=3)
+    lanes = Streams.fitting(held.train_N, BEGIN, 7, 16, seed=3)
     read = {int(x) for step in range(3 * lanes.steps) for x in lanes.at(step).x_BT.ravel()}
     assert len(read) > 5000
     assert not read & set(held.pieces_PL.ravel().tolist())
@@ -66,15 +66,15 @@ def test_no_training_window_of_any_epoch_holds_a_token_that_was_held_out() -> No
 def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window_of_each_lane(
     length: int, batch: int, window: int
 ) -> None:
-    lanes = Lanes.fitting(numbered(length), BEGIN, batch, window, seed=1)
+    lanes = Streams.fitting(numbered(length), BEGIN, batch, window, seed=1)
     for epoch in range(3):
         steps = range(epoch * lanes.steps, (epoch + 1) * lanes.steps)
         asked = torch.cat([lanes.at(step).x_BT[:, 1:].ravel() for step in steps]).tolist()
-        assert len(set(asked)) == len(asked) > length - lanes.batch * (lanes.window + 1)
+        assert len(set(asked)) == len(asked) > length - lanes.batch_size * (lanes.sequence_length + 1)
 
 
 def test_a_lane_goes_on_where_its_last_window_ended_until_the_epoch_is_over() -> None:
-    lanes = Lanes.fitting(numbered(1000), BEGIN, 4, 9, seed=1)
+    lanes = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed=1)
     for step in range(3 * lanes.steps - 1):
         this, after = lanes.at(step), lanes.at(step + 1)
         assert ((this.x_BT[:, 2:] - this.x_BT[:, 1:-1]) % 1000 == 1).all()
@@ -84,7 +84,7 @@ def test_a_lane_goes_on_where_its_last_window_ended_until_the_epoch_is_over() ->
 
 
 def test_lanes_start_anew_with_begin_at_each_epoch_and_now_and_then_within() -> None:
-    lanes = Lanes.fitting(numbered(10_000), BEGIN, 4, 2, seed=1)
+    lanes = Streams.fitting(numbered(10_000), BEGIN, 4, 2, seed=1)
     fresh = []
     for step in range(2 * lanes.steps):
         window = lanes.at(step)
@@ -98,7 +98,7 @@ def test_lanes_start_anew_with_begin_at_each_epoch_and_now_and_then_within() -> 
 
 def test_epochs_cut_the_text_at_other_places_and_seeds_at_others_again() -> None:
     def firsts(seed: int) -> list[int]:
-        lanes = Lanes.fitting(numbered(1000), BEGIN, 4, 9, seed)
+        lanes = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed)
         return [int(lanes.at(epoch * lanes.steps).x_BT[0, 1]) for epoch in range(5)]
 
     assert firsts(1)[0] == 1  # the first epoch reads the text from its beginning
@@ -107,7 +107,7 @@ def test_epochs_cut_the_text_at_other_places_and_seeds_at_others_again() -> None
 
 
 def test_a_steps_window_depends_on_the_step_alone() -> None:
-    one, other = (Lanes.fitting(numbered(777), BEGIN, 3, 8, seed=5) for _ in range(2))
+    one, other = (Streams.fitting(numbered(777), BEGIN, 3, 8, seed=5) for _ in range(2))
     forwards = [one.at(step).x_BT for step in range(100)]
     backwards = [other.at(step).x_BT for step in reversed(range(100))]
     assert all(torch.equal(a, b) for a, b in zip(forwards, reversed(backwards), strict=True))
@@ -115,10 +115,13 @@ def test_a_steps_window_depends_on_the_step_alone() -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 5, 33, 200])
 def test_lanes_are_fewer_and_shorter_where_the_text_is_too_small_for_them(length: int) -> None:
-    lanes = Lanes.fitting(numbered(length), BEGIN, 128, 32, seed=0)
-    assert (lanes.window, lanes.batch) == (min(32, length - 1), max(1, length // (min(32, length - 1) + 1)))
+    lanes = Streams.fitting(numbered(length), BEGIN, 128, 32, seed=0)
+    assert (lanes.sequence_length, lanes.batch_size) == (
+        min(32, length - 1),
+        max(1, length // (min(32, length - 1) + 1)),
+    )
     for step in range(5):
         x_BT = lanes.at(step).x_BT
-        assert x_BT.shape == (lanes.batch, lanes.window + 1)
+        assert x_BT.shape == (lanes.batch_size, lanes.sequence_length + 1)
         asked = x_BT[:, 1:].ravel().tolist()
         assert len(set(asked)) == len(asked) < length

@@ -19,7 +19,7 @@ from octavo.models import Bag, Mix, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGramConfig
-from octavo.tasks.mixture_training import learn_weights
+from octavo.tasks.mixture import learn_weights
 from octavo.text import open_corpus, tokenize
 from octavo.text.validation_chunks import hold_out
 

@@ -23,12 +23,14 @@ from octavo.models.views import Table
 from octavo.pages.markup import text as markup
 from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
+from octavo.tasks.language import TASK
 from octavo.tasks.language_page import run_page
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
 from octavo.tasks.run_facts import stored, title_of
 from octavo.tasks.surprisal import annotate, opening
+from octavo.tasks.training_run import train_run
 from octavo.tasks.training_section import loss_curve, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
@@ -207,10 +209,11 @@ def test_the_opening_stays_in_the_first_document() -> None:
 
 def test_the_command_on_the_page_makes_the_same_run(corpus: Path, tmp_path: Path) -> None:
     config = NGramConfig(order=4, estimator="add-k", k=0.25, prune=(0, 0, 1), sentences=True)
-    text = TextConfig(tokenizer="word", size=12, min_count=3, split="space")
-    first = api.train_with_page("ngram", str(corpus), text, config, tmp_path / "first", seed=3)
+    text = TextConfig(tokenizer="word", vocab_size=12, min_count=3, split="space")
+    recipe = TASK.made_recipe("ngram", {"config": config, "settings": text}, 3, "auto")
+    first = train_run(TASK, recipe, [str(corpus)], tmp_path / "first")
     command = Page(page_of(first)).verbatim[-1].strip().splitlines()[0]
-    assert command == train_command("ngram", str(corpus), text, config, tmp_path / "first", 3)
+    assert command == train_command(TASK, recipe, [str(corpus)], tmp_path / "first")
     words = shlex.split(command)
     words[-1] = str(tmp_path / "second")
     assert main(words[1:]) == 0

@@ -12,7 +12,7 @@ import octavo
 from octavo.cli import main
 from octavo.inspect.surprisal import read
 from octavo.scoring.byte_costs import score_bytes
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.surprisal import annotate
 
 TEXT = "".join(f"{i} goes up the hill, {i * i % 97} comes down again, {i % 7} stays.\n" for i in range(700))

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.studio.routes.answer import FACTS_FOLDER
 from octavo.tasks.facts_file import open_file_of_facts
-from octavo.tasks.facts_run import Oracle, load_oracle
+from octavo.tasks.oracle import Oracle, load_oracle
 from octavo.text.question_tokens import mark_of, prompt_of
 from studio_place import client, make_runs, opened, served
 

@@ -352,7 +352,7 @@ def test_tabs_are_walked_with_the_arrow_keys_and_heads_lead_to_their_map(page: A
     page.wait_for_selector("text=gradient norm, relative")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("text=read out after")
-    assert settings(page)["view"] == "depths"
+    assert settings(page)["view"] == "logit-lens"
 
 
 @pytest.mark.browser

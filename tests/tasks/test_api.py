@@ -63,7 +63,7 @@ def test_importing_octavo_does_not_import_torch() -> None:
         ({"device": "abacus"}, "there is no kind of device called 'abacus'"),
         ({"device": "meta"}, "device must be auto, cpu or cuda"),
         ({"device": "cuda:77"}, "needs a CUDA GPU"),
-        ({"size": 300}, "the tokenizer byte has no option 'size'"),
+        ({"size": 300}, "the tokenizer byte has no setting 'vocab_size'"),
     ],
 )
 def test_wrong_settings_are_refused_and_the_near_one_named(text: Path, settings: dict[str, object], told: str) -> None:
@@ -75,7 +75,7 @@ def test_wrong_models_and_settings_of_a_mixture_are_refused(text: Path) -> None:
     with pytest.raises(
         UserError,
         match="there is no model 'transfromer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
-        "mix, local, linear, synthesizer",
+        "local, linear, synthesizer, mix",
     ):
         octavo.train("transfromer", text)
     with pytest.raises(UserError, match="mix has no setting 'tokenizer'"):

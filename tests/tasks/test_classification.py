@@ -25,22 +25,16 @@ from octavo.datasets.labels import Labelled
 from octavo.errors import Stopped, UserError
 from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
-from octavo.models.classifier_head import HeadConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
 from octavo.scoring.classification import best_temperature, classified
+from octavo.tasks.classification import TASK, cross_validate, fit_classifier, measure
 from octavo.tasks.classification_page import classify_page
-from octavo.tasks.classification_training import (
-    ClassifyConfig,
-    Plan,
-    cross_validate,
-    fit_classifier,
-    measure,
-    shares,
-    train_classifier,
-)
 from octavo.tasks.classifier import Classifier, load_classifier
 from octavo.tasks.run import Run
+from octavo.tasks.task import Recipe
+from octavo.tasks.text_batches import shares
 from octavo.tasks.text_vectors import LanguageBase
+from octavo.tasks.training_run import train_run
 from octavo.tasks.word_contributions import explain, likeness, surest_errors
 from octavo.text import Byte
 from octavo.text.bag_of_ngrams import Bags, HashedReader
@@ -76,18 +70,29 @@ class Letters:
         return torch.tensor([[text.count(letter) for letter in "adeflmorw"] for text in texts], dtype=torch.float32)
 
 
-PLANS = {
-    "linear": Plan.of("linear", LinearConfig(bits=12)),
-    "dan": Plan.of("dan", DanConfig(width=16, hidden=16), how=ClassifyConfig(epochs=20, batch=16), device="cpu"),
-    "dan with n-grams": Plan.of("dan", DanConfig(width=16, hidden=16, ngrams=2, buckets=64),
-                                how=ClassifyConfig(epochs=20, batch=16), device="cpu"),
-    "head": Plan.of("head", HeadConfig(16), Letters(), how=ClassifyConfig(epochs=20, batch=16), device="cpu"),
-}  # fmt: skip
+SMALL = {"epochs": 20, "batch_size": 16}
+RECIPES = {
+    "linear": TASK.recipe("linear", {"bits": 12}),
+    "dan": TASK.recipe("dan", {"width": 16, "hidden": 16, **SMALL}, device="cpu"),
+    "dan with n-grams": TASK.recipe(
+        "dan", {"width": 16, "hidden": 16, "ngrams": 2, "buckets": 64, **SMALL}, device="cpu"
+    ),
+    "head": TASK.recipe("head", {"hidden": 16, **SMALL}, device="cpu"),
+}
 
 
-@pytest.mark.parametrize("name", PLANS)
+def fitted(name: str, data: Labelled) -> Classifier:
+    return fit_classifier(RECIPES[name], data, Letters() if name == "head" else None)
+
+
+def train_classifier(recipe: Recipe, sources: list[str], out: Path) -> Classifier:
+    made: Classifier = train_run(TASK, recipe, sources, out, quiet=True)
+    return made
+
+
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
-    made = fit_classifier(PLANS[name], made_up())
+    made = fitted(name, made_up())
     other = made_up(200, seed=1)
     assert accuracy(made, other) >= 0.9
     made.save(tmp_path / "run")
@@ -100,8 +105,8 @@ def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(nam
 
 
 def test_a_network_of_texts_with_no_break_spaces_comes_back(tmp_path: Path) -> None:
-    plan = Plan.of("dan", DanConfig(width=4), how=ClassifyConfig(epochs=1), device="cpu")
-    made = fit_classifier(plan, Labelled.of(["good\u00a0film", "bad\u2003film"] * 3, ["a", "b"] * 3))
+    recipe = TASK.recipe("dan", {"width": 4, "epochs": 1}, device="cpu")
+    made = fit_classifier(recipe, Labelled.of(["good\u00a0film", "bad\u2003film"] * 3, ["a", "b"] * 3))
     made.save(tmp_path / "run")
     assert load_classifier(tmp_path / "run").reader.words == ["bad", "film", "good"]
 
@@ -112,31 +117,31 @@ def test_a_stopped_network_goes_on_with_the_same_command_to_the_same_bits(
     data = tmp_path / "data.tsv"
     one = made_up(120)
     data.write_text("".join(f"{one.classes[c]}\t{t}\n" for c, t in zip(one.y_N, one.texts, strict=True)))
-    whole = train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "whole")
+    whole = train_classifier(RECIPES["dan"], [str(data)], out=tmp_path / "whole")
 
     def stop_at_epoch_3(seed: int) -> torch.Generator:
         if seed == 3:
             os.kill(os.getpid(), signal.SIGTERM)
         return seeded_generator(seed)
 
-    monkeypatch.setattr("octavo.tasks.classification_training.seeded_generator", stop_at_epoch_3)
+    monkeypatch.setattr("octavo.tasks.text_batches.seeded_generator", stop_at_epoch_3)
     with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
-        train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
+        train_classifier(RECIPES["dan"], [str(data)], out=tmp_path / "parted")
     monkeypatch.undo()
-    with pytest.raises(UserError, match="of other settings"):
-        train_classifier(PLANS["dan with n-grams"], [str(data)], out=tmp_path / "parted")
+    with pytest.raises(UserError, match="with other settings"):
+        train_classifier(RECIPES["dan with n-grams"], [str(data)], out=tmp_path / "parted")
     with pytest.raises(UserError, match="not finished; go on with: octavo resume"):
         load_classifier(tmp_path / "parted")
     shutil.copytree(tmp_path / "parted", tmp_path / "resumed")
-    parted = train_classifier(PLANS["dan"], [str(data)], out=tmp_path / "parted")
+    parted = train_classifier(RECIPES["dan"], [str(data)], out=tmp_path / "parted")
     resumed: Any = octavo.resume(tmp_path / "resumed")
     assert torch.equal(parted.logits(one.texts), resumed.logits(one.texts))
     page = (tmp_path / "resumed" / "report.html").read_text(encoding="utf-8")
-    assert f"octavo classify train dan {data} --width 16 --hidden 16 --epochs 20 --batch 16 --out" in page
+    assert f"octavo classify train dan {data} --width 16 --hidden 16 --epochs 20 --batch-size 16 --out" in page
     with pytest.raises(UserError, match="is finished"):
         octavo.resume(tmp_path / "resumed")
     assert torch.equal(whole.logits(one.texts), parted.logits(one.texts))
-    assert not (tmp_path / "parted" / "state").exists()
+    assert octavo.resume(tmp_path / "parted", budget="200steps").record["training"]["steps"] == 200
 
 
 @pytest.mark.parametrize(("name", "width"), [("gru", 8), ("lstm", 16), ("gpt", 8)])
@@ -204,7 +209,7 @@ def test_balance_gives_every_class_the_same_share_of_the_loss() -> None:
     rare = data.take(np.flatnonzero((data.y_N == 0) | (np.arange(400) < 40)))
     recall = {}
     for balance in (False, True):
-        made = fit_classifier(Plan.of("linear", LinearConfig(bits=12), how=ClassifyConfig(balance=balance)), rare)
+        made = fit_classifier(TASK.recipe("linear", {"bits": 12, "balance": balance}), rare)
         recall[balance] = measure(made, made_up(300, seed=2, mixed=2)).per_class[1]["recall"]
     assert recall[True] > recall[False] + 0.1
 
@@ -212,7 +217,7 @@ def test_balance_gives_every_class_the_same_share_of_the_loss() -> None:
 def test_many_classes_and_cross_validation_with_every_example_measured_once() -> None:
     names = ["north", "south", "east", "west", "centre"]
     data = Labelled.of([f"{name} wind number {n}" for n in range(12) for name in names], names * 12)
-    result, accuracies = cross_validate(Plan.of("linear", LinearConfig(bits=12)), data, 4)
+    result, accuracies = cross_validate(RECIPES["linear"], data, 4)
     assert result.accuracy == 1.0
     assert result.examples == 60
     assert len(accuracies) == 4
@@ -260,7 +265,7 @@ def test_the_average_is_the_mean_of_the_vectors_and_training_drops_words() -> No
 
 
 def test_leaving_a_word_out_of_an_average_is_what_the_explanation_says() -> None:
-    made = fit_classifier(PLANS["dan"], made_up())
+    made = fitted("dan", made_up())
     (found,) = explain(made, ["a fine film but dull"], ["bad"], made_up())
     model, words = made.model, found.words
     rows = made.reader.read([" ".join(words)]).ids_N
@@ -284,7 +289,7 @@ def test_leaving_a_word_out_of_an_average_is_what_the_explanation_says() -> None
 
 def test_a_model_of_pairs_is_not_called_blind_to_order() -> None:
     data = Labelled.of(["a b", "b a"] * 40, ["x", "y"] * 40)
-    made = fit_classifier(Plan.of("linear", LinearConfig(bits=12)), data)
+    made = fitted("linear", data)
     assert accuracy(made, data) == 1.0
     found = explain(made, ["a b"], [None], data, seed=1)[0]
     assert not found.order_blind
@@ -294,7 +299,7 @@ def test_a_model_of_pairs_is_not_called_blind_to_order() -> None:
 @pytest.mark.parametrize("name", ["linear", "dan", "head"])
 def test_the_nearest_training_example_to_a_training_example_is_itself(name: str) -> None:
     data = made_up(60)
-    made = fit_classifier(PLANS[name], data)
+    made = fitted(name, data)
     cosine = likeness(made, data.texts[:10], data.texts)
     assert cosine.max() <= 1 + 1e-5
     assert torch.allclose(cosine[torch.arange(10), torch.arange(10)], torch.ones(10), atol=1e-5)
@@ -302,7 +307,7 @@ def test_the_nearest_training_example_to_a_training_example_is_itself(name: str)
 
 def test_the_surest_mistakes_come_first_and_all_are_mistakes() -> None:
     data = made_up(200)
-    made = fit_classifier(PLANS["linear"], data)
+    made = fitted("linear", data)
     wrong = Labelled(data.texts, 1 - data.y_N, data.classes)
     rows = surest_errors(made, wrong, 5)
     p = made.probabilities(data.texts).max(1).values
@@ -312,7 +317,7 @@ def test_the_surest_mistakes_come_first_and_all_are_mistakes() -> None:
 
 def test_the_page_shows_words_as_text_not_as_markup() -> None:
     data = made_up(100)
-    made = fit_classifier(PLANS["linear"], data)
+    made = fitted("linear", data)
     made.record["result"] = measure(made, data).to_json()
     hostile = Labelled([f"<script>alert(1)</script> {data.texts[0]}"], 1 - data.y_N[:1], data.classes)
     page = classify_page(made, hostile, data, "<b>x", "octavo classify train")
@@ -333,7 +338,7 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
     ],
 )
 def test_a_forged_folder_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
-    fit_classifier(PLANS["linear"], made_up(60)).save(tmp_path / "run")
+    fitted("linear", made_up(60)).save(tmp_path / "run")
     told = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
     (tmp_path / "run" / "config.json").write_text(json.dumps(told | change), encoding="utf-8")
     with pytest.raises(UserError, match=says):

@@ -7,8 +7,9 @@ import json
 import math
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +26,16 @@ from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.scoring.answers import answered, calibration_error, coverage_curve, reliability, threshold_for
-from octavo.tasks import facts_run
-from octavo.tasks.answering import Rules, pairs_in, replies_to
+from octavo.tasks.answering import Rules, learn, pairs_in, replies_to
+from octavo.tasks.facts import TASK, AnswerLoss, CorruptedTexts, FactsConfig, Questions, fresh_model
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.facts_run import Oracle, learn, load_oracle, measure, oracle_of, train_facts
-from octavo.tasks.facts_training import FactsConfig, Questions, Texts, answer_loss, fresh_model, pretrain
+from octavo.tasks.oracle import Oracle, load_oracle, measure, oracle_of
 from octavo.tasks.run import Run
 from octavo.tasks.span_corruption import SHORTEST, corrupted, corrupted_rows, draw_cuts, lots, restored
+from octavo.tasks.task import Recipe
+from octavo.tasks.training_run import train_alone, train_run
 from octavo.text.question_tokens import MARK, mark_of, question_rows, shuffled
+from octavo.training.loop import Loop
 
 FIRSTS, LASTS = ("Ada", "Bob", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hal"), ("Ash", "Birch", "Cedar", "Elm", "Fir")
 PLACES = ("Rome", "Oslo", "Lima", "Bern")
@@ -186,6 +189,15 @@ def test_london_is_right_for_one_in_twenty_of_birthplaces() -> None:
     )  # all stand in the text, and one among the learnt too
 
 
+def facts_recipe(**settings: Any) -> Recipe:
+    return TASK.recipe("facts", {**asdict(TINY), **settings}, device="cpu")
+
+
+def train_facts(source: str, recipe: Recipe, out: Path | None = None) -> Run:
+    run: Run = train_run(TASK, recipe, [str(source)], out, quiet=True)
+    return run
+
+
 # ---------------------------------------------------------------------- batches and losses
 
 
@@ -193,14 +205,15 @@ def test_london_is_right_for_one_in_twenty_of_birthplaces() -> None:
 def test_a_batch_depends_on_its_step_alone_and_fits_the_context(mixed: float) -> None:
     known = people()
     _, tokenizer = fresh_model(known, TINY, 0)
-    how = FactsConfig(pretrain_batch=8, mixed=mixed)
-    texts, again = (Texts(known, tokenizer, how, TINY.context, 5, CPU) for _ in range(2))
+    how = FactsConfig(pretrain_batch_size=8, mixed=mixed)
+    texts, again = (CorruptedTexts(known, tokenizer, how, TINY.context, 5, CPU) for _ in range(2))
     list(map(texts, range(4)))
-    for one, other in zip(texts(2), again(2), strict=True):
+    for one, other in zip(texts(2).tensors, again(2).tensors, strict=True):
         assert torch.equal(one, other)
         assert one.shape[0] == 8
         assert one.shape[1] <= TINY.context
-    x_BT, target_BT = texts(2)
+    x_BT, target_BT = texts(2).tensors
+    assert texts(2).targets == int((target_BT != tokenizer.begin).sum())
     text = target_BT[0][target_BT[0] != tokenizer.begin].tolist()
     assert text.count(mark_of(tokenizer)) == 3
     assert torch.equal(x_BT[:6, 1:], target_BT[:6, :-1])
@@ -214,11 +227,12 @@ def test_the_loss_is_the_mean_of_minus_log_p_of_the_answers() -> None:
     model = model.double()
     for parameter in model.parameters():
         parameter.data += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
-    rows = Questions(known.train, tokenizer, TINY.context, 4, 0, CPU)(0)
+    batch = Questions(known.train, tokenizer, TINY.context, 4, 0, CPU)(0)
+    rows = batch.tensors
     logp_BTV = model(rows[0]).log_softmax(-1)
     asked_BT = rows[1] != tokenizer.begin
     by_hand = -logp_BTV.gather(-1, rows[1][..., None]).squeeze(-1)[asked_BT].mean()
-    assert answer_loss(model, rows).item() == pytest.approx(by_hand.item(), rel=1e-6)
+    assert AnswerLoss(model)((), rows)[0].item() / batch.targets == pytest.approx(by_hand.item(), rel=1e-6)
 
 
 # ---------------------------------------------------------------------- answers and their confidence
@@ -230,7 +244,7 @@ def random_model(seed: int = 0) -> tuple[GPT, Oracle]:
     chance = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=chance)
-    facts = {"stage": "done", "frame": list(known.frame), "settings": {}}
+    facts = {"frame": list(known.frame)}
     return model, oracle_of(Run(model.eval(), tokenizer, {"facts": facts}))
 
 
@@ -403,8 +417,10 @@ def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     text = tuple(f"{name} was born in {place} ." for name, place in told)
     known = Knowledge("six", text, people().train, people().dev)
     model, tokenizer = fresh_model(known, replace(TINY, context=64), 0)
-    how = FactsConfig(pretrain_passes=400, pretrain_batch=12, pretrain_rate=0.01)
-    assert pretrain(model, tokenizer, known, how, 0, CPU, quiet=True).steps == 200
+    recipe = facts_recipe(pretrain_epochs=400, pretrain_batch_size=12, pretrain_learning_rate=0.01, context=64)
+    loop = train_alone(TASK.stage(recipe, Run(model, tokenizer), known, CPU, 0), recipe, CPU)
+    assert loop.position.step == 200
+    model = loop.trained_model().eval()
     choices = [tokenizer.encode(place.encode()).tolist() for place in PLACES]
     found = []
     for name, _ in told:
@@ -415,17 +431,16 @@ def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
 
 def test_without_pretraining_answers_are_learnt_by_heart_and_names_count_as_never_seen(tmp_path: Path) -> None:
     source = write_facts(tmp_path / "people", people(16))
-    how = FactsConfig(pretraining=False, batch=8, rate=0.003)
-    run = train_facts(source, TINY, how, quiet=True)
+    run = train_facts(source, facts_recipe(pretraining=False, batch_size=8, learning_rate=0.003))
     groups = run.record["result"]["groups"]
-    assert run.record["facts"]["finetuning"]["steps"] == 75
+    assert [(stage["name"], stage["steps"]) for stage in run.record["training"]["stages"]] == [("finetuning", 75)]
     assert set(groups) == {FINETUNED, NEVER}
     assert groups[FINETUNED]["exact_match"] >= 0.75
 
 
 def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert {file.name for file in trained.iterdir()} == {
-        "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "report.html",
+        "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "report.html", "state",
     }  # fmt: skip
     page = (trained / "report.html").read_text(encoding="utf-8")
     assert "Coverage and abstention" in page
@@ -434,33 +449,34 @@ def test_the_folder_is_that_of_any_gpt_and_has_a_page(trained: Path, capsys: pyt
     assert main(["generate", str(trained), "--prompt", f"Where was Ada Ash born?{MARK}", "--max-tokens", "5"]) == 0
     assert capsys.readouterr().out.startswith("Where was Ada Ash born?")
     assert main(["resume", str(trained)]) == 2
-    assert "is finished; to teach it more: octavo answer" in capsys.readouterr().err
+    assert "is finished: it has trained for" in capsys.readouterr().err
 
 
-def test_training_that_was_stopped_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_that_was_stopped_in_either_stage_ends_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = write_facts(tmp_path / "people", people(16))
-    how = FactsConfig(pretrain_passes=4, pretrain_batch=12, passes=4, batch=8)
-    whole = train_facts(source, TINY, how, quiet=True)
-    for stage in ("pretrain", "finetune"):
-        real = getattr(facts_run, stage)
+    recipe = facts_recipe(pretrain_epochs=4, pretrain_batch_size=12, epochs=4, batch_size=8, dropout=0.1)
+    whole = train_facts(source, recipe)
+    step = Loop.step
+    for stage, where in ((0, 3), (1, 2)):
 
-        def killed(*args: object, real: Callable[..., object] = real, **flags: object) -> None:
-            real(*args, **flags)
-            raise KeyboardInterrupt  # the stage's checkpoint is written, its result is not
+        def killed(loop: Loop, spent: float, stage: int = stage, where: int = where) -> None:
+            if (loop.position.stage, loop.position.step) == (stage, where):
+                raise KeyboardInterrupt
+            step(loop, spent)
 
-        monkeypatch.setattr(facts_run, stage, killed)
+        monkeypatch.setattr(Loop, "step", killed)
         with pytest.raises(KeyboardInterrupt):
-            train_facts(source, TINY, how, tmp_path / "run", quiet=True)
+            train_facts(source, recipe, tmp_path / "run")  # the same command resumes it
         monkeypatch.undo()
         with pytest.raises(UserError, match="not trained to its end"):
             load_oracle(tmp_path / "run")
-    with pytest.raises(UserError, match="so many passes, not for a budget"):
-        octavo.resume(tmp_path / "run", budget="10s")
     resumed = octavo.resume(tmp_path / "run")
-    assert not (tmp_path / "run" / "state").exists()
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])
     assert resumed.record["result"] == whole.record["result"]
+    assert octavo.resume(tmp_path / "run", budget="30steps").record["training"]["steps"] == 30
 
 
 def test_stored_pairs_are_learnt_and_the_old_ones_kept(trained: Path, tmp_path: Path) -> None:
@@ -471,7 +487,7 @@ def test_stored_pairs_are_learnt_and_the_old_ones_kept(trained: Path, tmp_path: 
     assert (told["before"]["new"], told["after"]["new"]) == (0.0, 1.0)
     again = load_oracle(tmp_path / "learnt")
     assert again.answer([never.question])[0].text == "Lima"
-    kept = measure(again, open_knowledge(again.run.record["facts"]["settings"]["source"]), True)
+    kept = measure(again, open_knowledge(again.run.record["corpus"]["source"][0]), True)
     assert kept["groups"][FINETUNED]["exact_match"] >= 0.75
 
 
@@ -520,10 +536,12 @@ def test_a_run_that_was_not_taught_facts_does_not_answer(tmp_path: Path) -> None
     with pytest.raises(UserError, match="was not trained to answer questions"):
         oracle_of(Run(model, oracle.run.tokenizer, {}))
     with pytest.raises(UserError, match=r"facts\.frame must be two strings"):
-        oracle_of(Run(model, oracle.run.tokenizer, {"facts": {"stage": "done", "frame": [1]}}))
+        oracle_of(Run(model, oracle.run.tokenizer, {"facts": {"frame": [1]}}))
 
 
 def test_bad_settings_are_refused_before_anything_is_read() -> None:
-    for name, value in (("span", 0.9), ("mixed", 1.0), ("pretrain_passes", 0), ("rate", 0.0)):
+    for name, value in (("span", 0.9), ("mixed", 1.0), ("pretrain_epochs", 0), ("learning_rate", 0.0)):
         with pytest.raises(UserError, match=f"{name} must be"):
-            FactsConfig(**{name: value})  # type: ignore[arg-type]
+            TASK.recipe("facts", {name: value})
+    with pytest.raises(UserError, match="learning_rate must be"):
+        FactsConfig(pretrain_learning_rate=0.0)

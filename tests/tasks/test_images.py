@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+import octavo
 from flop_counter import flop_counter
 from image_files import idx_folder, stripes, write_idx
 from octavo.core import seeded_generator
@@ -29,18 +30,19 @@ from octavo.ops.attention import FULL, Axial, Neighbourhood, attend
 from octavo.ops.attention import image_patterns as grid
 from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
-from octavo.tasks import image_training as training
-from octavo.tasks import images as api
+from octavo.tasks import images as task
 from octavo.tasks.image_attention import look, rollout
-from octavo.tasks.image_run import load_images, measure, save_images
-from octavo.tasks.image_training import Batches, ImageLoopConfig, ImageRecipe, resume_images, train_images
+from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run, load_images
+from octavo.tasks.images import TASK, ImageBatches, classify
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
-from octavo.training.optimizer import OptimizerConfig
+from octavo.tasks.task import Recipe
+from octavo.tasks.training_run import resume_run, train_run
+from octavo.training.stage import RowBatch
 
 SMALL = {"width": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 PATTERNS = ("full", "local", "global", "axial")
-QUICK = ImageLoopConfig(budget="6steps", batch=8, checks=2, precision="float32")
+QUICK: dict[str, Any] = {"budget": "6steps", "batch_size": 8, "evaluations": 2, "precision": "float32"}
 
 
 def model_of(kind: type[Vit] = Vit, config: VitConfig | None = None, size: int = 8, channels: int = 1) -> Vit:
@@ -64,9 +66,13 @@ def pictures(tmp_path: Path) -> Path:
     return tmp_path / "pictures"
 
 
-def recipe(name: str = "vit", **changes: Any) -> ImageRecipe:
-    config = {"vit": VitConfig, "davit": DaVitConfig}[name](**SMALL)
-    return ImageRecipe(name, config, dataclasses.replace(QUICK, **changes), OptimizerConfig(), seed=3, device="cpu")
+def recipe(name: str = "vit", **changes: Any) -> Recipe:
+    return TASK.recipe(name, {**SMALL, **QUICK, **changes}, seed=3, device="cpu")
+
+
+def train_images(made: Recipe, pictures: Path, out: Path | None = None) -> ImageRun:
+    run: ImageRun = train_run(TASK, made, [str(pictures)], out, quiet=True)
+    return run
 
 
 # ---------------------------------------------------------------------- what is computed
@@ -304,11 +310,12 @@ def test_a_shift_moves_every_image_by_its_own_amount() -> None:
 
 def test_a_batch_depends_on_its_number_alone_and_an_epoch_has_every_image_once(pictures: Path) -> None:
     images = open_images(pictures)
-    batches = Batches(images, dataclasses.replace(QUICK, shift=0, batch=8), 1, torch.device("cpu"))
+    made = dataclasses.replace(recipe(shift=0), seed=1)
+    batches = ImageBatches(images.train_NCHW, images.train_N, made, torch.device("cpu"))
     assert batches.steps == 4
     ahead = batches(7)
-    assert all(torch.equal(a, b) for a, b in zip(ahead, batches(7), strict=True))
-    seen = torch.cat([batches(n)[0] for n in range(4)]).flatten(1)
+    assert all(torch.equal(a, b) for a, b in zip(ahead.tensors, batches(7).tensors, strict=True))
+    seen = torch.cat([batches(n).tensors[0] for n in range(4)]).flatten(1)
     assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, images.train_NCHW.flatten(1).tolist()))
 
 
@@ -428,13 +435,13 @@ def test_a_folder_without_classes_is_refused(pictures: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vit", "davit"])
 def test_a_model_learns_to_tell_bars_apart(name: str, pictures: Path) -> None:
-    run = train_images(recipe(name, budget="60steps", batch=32, shift=1), pictures, quiet=True)
+    run = train_images(recipe(name, budget="60steps", batch_size=32, shift=1), pictures)
     assert run.record["result"]["accuracy"] == 1.0
-    assert api.classify(run, pictures / "standing" / "039.png")["standing"] > 0.5
+    assert classify(run, pictures / "standing" / "039.png")["standing"] > 0.5
 
 
 def test_a_saved_run_answers_as_before_and_language_models_refuse_it(pictures: Path, tmp_path: Path) -> None:
-    run = train_images(recipe("davit"), pictures, tmp_path / "run", quiet=True)
+    run = train_images(recipe("davit"), pictures, tmp_path / "run")
     again = load_images(tmp_path / "run")
     assert (again.name, again.labels, again.pixels) == ("davit", run.labels, run.pixels)
     x_NCHW = open_images(pictures).test_NCHW
@@ -450,11 +457,11 @@ def weights_of(path: Path) -> dict[str, Tensor]:
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
     pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = dataclasses.replace(recipe(), config=VitConfig(**(SMALL | {"dropout": 0.2})))
-    train_images(made, pictures, tmp_path / "whole", quiet=True)
+    made = recipe(dropout=0.2)
+    train_images(made, pictures, tmp_path / "whole")
 
-    class Interrupted(Batches):
-        def __call__(self, step: int) -> tuple[Tensor, Tensor]:
+    class Interrupted(ImageBatches):
+        def __call__(self, step: int) -> RowBatch:
             if step == 3:
                 import os
                 import signal
@@ -463,22 +470,21 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
             return super().__call__(step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "Batches", Interrupted)
+        patched.setattr(task, "ImageBatches", Interrupted)
         with pytest.raises(Stopped, match=rf"stopped at step 4; go on with: octavo resume {tmp_path}/cut"):
-            train_images(made, pictures, tmp_path / "cut", quiet=True)
-    with pytest.raises(UserError, match="not finished"):
-        api.load(tmp_path / "cut")
-    run = resume_images(tmp_path / "cut", quiet=True)
+            train_images(made, pictures, tmp_path / "cut")
+    assert octavo.load(tmp_path / "cut").unfinished
+    run = resume_run(tmp_path / "cut", quiet=True)
     assert run.record["training"]["steps"] == 6
     whole = weights_of(tmp_path / "whole")
     assert all(torch.equal(tensor, whole[name]) for name, tensor in weights_of(tmp_path / "cut").items())
 
 
 def test_other_images_are_not_gone_on_with(pictures: Path, tmp_path: Path) -> None:
-    train_images(recipe(), pictures, tmp_path / "run", quiet=True)
+    train_images(recipe(), pictures, tmp_path / "run")
     Image.new("L", (8, 8)).save(pictures / "lying" / "zzz.png")
-    with pytest.raises(UserError, match="are not those"):
-        resume_images(tmp_path / "run", "9steps", quiet=True)
+    with pytest.raises(UserError, match="has changed since"):
+        resume_run(tmp_path / "run", "9steps", quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +497,7 @@ def test_other_images_are_not_gone_on_with(pictures: Path, tmp_path: Path) -> No
     ],
 )  # fmt: skip
 def test_a_forged_run_is_refused(pictures: Path, tmp_path: Path, key: str, value: Any) -> None:
-    save_images(untrained(pictures), tmp_path / "run")
+    untrained(pictures).save(tmp_path / "run")
     config = tmp_path / "run" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {key: value}))
     with pytest.raises(UserError):
@@ -502,7 +508,7 @@ def untrained(pictures: Path, **settings: Any) -> Any:
     images = open_images(pictures)
     model = Vit(VitConfig(**SMALL, **settings), **images.sizes)
     model.initialise(seeded_generator(0))
-    return training.ImageRun(model.eval(), images.labels, training.Scaling.of(images.train_NCHW))
+    return ImageRun(model.eval(), images.labels, Scaling.of(images.train_NCHW))
 
 
 # ---------------------------------------------------------------------- the lens and the page
@@ -528,14 +534,14 @@ def test_maps_are_shares_of_what_is_looked_at(pictures: Path, pattern: Any) -> N
 
 def test_the_page_says_what_the_measurement_says_and_holds_no_foreign_code(pictures: Path, tmp_path: Path) -> None:
     (pictures / "lying").rename(pictures / "<script>")
-    run = api.train("vit", pictures, out=tmp_path / "run", budget="4steps", batch=8, device="cpu", **SMALL)
+    run = octavo.train("vit", pictures, out=tmp_path / "run", budget="4steps", batch_size=8, device="cpu", **SMALL)
     page = (tmp_path / "run" / "report.html").read_text()
     assert f"{run.record['result']['accuracy']:.2%}" in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
     assert page.count('preserveAspectRatio="none"') == 2 * 5  # for each class, two layers of two heads and the rollout
     images = open_images(pictures)
-    measured = measure(run, images.test_NCHW, images.test_N)
+    measured = evaluate_run(run, images.test_NCHW, images.test_N)
     assert measured.scores.accuracy == run.record["result"]["accuracy"]
     assert len(measured.wrong) == round((1 - measured.scores.accuracy) * 8)
     assert lens_page(run, "one", images.test_NCHW[0], 0) == lens_page(run, "one", images.test_NCHW[0], 0)

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import transformers
 
 import octavo
 from octavo.cli import main
-from octavo.cli.cost_bert import counted
+from octavo.cli.cost_tasks import bert_parameters
 from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
@@ -29,13 +29,16 @@ from octavo.models.bert import Bert, BertConfig, Texts
 from octavo.models.cost.bert import bert_cost
 from octavo.models.cost.parts import Shape
 from octavo.tasks.encoder import Encoder, load_encoder
-from octavo.tasks.masked_training import PretrainConfig, encoded, losses, measure, pretrain, resume_pretraining
+from octavo.tasks.masked import TASK, encoded, losses_of, measure_masked
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
+from octavo.tasks.run import load as load_run
 from octavo.tasks.sentences import Sentences, split_sentences
+from octavo.tasks.training_run import resume_run, train_run
 from octavo.text import Chunk, WordPieceSettings
 from octavo.text.tokenizers.wordpiece import SPECIAL, WordPiece
-from octavo.training.optimizer import OptimizerConfig, parameter_groups
-from octavo.training.precision import compiled
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import parameter_groups
+from octavo.training.precision import Precision
 
 ALL = ("words", "next", "order", "replaced")
 SMALL = BertConfig(width=16, layers=2, heads=4, feed_forward_width=40, context=32, norm_eps=1e-5, tasks=ALL)
@@ -342,7 +345,7 @@ def test_the_loss_of_words_is_charged_at_the_chosen_places_alone(tokenizer: Word
     by_hand = torch.zeros((), dtype=torch.float64)
     for place, target in zip(batch.chosen_N.tolist(), batch.target_N.tolist(), strict=True):
         by_hand = by_hand - logits_NV[place].log_softmax(-1)[target] / len(batch.chosen_N)
-    torch.testing.assert_close(losses(model, batch)["words"], by_hand, rtol=0, atol=1e-12)
+    torch.testing.assert_close(losses_of(model, batch)["words"], by_hand, rtol=0, atol=1e-12)
     by_hand.backward()
     assert logits_NV.grad is not None
     charged = logits_NV.grad.abs().sum(-1).nonzero().flatten()
@@ -371,7 +374,7 @@ def test_measured_accuracies_are_what_counting_gives(tokenizer: WordPiece) -> No
     sentences = Sentences.of([(0, TEXT)], tokenizer)
     made = [Masked(sentences, tokenizer, ALL, 4, 32, 0).at(step) for step in range(3)]
     model = random_bert()
-    told = measure(model, made)
+    told = measure_masked(model, made)
     right = kinds = 0
     hits: dict[int, list[bool]] = {0: [], 1: []}
     assert model.replaced is not None
@@ -459,7 +462,15 @@ def test_a_vector_does_not_depend_on_the_other_texts_and_long_ones_are_cut(token
 # ---------------------------------------------------------------------- training, saved and read
 
 
-HOW = PretrainConfig(budget="8steps", batch=4, size=120, checks=2, precision="float32")
+HOW: dict[str, Any] = {
+    "budget": "8steps", "batch_size": 4, "vocab_size": 120, "evaluations": 2, "precision": "float32",
+}  # fmt: skip
+
+
+def pretrain(corpus: str, config: BertConfig, out: Path | None = None, **settings: Any) -> Encoder:
+    recipe = TASK.recipe("bert", {**asdict(config), **HOW, **settings}, device="cpu")
+    run: Encoder = train_run(TASK, recipe, [corpus], out, quiet=True)
+    return run
 
 
 @pytest.fixture
@@ -469,9 +480,9 @@ def corpus(tmp_path: Path) -> str:
 
 
 def test_training_makes_masked_words_cheaper(corpus: str) -> None:
-    config, slow = replace(SMALL, tasks=("words", "next")), OptimizerConfig(learning_rate=1e-9, muon_learning_rate=1e-9)
-    trained = pretrain(corpus, config, replace(HOW, budget="60steps"), OptimizerConfig(), quiet=True)
-    untrained = pretrain(corpus, config, HOW, slow, quiet=True)
+    config = replace(SMALL, tasks=("words", "next"))
+    trained = pretrain(corpus, config, budget="60steps")
+    untrained = pretrain(corpus, config, learning_rate=1e-9, muon_learning_rate=1e-9)
     after, before = trained.record["result"], untrained.record["result"]
     assert before["words_perplexity"] == pytest.approx(trained.model.vocab, rel=0.2)  # nothing is known yet
     assert after["words_perplexity"] < 0.5 * before["words_perplexity"]
@@ -482,7 +493,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = replace(SMALL, dropout=0.1)
-    whole = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "whole", quiet=True)
+    whole = pretrain(corpus, config, tmp_path / "whole")
     plain = Masked.at
 
     def interrupting(self: Masked, step: int) -> Any:
@@ -493,17 +504,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_weights(
     with monkeypatch.context() as patched:
         patched.setattr(Masked, "at", interrupting)
         with pytest.raises(Stopped, match=r"go on with: octavo resume .*/parted"):
-            pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
+            pretrain(corpus, config, tmp_path / "parted")
     assert not json.loads((tmp_path / "parted" / "config.json").read_text())["training"]["finished"]
-    parted = pretrain(corpus, config, HOW, OptimizerConfig(), out=tmp_path / "parted", quiet=True)
+    parted = pretrain(corpus, config, tmp_path / "parted")
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(parted.model.state_dict()[name], tensor), name
     assert parted.record["result"] == whole.record["result"]
-    capped = resume_pretraining(tmp_path / "parted", "12steps")
+    capped = resume_run(tmp_path / "parted", "12steps", quiet=True)
     assert capped.record["training"]["steps"] == 12
     (Path(corpus)).write_text(TEXT, encoding="utf-8")
-    with pytest.raises(UserError, match="the text has changed"):
-        resume_pretraining(tmp_path / "parted", "14steps")
+    with pytest.raises(UserError, match="has changed since"):
+        resume_run(tmp_path / "parted", "14steps", quiet=True)
 
 
 def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Path) -> None:
@@ -514,8 +525,9 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
     assert back.record == {"seed": 3}
     assert back.identity == encoder.identity
     assert back.fill("the [MASK]") == encoder.fill("the [MASK]")
-    with pytest.raises(UserError, match="does not predict next tokens"):
-        octavo.load(tmp_path / "run")
+    with pytest.raises(UserError, match="not trained to predict the next token"):
+        load_run(tmp_path / "run")
+    assert octavo.load(tmp_path / "run").identity == encoder.identity
 
 
 @pytest.mark.parametrize(
@@ -584,11 +596,11 @@ def test_a_pickle_is_not_read(tokenizer: WordPiece, tmp_path: Path) -> None:
 def test_on_a_gpu_compiled_losses_and_gradients_are_those_of_the_cpu(tokenizer: WordPiece) -> None:
     batch = Masked(Sentences.of([(0, TEXT)], tokenizer), tokenizer, ALL, 4, 32, 0).at(0)
     here, there, gpu = random_bert(), random_bert().to("cuda"), torch.device("cuda")
-    paid = losses(here, batch)
+    paid = losses_of(here, batch)
     torch.stack(list(paid.values())).sum().backward()
-    with compiled(there.blocks, "forward", gpu):
-        told = losses(there, batch.to(gpu))
-        torch.stack(list(told.values())).sum().backward()
+    Precision(LoopConfig(precision="float32", compile="parts"), there, gpu, fixed_shapes=True).compiled(there, there)
+    told = losses_of(there, batch.to(gpu))
+    torch.stack(list(told.values())).sum().backward()
     for task in ALL:
         torch.testing.assert_close(told[task].cpu(), paid[task], rtol=1e-4, atol=1e-5)
     for (name, ours), other in zip(here.named_parameters(), there.parameters(), strict=True):
@@ -605,7 +617,7 @@ def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ..
     width, layers, heads, inner = like
     config = BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=512)
     for tied in (True, False):
-        count = counted(replace(config, tied=tied), 30522)
+        count = bert_parameters(replace(config, tied=tied), 30522)
         cost = bert_cost(replace(config, tied=tied), 30522, Shape(1, 8))
         assert sum(count.values()) == cost.parameters
         parts = {part.name: part.parameters for part in cost.parts}
@@ -613,7 +625,7 @@ def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ..
         assert count["feed-forward"] == parts["feed-forward"]
         assert count["attention"] == parts["queries, keys, values"] + parts["out"]
         assert count["masked words' head"] + count.get("output weights", 0) == parts["masked words"]
-    bare = counted(replace(config, tasks=()), 30522)
+    bare = bert_parameters(replace(config, tasks=()), 30522)
     assert round(sum(bare.values()) / 1e6, -1) == published
     assert sum(bare.values()) == bert_cost(replace(config, tasks=()), 30522, Shape(1, 8)).parameters
 

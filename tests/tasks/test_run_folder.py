@@ -276,7 +276,7 @@ def changed(place: Path, file: str, keys: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("run", "keys", "value", "told"),
     [
-        ("kn3", "format", 2, "format 2, this octavo reads 1"),
+        ("kn3", "format", 3, "format 3, this octavo reads up to 2"),
         ("kn3", "model", "transformer", "damaged or foreign"),
         ("kn3", "model", ["ngram"], "damaged: model is"),
         ("kn3", "model", "bag", "damaged or foreign"),
@@ -458,7 +458,7 @@ def test_runs_are_found_one_and_two_levels_down_but_not_in_hidden_folders(runs: 
 
 
 def test_a_large_texts_tokens_leave_no_trace(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("octavo.tasks.count_training.IN_MEMORY", 10)
+    monkeypatch.setattr("octavo.tasks.corpus.MAX_BYTES_IN_MEMORY", 10)
     (tmp_path / "run.json").write_text("mine")
     made = octavo.train("ngram", runs / "text.txt", order=3, out=tmp_path / "run")
     assert made.identity == load(runs / "kn3").identity

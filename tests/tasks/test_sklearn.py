@@ -94,7 +94,7 @@ def test_it_is_saved_without_a_pickle_and_also_survives_one(tmp_path: Path) -> N
     assert again.predict(TEXTS).tolist() == LABELS
     assert again.get_params() == made.get_params()
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == ["config.json", "model.safetensors"]
-    assert json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["task"] == "classify text"
+    assert json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))["task"] == "classification"
     copied = pickle.loads(pickle.dumps(made))  # as scikit-learn's parallel jobs do
     assert np.array_equal(copied.predict_proba(TEXTS), made.predict_proba(TEXTS))
 

@@ -16,12 +16,11 @@ from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
 from octavo.models.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.models.encoder_decoder import Sizes
-from octavo.tasks import images, translation
-from octavo.tasks.classification_training import Plan, train_classifier
 from octavo.tasks.classifier import load_classifier
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.image_run import ImageRun
-from octavo.tasks.run import OF_TASK, Run
+from octavo.tasks.run import Run
+from octavo.tasks.run import load as load_language_run
 from octavo.tasks.translator import Translator
 
 TEXT = "".join(f"The owl number {n} sat in tree {n % 7}. It sang all night. Nobody heard it.\n" for n in range(120))
@@ -52,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = Labelled.of(["a fine film", "a bad film"] * 20, ["good", "bad"] * 20)
     lines = [f"{data.classes[c]}\t{text}\n" for c, text in zip(data.y_N, data.texts, strict=True)]
     (home / "films.tsv").write_text("".join(lines), encoding="utf-8")
-    train_classifier(Plan.of("linear"), [str(home / "films.tsv")], out=home / "runs" / "linear")
+    octavo.train("linear-classifier", home / "films.tsv", out=home / "runs" / "linear")
     return home
 
 
@@ -63,35 +62,35 @@ def test_a_setting_that_is_not_there_names_one_that_is(name: str, tmp_path: Path
 
 
 def test_what_only_language_models_take_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="are for language models: model=vit"):
-        octavo.train("vit", "digits", measure=False)
+    with pytest.raises(UserError, match="vit has no setting 'parts'"):
+        octavo.train("vit", "digits", parts=["a", "b"])
     with pytest.raises(UserError, match="facts are of one source"):
         octavo.train("facts", ["a", "b"])
 
 
 @pytest.mark.parametrize("name", ["vit", "seq2seq", "bert", "linear"])
-def test_load_names_what_opens_the_run(folder: Path, name: str) -> None:
+def test_load_opens_runs_of_every_task_and_what_needs_a_language_model_refuses_them(folder: Path, name: str) -> None:
     path = folder / "runs" / name
-    with pytest.raises(UserError, match="does not predict next tokens") as refused:
-        octavo.load(path)
-    (function,) = [opened for opened, _ in OF_TASK.values() if opened in str(refused.value)]
-    assert f"in Python, {function}({str(path)!r})" in str(refused.value)
-    module, _, called = function.rpartition(".")
-    opened = getattr(__import__(module, fromlist=[called]), called)(path)
+    opened = octavo.load(path)
     assert opened.path == path
+    assert not opened.unfinished
+    with pytest.raises(UserError, match="was not trained to predict the next token, but to"):
+        load_language_run(path)
 
 
 def test_a_run_that_answers_questions_is_a_language_model_too(folder: Path) -> None:
-    assert octavo.load(folder / "runs" / "facts").record["facts"]["stage"] == "done"
+    run = load_language_run(folder / "runs" / "facts")
+    assert [stage["name"] for stage in run.record["training"]["stages"]] == ["pretraining", "finetuning"]
+    assert octavo.evaluate(run, "Ada Lovelace").bits_per_byte > 0
 
 
 def test_list_shows_each_run_by_the_figure_of_its_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     octavo.train("bag", folder / "text.txt", out=folder / "runs" / "bag")
     assert main(["list", str(folder / "runs"), "--json"]) == 0
     told = {Path(one["run"]).name: one for one in json.loads(capsys.readouterr().out)}
-    accuracy = images.evaluate(images.load(folder / "runs" / "vit")).accuracy
+    accuracy = octavo.evaluate(octavo.load(folder / "runs" / "vit")).accuracy
     assert told["vit"]["figures"] == {"right": pytest.approx(accuracy)}
-    bleu = translation.load(folder / "runs" / "seq2seq").record["result"]["languages"]["target"]["bleu"]
+    bleu = octavo.load(folder / "runs" / "seq2seq").record["result"]["languages"]["target"]["bleu"]
     assert told["seq2seq"]["figures"] == {"target BLEU": bleu}
     assert set(told["facts"]["figures"]) == {"answers exact"}
     assert set(told["bert"]["figures"]) == {"masked words right"}
@@ -122,7 +121,7 @@ def test_resume_serves_every_task(folder: Path, capsys: pytest.CaptureFixture[st
         capsys.readouterr()
         record = json.loads((folder / "runs" / name / "config.json").read_text(encoding="utf-8"))
         assert record["training"]["steps"] == 3
-    for name, says in (("linear", "is finished"), ("facts", "is finished; to teach it more")):
+    for name, says in (("linear", "cannot be resumed"), ("facts", "is finished")):
         assert main(["resume", str(folder / "runs" / name)]) == 2
         assert says in capsys.readouterr().err
     resumed: Any = octavo.resume(folder / "runs" / "davit", budget="3steps")
@@ -136,7 +135,7 @@ def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.C
     assert main(["inspect", run, "--text", "a fine film", "--out", str(folder / "why.html")]) == 0
     assert "good" in capsys.readouterr().out
     page = (folder / "why.html").read_text(encoding="utf-8")
-    assert f"octavo classify explain {run} --text &#x27;a fine film&#x27;" in page
+    assert f"octavo classify explain {run} --text &#39;a fine film&#39;" in page
     assert load_classifier(run).predict(["a fine film"]) == ["good"]
 
 
@@ -150,7 +149,7 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 
 
 def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    seen: Any = images.load(folder / "runs" / "vit")
+    seen: Any = octavo.load(folder / "runs" / "vit")
     found = told(capsys, str(folder / "runs" / "vit"), "--batch", "4")
     cost = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
     assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
@@ -158,7 +157,7 @@ def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pyt
     side = seen.model.sizes["height"]
     flags = ("--width", "8", "--layers", "1", "--heads", "2", "--image", f"{side}x{side}", "--classes", "2")
     assert told(capsys, "vit", *flags)["parameters"] == found["parameters"]
-    run: Any = translation.load(folder / "runs" / "seq2seq")
+    run: Any = octavo.load(folder / "runs" / "seq2seq")
     found = told(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
     cost = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
     assert found["flops_per_source"]["forward"] == cost.total("forward") / 2

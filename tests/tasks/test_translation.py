@@ -13,25 +13,26 @@ import numpy as np
 import pytest
 import torch
 
+import octavo
 from octavo.cli import main
 from octavo.core import seeded_generator
 from octavo.datasets.pairs import Lines, open_pairs, read_lines
 from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
+from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.scoring.translation import score_translations
-from octavo.tasks import translation
-from octavo.tasks import translation_training as training
 from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
+from octavo.tasks.translation import PairLoss, PairsConfig, batches_of, predicted_tokens
 from octavo.tasks.translation_alignment import align
-from octavo.tasks.translation_training import PairsConfig, batches_of, foreseen
 from octavo.tasks.translator import Translator, load_translator
 from octavo.text import TOKENIZERS, BpeSettings, Byte, Chunk
+from octavo.training.loop import Loop
 
 REVERSE: dict[str, Any] = {
-    "tokenizer": "char", "width": 32, "layers": 1, "heads": 2, "dropout": 0.0, "tokens": 512, "checks": 2,
-    "precision": "float32", "device": "cpu", "quiet": True,
+    "tokenizer": "char", "width": 32, "layers": 1, "heads": 2, "dropout": 0.0, "batch_size": 512, "evaluations": 2,
+    "precision": "float32", "device": "cpu",
 }  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def reversed_run(home: Path) -> Translator:
     """One that was trained on two target languages."""
     pairs = write_pairs(home / "words.tsv", columns=2)
-    return translation.train("seq2seq", pairs, out=home / "run", budget="300steps", **REVERSE)
+    return octavo.train("seq2seq", pairs, out=home / "run", budget="300steps", **REVERSE)
 
 
 # ---------------------------------------------------------------------- pairs
@@ -177,14 +178,14 @@ def test_the_nth_batch_depends_on_n_alone() -> None:
     steps = [0, 70, 3, 140, 71]
     expected = {step: batch for step in range(141) for batch in [in_order(step)]}
     for step in steps:
-        for one, other in zip(expected[step], jumped(step), strict=True):
+        for one, other in zip(expected[step][:4], jumped(step)[:4], strict=True):
             assert torch.equal(one, other)
     other_seed = random_batches(seed=2)(0)
     assert not all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(other_seed, expected[0], strict=True))
 
 
 def test_a_batch_too_small_for_a_pair_is_refused() -> None:
-    with pytest.raises(UserError, match="tokens=8"):
+    with pytest.raises(UserError, match="batch_size=8"):
         random_batches(tokens=8)
 
 
@@ -230,7 +231,7 @@ def test_turning_words_round_is_learnt(reversed_run: Translator) -> None:
 def test_a_recurrent_network_with_attention_learns_it_too(tmp_path: Path, cell: str, score: str) -> None:
     settings = {key: value for key, value in REVERSE.items() if key != "heads"} | {"cell": cell, "score": score}
     pairs = write_pairs(tmp_path / "words.tsv")
-    run = translation.train("seq2seq-recurrent", pairs, budget="230steps", **settings)
+    run = octavo.train("seq2seq-recurrent", pairs, budget="230steps", **settings)
     assert run.record["result"]["languages"]["target"]["exact"] > 0.6
 
 
@@ -255,46 +256,41 @@ def test_one_run_serves_two_languages_and_reads_each_text_once(reversed_run: Tra
 
 
 def test_a_stopped_run_goes_on_to_the_same_weights(home: Path, reversed_run: Translator, tmp_path: Path) -> None:
-    settings = REVERSE | {"dropout": 0.1, "checks": 3}
+    settings = REVERSE | {"dropout": 0.1, "evaluations": 3, "checkpoint_seconds": 0.0}
     pairs = str(home / "words.tsv")
-    whole = translation.train("seq2seq", pairs, out=tmp_path / "whole", budget="24steps", **settings)
-    translation.train("seq2seq", pairs, out=tmp_path / "cut", budget="24steps", **settings)
-    shutil.rmtree(tmp_path / "cut" / "state")
-
-    from octavo.training import batch_loop as loop
+    whole = octavo.train("seq2seq", pairs, out=tmp_path / "whole", budget="24steps", **settings)
 
     def stop_at_13(self: Any, spent: float) -> None:
         step(self, spent)
-        if self.at.step == 13:
+        if self.position.step == 13:
             raise KeyboardInterrupt
 
-    step = loop._Loop.step
+    step = Loop.step
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop._Loop, "step", stop_at_13)
-        patch.setattr(loop, "SAVE_EVERY", 0.0)
+        patch.setattr(Loop, "step", stop_at_13)
         with pytest.raises(KeyboardInterrupt):
-            translation.train("seq2seq", pairs, out=tmp_path / "cut", budget="24steps", **settings)
+            octavo.train("seq2seq", pairs, out=tmp_path / "cut", budget="24steps", **settings)
     assert load_translator(tmp_path / "cut").unfinished
-    resumed = translation.resume(tmp_path / "cut", quiet=True)
+    resumed = octavo.resume(tmp_path / "cut")
     assert not load_translator(tmp_path / "cut").unfinished
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name]), name
-    longer = translation.resume(tmp_path / "cut", "30steps", quiet=True)
+    longer = octavo.resume(tmp_path / "cut", budget="30steps")
     assert longer.record["training"]["steps"] == 30
 
 
 def test_training_leaves_cudnn_out_which_plans_for_every_new_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, plain = list[bool](), training.objective_of
+    asked, plain = list[bool](), PairLoss.forward
 
-    def watched(*inputs: Any) -> torch.Tensor:
+    def watched(*inputs: Any) -> Any:
         asked.append(torch.backends.cuda.cudnn_sdp_enabled())
         return plain(*inputs)
 
-    monkeypatch.setattr(training, "objective_of", watched)
+    monkeypatch.setattr(PairLoss, "forward", watched)
     before = torch.backends.cuda.cudnn_sdp_enabled()
-    translation.train("seq2seq", write_pairs(tmp_path / "words.tsv", 200), budget="2steps", **REVERSE)
+    octavo.train("seq2seq", write_pairs(tmp_path / "words.tsv", 200), budget="2steps", **REVERSE)
     assert asked == [False, False]
     assert torch.backends.cuda.cudnn_sdp_enabled() == before  # of anything else it stays as it was
 
@@ -307,30 +303,31 @@ def test_a_text_that_is_too_long_is_named_before_any_is_translated(reversed_run:
 
 def test_pairs_that_changed_are_not_gone_on_with(tmp_path: Path) -> None:
     pairs = write_pairs(tmp_path / "w.tsv", 600)
-    translation.train("seq2seq", pairs, out=tmp_path / "run", budget="2steps", **REVERSE)
+    octavo.train("seq2seq", pairs, out=tmp_path / "run", budget="2steps", **REVERSE)
     pairs.write_text(pairs.read_text(encoding="utf-8") + "abc\tcab\n", encoding="utf-8")
-    with pytest.raises(UserError, match="not those the run was trained on"):
-        translation.resume(tmp_path / "run", "4steps", quiet=True)
+    with pytest.raises(UserError, match="has changed since"):
+        octavo.resume(tmp_path / "run", budget="4steps")
 
 
 def test_separate_vocabularies_and_the_best_by_bleu(tmp_path: Path) -> None:
     pairs = tmp_path / "p.tsv"
     pairs.write_text("".join(f"{'ab'[n % 2] * (n % 7 + 1)}{n}\tx {n} y z\n" for n in range(400)), encoding="utf-8")
     settings = REVERSE | {"tokenizer": "char", "target_tokenizer": "word", "shared": False, "tied": "target"}
-    run = translation.train("seq2seq", pairs, out=tmp_path / "run", budget="6steps", keep="bleu", **settings)
+    run = octavo.train("seq2seq", pairs, out=tmp_path / "run", budget="6steps", keep="bleu", **settings)
     assert run.source_tokenizer.name == "char"
     assert run.target_tokenizer.name == "word"
-    assert run.record["result"]["best"] is not None
+    assert run.record["training"]["bleu"] is not None
     again = load_translator(tmp_path / "run")
     assert again.translate(["a1", "b2"]) == run.translate(["a1", "b2"])
     with pytest.raises(UserError, match="--no-shared"):
         PairsConfig(tokenizer="char", target_tokenizer="word")
 
 
-def test_what_is_foreseen_is_counted_over_all_pairs(reversed_run: Translator, home: Path) -> None:
+def test_predicted_tokens_are_counted_over_all_pairs(reversed_run: Translator, home: Path) -> None:
     lines = open_pairs([str(home / "words.tsv")]).valid
     device = torch.device("cpu")
-    told = [foreseen(reversed_run.model, batches_of(reversed_run, lines, size, 0, device)) for size in (40, 4096)]
+    batches = [batches_of(reversed_run, lines, size, 0, device) for size in (40, 4096)]
+    told = [predicted_tokens(reversed_run.model, one) for one in batches]
     assert told[0]["nats"] == pytest.approx(told[1]["nats"], rel=1e-5)
     assert told[0]["right"] == told[1]["right"] > 0.9
 
@@ -470,7 +467,7 @@ def test_the_commands_train_measure_translate_and_show(
         (["translate", "RUN", "--text", "a", "--into", "xx"], "it translates into target"),
         (["translate", "RUN", "--text", "a" * 400], "fit into the context"),
         (["eval", "RUN", "nowhere.tsv"], "no such file"),
-        (["generate", "RUN"], "trained to translate"),
+        (["generate", "RUN"], "but to translate"),
         (["train", "seq2seq", "nowhere.tsv"], "no such file"),
     ],
 )
@@ -488,18 +485,16 @@ def test_without_sacrebleu_training_says_so_before_the_work(monkeypatch: pytest.
 
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(UserError, match=r"octavo\[translate\]"):
-        translation.train("seq2seq", write_pairs(tmp_path / "w.tsv", 100), budget="1steps", **REVERSE)
+        octavo.train("seq2seq", write_pairs(tmp_path / "w.tsv", 100), budget="1steps", **REVERSE)
 
 
 def test_a_setting_that_nothing_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="did you mean width"):
-        translation.train("seq2seq", tmp_path, widht=3)
-    with pytest.raises(UserError, match="seq2seq, seq2seq-recurrent"):
-        translation.train("gpt", tmp_path)
+        octavo.train("seq2seq", tmp_path, widht=3)
 
 
 def test_the_first_weights_depend_on_the_seed_alone() -> None:
-    one, other = (training.KINDS["seq2seq"][0](training.KINDS["seq2seq"][1](width=16, heads=2), 9, 9) for _ in range(2))
+    one, other = (Seq2Seq(Seq2SeqConfig(width=16, heads=2), 9, 9) for _ in range(2))
     one.initialise(seeded_generator(3))
     torch.rand(5)
     other.initialise(seeded_generator(3))

@@ -23,7 +23,7 @@ import torch
 import octavo
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
-from octavo.tasks import language_training as neural
+from octavo.tasks import language
 from octavo.tasks.run import CONFIG, METRICS, STATE, TENSORS
 from octavo.training import checkpoint, precision
 from octavo.training.checkpoint import FILE, Checkpoint
@@ -206,7 +206,7 @@ def test_a_run_that_is_killed_before_its_folder_is_finished_is_finished_by_resum
     ):
         run = tmp_path / f"run{len(settings)}"
         with monkeypatch.context() as patch:
-            patch.setattr(neural, "finish", dies)
+            patch.setattr(language.LanguageTask, "finish", dies)
             with pytest.raises(KilledError):
                 train("gru", text, run, **settings)
         octavo.resume(run, measure=False)
@@ -457,8 +457,15 @@ def test_a_run_that_was_not_trained_step_by_step_is_refused(text: Path, tmp_path
 def test_an_unfinished_run_is_not_written_over(text: Path, stopped: Path) -> None:
     before = Checkpoint.load(stopped).position
     with pytest.raises(UserError, match="octavo resume"):
-        train("gru", text, stopped)
+        train("gru", text, stopped, learning_rate=0.1)
     assert Checkpoint.load(stopped).position == before
+
+
+def test_the_command_of_an_unfinished_run_resumes_it_when_it_is_given_again(
+    text: Path, stopped: Path, undisturbed: Callable[..., Path]
+) -> None:
+    train("gru", text, stopped)
+    assert_same(stopped, undisturbed())
 
 
 def test_an_unfinished_run_can_be_used_and_has_its_best_weights_so_far(stopped: Path, text: Path) -> None:
@@ -503,7 +510,7 @@ def test_interrupted_while_measuring_it_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(neural, "finish", interrupted)
+        patch.setattr(language.LanguageTask, "finish", interrupted)
         with pytest.raises(Stopped, match="stopped while measuring; go on with: octavo resume"):
             train("gru", text, tmp_path / "run")
     assert not octavo.resume(tmp_path / "run", measure=False).unfinished
@@ -543,6 +550,6 @@ def test_a_run_that_stopped_early_goes_on_when_it_is_given_a_budget(text: Path, 
     wild = {"learning_rate": 1.0, "muon_learning_rate": 1.0, "decay": "none", "evaluations": 30, "patience": 2}
     steps = train("gru", text, run, **wild).record["training"]["steps"]
     assert steps < 30
-    with pytest.raises(UserError, match="2 checks without a better one; to go on"):
+    with pytest.raises(UserError, match="2 evaluations without an improvement; to go on"):
         octavo.resume(run)
     assert octavo.resume(run, budget="31steps", measure=False).record["training"]["steps"] > steps

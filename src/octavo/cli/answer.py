@@ -1,4 +1,4 @@
-"""octavo train facts and octavo answer."""
+"""octavo answer, and what is told of a model that was taught facts."""
 
 from __future__ import annotations
 
@@ -9,80 +9,29 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath, run_command
+from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import Frame, read_questions
 from octavo.errors import UserError
-from octavo.models.parts.config import GPTConfig
 from octavo.scoring.answers import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
-from octavo.tasks.api import resume
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.answering import learn as learn_pairs
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.facts_page import answers_page_maker
-from octavo.tasks.facts_run import Oracle, load_oracle, train_facts
-from octavo.tasks.facts_run import learn as learn_pairs
-from octavo.tasks.facts_training import USUAL, FactsConfig
+from octavo.tasks.oracle import Oracle, load_oracle
 from octavo.tasks.run import Run
+from octavo.tasks.task import pick_device
 
-Source = Annotated[Positional[str], arg(metavar="FACTS")]
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
 
-def run_train_facts(name: str, argv: list[str]) -> None:
-    """Parse the flags of octavo train facts and do it."""
-    run_command(train, f"octavo train {name}", argv)
-
-
-def train(
-    source: Source,
-    how: FactsConfig = FactsConfig(),  # noqa: B008
-    config: GPTConfig = USUAL,
-    out: str = "runs/facts",
-    seed: int = 0,
-    device: str = "auto",
-    json: bool = False,
-) -> None:
-    """Pretrain a GPT on a text by hiding spans of it, finetune it on questions, and measure it on new ones.
-
-    Example: octavo train facts birthplaces --out runs/facts
-
-    Example, small: octavo train facts people-160 --width 64 --layers 2 --heads 4 --pretrain-passes 60 --passes 40
-
-    The controls: --no-pretraining, and --attention dense (a synthesizer in place of attention).
-
-    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/facts
-
-    Args:
-        source: birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv.
-        how: How it is taught.
-        config: The model.
-        out: The folder the run is written to.
-        seed: For the first weights, the order of texts and questions, what is hidden, and made-up people.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
-    page = answers_page_maker(source, config, how, out, seed)
-    _tell_trained(train_facts(source, config, how, out, seed, device, page), json)
-
-
-def resume_facts(run: RunPath, json: bool = False) -> None:
-    """Go on with training that was stopped or killed, as if it had not been.
-
-    Example: octavo resume runs/facts
-
-    Args:
-        run: A run folder.
-        json: Print JSON.
-    """
-    _tell_trained(resume(run), json)
-
-
-def _tell_trained(run: Run, json: bool) -> None:
+def report(run: Run, json: bool) -> None:
+    """How it was trained and what it answers."""
+    result = run.record.get("result", {})
     if json:
-        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **run.record["result"]})
+        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **result})
         return
-    _print_result(run)
+    if result:
+        _print_result(run)
     example = Frame(*run.record["facts"]["frame"]).question("Ada Lovelace")
     print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
     print(f'  octavo answer {run.path} "{example}" --facts facts.db')

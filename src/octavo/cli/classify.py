@@ -12,16 +12,15 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath, run_command
 from octavo.cli.output import note, print_json, print_table
+from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.tasks.api import resume
-from octavo.tasks.classification_page import classify_page_maker, excerpt, explain_page
-from octavo.tasks.classification_training import OPTIM, ClassifyConfig, Plan, examples_of, measure, train_classifier
+from octavo.tasks.classification import TASK, examples_of, measure
+from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
 from octavo.tasks.reproduce import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
-from octavo.training.optimizer import OptimizerConfig
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
 MODELS = {
@@ -58,7 +57,7 @@ def run_classify(argv: list[str]) -> None:
             return
         if rest[0] not in MODELS:
             raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(CLASSIFIERS)}")
-        run_command(_train(rest[0]), f"octavo classify train {rest[0]}", rest[1:])
+        run_command(train_command(TASK, rest[0]), f"octavo classify train {rest[0]}", rest[1:])
         return
     if action not in ACTIONS:
         raise UserError(f"there is no action {action!r}; actions are train, {', '.join(ACTIONS)}")
@@ -69,70 +68,17 @@ def _usage() -> None:
     print(USAGE + "".join(f"  {name:<8}{told}\n" for name, told in MODELS.items()) + EXAMPLES, end="")
 
 
-def _train(model: str) -> Callable[..., None]:
-    config_class = CLASSIFIERS[model].config
-
-    def train(
-        data: Data,
-        config: Any = config_class(),  # noqa: B008
-        how: ClassifyConfig = ClassifyConfig(),  # noqa: B008
-        optim: OptimizerConfig = OPTIM,
-        reading: LabelledConfig = LabelledConfig(),  # noqa: B008
-        base: str | None = None,
-        folds: int = 0,
-        out: str = f"runs/{model}",
-        seed: int = 0,
-        device: str = "auto",
-        json: bool = False,
-    ) -> None:
-        plan = Plan.of(model, config, base, how=how, optim=optim, seed=seed, device=device)
-        page = classify_page_maker(plan, data, reading, out)
-        _tell(train_classifier(plan, data, reading, out, folds, page=page), json)
-
-    train.__annotations__["config"] = config_class  # the flags come from its fields
-    needs = " --base runs/gru" if model == "head" else ""
-    train.__doc__ = f"""Learn from nine tenths of each class and measure on the rest.
-
-    Example: octavo classify train {model} sentence-polarity{needs} --out runs/{model}
-
-    Args:
-        data: sentence-polarity, movie-reviews, or files of labelled texts.
-        config: The model.
-        how: How it is trained.
-        optim: How the weights are changed (dan, head).
-        reading: Where labels and texts are.
-        base: head: the run, or the pretrained encoder (minilm), whose vectors it stands on.
-        folds: Measure by cross-validation with so many folds (10, say), and learn from all examples.
-        out: The folder it is written to.
-        seed: For the first weights, the order of the texts, dropout and folds.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
-    return train
-
-
-def resume_classifier_(run: RunPath, json: bool = False) -> None:
-    """Go on with training that was stopped or killed, as if it had not been.
-
-    Example: octavo resume runs/dan
-
-    Args:
-        run: A classifier's folder.
-        json: Print JSON.
-    """
-    made: Any = resume(run)
-    _tell(made, json)
-
-
-def _tell(made: Classifier, json: bool) -> None:
-    result = made.record["result"]
+def report(made: Classifier, json: bool) -> None:
+    """How it was trained and what it scores."""
+    result = made.record.get("result", {})
     if json:
         told = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
         print_json(told | result)
         return
     learnt = made.record["data"]["learnt"]["examples"]
     print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
-    _print_result(result)
+    if result:
+        _print_result(result)
     print(f"it is in {made.path}; next:")
     print(f"  octavo classify explain {made.path}\n  octavo classify predict {made.path} FILE")
 
@@ -155,7 +101,7 @@ def _print_result(result: dict[str, Any]) -> None:
     print_table(titles, rows)
 
 
-def eval_classifier(
+def eval_(
     run: RunPath, data: Data = (), reading: LabelledConfig = LabelledConfig(), json: bool = False  # noqa: B008
 ) -> None:  # fmt: skip
     """How good a classifier is on labelled texts; without any, on those held out of its training.
@@ -212,7 +158,7 @@ def predict(
     sys.stdout.write("".join(f"{made.classes[c]}\t{p:.4f}\n" for c, p in rows))
 
 
-def explain_(
+def inspect(
     run: RunPath,
     data: Data = (),
     reading: LabelledConfig = LabelledConfig(),  # noqa: B008
@@ -286,4 +232,4 @@ def _print_explained(one: Explained) -> None:
         print_table(("nearest training examples", "class", "likeness"), rows, left=(0, 1))
 
 
-ACTIONS: dict[str, Callable[..., None]] = {"eval": eval_classifier, "predict": predict, "explain": explain_}
+ACTIONS: dict[str, Callable[..., None]] = {"eval": eval_, "predict": predict, "explain": inspect}

@@ -34,7 +34,7 @@ from octavo.models import MODELS, names, preset, spec_of
 from octavo.tasks.run import load
 from octavo.training.step_timing import Piece
 
-TASKS = ("vit", "davit", "seq2seq", "seq2seq-recurrent")
+TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "translation", "masked")]
 ROWS = 8  # of a step, where training does not say
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
@@ -43,7 +43,7 @@ USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octav
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
 models: {", ".join(names())};
-        {", ".join(TASKS)} (images, translation)
+        {", ".join(TASKS)} (images, translation, masked words)
 
 example: octavo cost gpt --width 768 --layers 12 --heads 12 --context 1024 --vocab 50257 --batch 8 --gpu h200"""
 
@@ -52,11 +52,6 @@ def run_cost(argv: list[str]) -> None:
     """cost takes a model's name, a run, or a flag that says what else; that decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
-        return
-    if argv[0] == "bert":
-        from octavo.cli.cost_bert import run_cost_bert
-
-        run_cost_bert(argv[1:])
         return
     if argv[0] in TASKS:
         from octavo.cli.cost_tasks import run_cost_task
@@ -71,7 +66,7 @@ def run_cost(argv: list[str]) -> None:
         run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
     elif argv[0] in names() or not ("/" in argv[0] or Path(argv[0]).exists()):
         run_command(_cost_by_settings(argv[0]), f"octavo cost {argv[0]}", argv[1:])
-    elif task_of(argv[:1]) in ("classify images", "translate"):
+    elif task_of(argv[:1]) in ("images", "translation"):
         from octavo.cli.cost_tasks import task_run_cost
 
         run_command(task_run_cost, "octavo cost", argv)
@@ -212,10 +207,10 @@ def plan_cost(
 def tell(
     title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool, piece: Piece | None = None
 ) -> None:
-    """Print it all; with a piece to rehearse, its time on this machine is that of real steps."""
-    found, rehearsal = predictions(training, decoding, asked, piece)
+    """Print it all; with a piece to time, its time on this machine is that of real steps."""
+    found, timing = predictions(training, decoding, asked, piece)
     record = cost_record(title, training, found, asked)
-    record["rehearsal"] = rehearsal and dataclasses.asdict(rehearsal)
+    record["timing"] = timing and dataclasses.asdict(timing)
     if piece:
         carried = piece.cost()
         record["past"] = carried.shape.past

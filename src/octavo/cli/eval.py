@@ -14,7 +14,7 @@ from octavo.scoring.bits_per_byte import Score, score_text, total
 from octavo.scoring.proof import prove_score
 from octavo.scoring.range_coder import compress_bytes, decompress_bytes
 from octavo.tasks import api
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run import load
 
 

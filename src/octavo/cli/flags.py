@@ -13,6 +13,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 STYLE = (OmitArgPrefixes, FlagCreatePairsOff)
 Corpora = Annotated[Positional[tuple[str, ...]], arg(metavar="CORPUS...", help_behavior_hint="(at least one)")]
+Sources = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...", help_behavior_hint="(at least one)")]
 Files = Annotated[Positional[tuple[str, ...]], arg(metavar="FILE...")]
 InPath = Annotated[Positional[str], arg(metavar="IN")]
 OutPath = Annotated[Positional[str], arg(metavar="OUT")]

@@ -1,73 +1,31 @@
-"""octavo train vit and davit, and what eval, inspect and resume do with such a run."""
+"""What eval and inspect do with a run that classifies images, and what is told of one that was trained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath, run_command
+from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.tasks.image_attention import Sight, look
-from octavo.tasks.image_run import VISION, ImageRun, Measured
-from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe
-from octavo.tasks.images import evaluate_images, load, picture_of, resume, train_with_page
+from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
+from octavo.tasks.images import evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
-from octavo.training.optimizer import OptimizerConfig
+from octavo.tasks.task import refuse_unfinished
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 MOST_CLASSES = 20  # that a table of confusions is printed of
 
 
-def run_train_images(name: str, argv: list[str]) -> None:
-    """octavo train vit|davit."""
-    run_command(_train(name), f"octavo train {name}", argv)
-
-
-def _train(name: str) -> Callable[..., None]:
-    config_class = VISION[name][1]
-
-    def train(
-        images: ImageSource,
-        config: Any = config_class(),  # noqa: B008
-        loop: ImageLoopConfig = ImageLoopConfig(),  # noqa: B008
-        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
-        out: str = f"runs/{name}",
-        seed: int = 0,
-        device: str = "auto",
-        json: bool = False,
-    ) -> None:
-        run = train_with_page(ImageRecipe(name, config, loop, optim, seed, device), images, out)
-        _tell(run, json)
-
-    train.__annotations__["config"] = config_class  # the flags come from its fields
-    train.__doc__ = f"""Train a vision transformer to classify images, and measure it on those held out.
-
-    Example: octavo train {name} digits --out runs/{name}
-
-    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{name}
-
-    Args:
-        images: digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files.
-        config: The model.
-        loop: How long, and with what images.
-        optim: How the weights are changed.
-        out: The folder the run is written to.
-        seed: For the first weights, the order of the images, shifts and dropout.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
-    return train
-
-
-def _tell(run: ImageRun, json: bool) -> None:
-    result, about = run.record["result"], run.record["images"]
+def report(run: ImageRun, json: bool) -> None:
+    """How it was trained and what it scores."""
+    result, about = run.record.get("result", {}), run.record["images"]
     if json:
-        short = {key: result[key] for key in ("accuracy", "standard_error", "examples", "log_loss")}
+        short = {key: result[key] for key in result if key in ("accuracy", "standard_error", "examples", "log_loss")}
         print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **short, "images": about})
         return
     training = run.record["training"]
@@ -78,20 +36,7 @@ def _tell(run: ImageRun, json: bool) -> None:
     print(f"  octavo eval {run.path}\n  octavo inspect {run.path} --image 0 --out look.html")
 
 
-def resume_images(run: RunPath, budget: str | None = None, json: bool = False) -> None:
-    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any run.
-
-    Example: octavo resume runs/vit --budget 3000steps
-
-    Args:
-        run: A run folder.
-        budget: How long to train in all, what is done included; without it, as it was.
-        json: Print JSON.
-    """
-    _tell(resume(run, budget=budget), json)
-
-
-def eval_images(run: RunPath, images: ImageSource = "", json: bool = False) -> None:
+def eval_(run: RunPath, images: ImageSource = "", json: bool = False) -> None:
     """How often a run puts images into the right class; without images, those held out of its own.
 
     Example: octavo eval runs/vit
@@ -101,14 +46,14 @@ def eval_images(run: RunPath, images: ImageSource = "", json: bool = False) -> N
         images: A name or a folder, as for octavo train; its held-out part is measured.
         json: Print JSON.
     """
-    measured = evaluate_images(load(run), images or None)
+    measured = evaluate_images(refuse_unfinished(load_images(run)), images or None)
     if json:
         print_json(measured.scores.to_json() | {"wrong": [list(one) for one in measured.wrong]})
     else:
         _print_scores(measured)
 
 
-def _print_scores(measured: Measured) -> None:
+def _print_scores(measured: ImageEvaluation) -> None:
     scores = measured.scores
     right = round(scores.accuracy * scores.examples)
     print(f"{scores.accuracy:.2%} right ({right:,} of {scores.examples:,}, standard error {scores.spread:.2%})")
@@ -125,7 +70,7 @@ def _print_scores(measured: Measured) -> None:
         print_table(("class", "found", "right when said", "images"), cells)
 
 
-def inspect_images(run: RunPath, image: str | None = None, out: str | None = None, json: bool = False) -> None:
+def inspect(run: RunPath, image: str | None = None, out: str | None = None, json: bool = False) -> None:
     """What a run is; with --image, what it makes of one image and where its heads look.
 
     Example: octavo inspect runs/vit --image 0 --out look.html
@@ -136,7 +81,7 @@ def inspect_images(run: RunPath, image: str | None = None, out: str | None = Non
         out: Where to write a page with the maps drawn over the image, such as look.html.
         json: Print JSON.
     """
-    loaded = load(run)
+    loaded = refuse_unfinished(load_images(run))
     if image is None:
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")

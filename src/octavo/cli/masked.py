@@ -1,4 +1,4 @@
-"""octavo train bert, fill and embed, and a BERT in and out."""
+"""octavo fill and embed, a BERT in and out, and what is told of one that was trained."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ import numpy as np
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import Corpora, RunPath, Target, run_command
+from octavo.cli.flags import RunPath, Target
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.io.files import whole_file
 from octavo.io.run_folder import TENSORS, check_out
-from octavo.models.bert import BertConfig
 from octavo.tasks.encoder import NAMED, PSEUDO, Encoder, load_encoder
-from octavo.tasks.masked_training import PretrainConfig, pretrain, resume_pretraining
-from octavo.tasks.masking import MaskConfig
 from octavo.text.reading import STDIN
 from octavo.text.tokenizers.wordpiece import MASK
-from octavo.training.optimizer import OptimizerConfig
 
 Sentence = Annotated[Positional[str], arg(metavar="TEXT")]
 SentenceFile = Annotated[Positional[str], arg(metavar="FILE")]
@@ -32,68 +28,17 @@ FIGURES = {
 }  # fmt: skip
 
 
-def run_train_bert(name: str, argv: list[str]) -> None:
-    """Parse the flags of octavo train bert and do it."""
-    run_command(train_bert, f"octavo train {name}", argv)
-
-
-def train_bert(
-    corpus: Corpora,
-    config: BertConfig = BertConfig(),  # noqa: B008
-    how: PretrainConfig = PretrainConfig(),  # noqa: B008
-    optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
-    mask: MaskConfig = MaskConfig(),  # noqa: B008
-    out: str = "runs/bert",
-    seed: int = 0,
-    device: str = "auto",
-    json: bool = False,
-) -> None:
-    """Pretrain a BERT on the first nine tenths of a text, from nothing, and measure it on the rest.
-
-    Example: octavo train bert shakespeare --budget 5min --tasks words order --out runs/bert
-
-    Stopped (Ctrl-C) or killed, it goes on with octavo resume, or when the same command is given again.
-
-    Args:
-        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
-        config: The model.
-        how: How long, and in what pieces.
-        optim: How the weights are changed.
-        mask: How text is spoilt.
-        out: The folder the run is written to.
-        seed: For the first weights, and for what is drawn at each step.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
-    tell_trained(pretrain(list(corpus), config, how, optim, mask, out, seed, device), json)
-
-
-def resume_bert(run: RunPath, budget: str | None = None, json: bool = False) -> None:
-    """Go on with pretraining that was stopped or killed, as if it had not been; or, with a larger budget, of any run.
-
-    Example: octavo resume runs/bert --budget 20min
-
-    Args:
-        run: A run folder.
-        budget: How long to train in all, what is done included; without it, as it was.
-        json: Print JSON.
-    """
-    tell_trained(resume_pretraining(run, budget), json)
-
-
-def tell_trained(run: Encoder, json: bool) -> None:
+def report(run: Encoder, json: bool) -> None:
     """What came of pretraining, and what to do with it."""
-    record, result = run.record, run.record["result"]
-    for line in record["notes"]:
-        note(line)
+    record, result = run.record, run.record.get("result", {})
     training, tokens = record["training"], record["train_tokens"]
     if json:
-        told = {key: training[key] for key in ("steps", "seconds", "why", "padding")}
+        told = {key: training.get(key) for key in ("steps", "why", "padding")}
         print_json({"run": str(run.path), "train_seconds": record["train_seconds"], **told, **result})
         return
     print(f"{_described(run)}, on {record['corpus']['name']}")
-    print(f"read {tokens:,} tokens in {training['steps']:,} steps, {training['padding']:.2%} of them padding: "
-          f"{tokens / max(training['seconds'], 1e-9):,.0f} tokens/s: {training['why']}")  # fmt: skip
+    print(f"read {tokens:,} tokens in {training['steps']:,} steps, {training.get('padding', 0):.2%} of them padding: "
+          f"{tokens / max(record['train_seconds'], 1e-9):,.0f} tokens/s: {training['why']}")  # fmt: skip
     rows = [(FIGURES[key], _shown(key, result[key])) for key in FIGURES if key in result]
     print_table(("on the held-out part", ""), rows)
     print(f"the run is in {run.path}; next:")
@@ -230,7 +175,7 @@ def import_bert(source: str, out: str, json: bool) -> None:
     print(f"the run is in {out}; next:\n  octavo embed {out} FILE")
 
 
-def export_bert(run: RunPath, target: Target = None, json: bool = False) -> None:
+def export(run: RunPath, target: Target = None, json: bool = False) -> None:
     """Write a run's BERT as a folder for transformers.
 
     Example: octavo export runs/bert bert-hf

@@ -1,77 +1,29 @@
-"""octavo train seq2seq, translate, and eval, inspect and resume of what translates."""
+"""octavo translate, what eval and inspect do with a run that translates, and what is told of one that was trained."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from octavo.cli.flags import Files, RunPath, run_command
+from octavo.cli.flags import Files, RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.scoring.translation import Translated
-from octavo.tasks import translation
 from octavo.tasks.alignment_page import alignment_page
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.task import pick_device
+from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
-from octavo.tasks.translation_page import translation_page
-from octavo.tasks.translation_training import OPTIM, PairLoopConfig, PairsConfig, TranslationRecipe, train_translator
-from octavo.tasks.translator import KINDS, Method, Translator, load_translator
-from octavo.training.optimizer import OptimizerConfig
+from octavo.tasks.translator import Method, Translator, load_translator
 
-Pairs = Annotated[Positional[tuple[str, ...]], arg(metavar="PAIRS...", help_behavior_hint="(at least one)")]
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
 DRAWN = 20  # translations of a page of alignments
-
-
-def run_train_translator(name: str, argv: list[str]) -> None:
-    """Parse the flags of octavo train seq2seq and do it."""
-    run_command(_train(name), f"octavo train {name}", argv)
-
-
-def _train(name: str) -> Callable[..., None]:
-    config_class = KINDS[name][1]
-
-    def train(
-        pairs: Pairs,
-        config: Any = config_class(),  # noqa: B008
-        how: PairsConfig = PairsConfig(),  # noqa: B008
-        loop: PairLoopConfig = PairLoopConfig(),  # noqa: B008
-        optim: OptimizerConfig = OPTIM,
-        out: str = f"runs/{name}",
-        seed: int = 0,
-        device: str = "auto",
-        json: bool = False,
-    ) -> None:
-        recipe = TranslationRecipe(name, config, how, loop, optim, seed, device)
-        _tell_trained(train_translator(recipe, pairs, out, page=translation_page), json)
-
-    train.__annotations__["config"] = config_class  # the flags come from its fields
-    train.__doc__ = f"""Learn to translate from pairs, and measure on pairs held out: BLEU and chrF by sacrebleu.
-
-    Example: octavo train {name} multi30k-en-de --budget 10min --out runs/en-de
-
-    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/en-de
-
-    Args:
-        pairs: multi30k-en-de (or other pairs of en, de, fr; -en-de-fr for two targets), kjv-asv, cmudict; a TSV file of
-            source, tab, target; or a file of sources and one of targets, line by line.
-        config: The model.
-        how: The pairs and their tokens.
-        loop: How long, and in what pieces.
-        optim: How the weights are changed.
-        out: The folder the run is written to.
-        seed: For the first weights, the order of the pairs and dropout.
-        device: auto, cpu or cuda.
-        json: Print JSON.
-    """
-    return train
 
 
 def translate(
@@ -118,7 +70,7 @@ def translate(
         print("\t".join(" ".join(column.split()) if len(columns) > 1 else column for column in columns))
 
 
-def eval_translator(run: RunPath, files: Files = (), beam: int = 5, device: str = "auto", json: bool = False) -> None:
+def eval_(run: RunPath, files: Files = (), beam: int = 5, device: str = "auto", json: bool = False) -> None:
     """BLEU and chrF of a run that translates, on the pairs held out for it; or on others.
 
     Example: octavo eval runs/en-de
@@ -131,16 +83,14 @@ def eval_translator(run: RunPath, files: Files = (), beam: int = 5, device: str 
         json: Print JSON.
     """
     loaded = _load(run, device)
-    figures = translation.evaluate(loaded, files, Beam(beam, 1.0))
+    figures = TASK.evaluate(loaded, files, method=Beam(beam, 1.0))
     if json:
         print_json({"run": run, "languages": {one: figure.to_json() for one, figure in figures.items()}})
     else:
         _print_figures(figures)
 
 
-def inspect_translator(
-    run: RunPath, text: str | None = None, into: str = "", out: str | None = None, json: bool = False
-) -> None:
+def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | None = None, json: bool = False) -> None:
     """What a run that translates is; with --text, what of the source each token of the translation looked at.
 
     Example: octavo inspect runs/en-de --text "A dog runs." --out looks.html
@@ -162,19 +112,6 @@ def inspect_translator(
     if out is not None:
         _save_page(loaded, [one], out)
     print_json(one.to_json()) if json else _print_alignment(one)
-
-
-def resume_translation(run: RunPath, budget: str | None = None, json: bool = False) -> None:
-    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any run.
-
-    Example: octavo resume runs/en-de --budget 20min
-
-    Args:
-        run: A run folder.
-        budget: How long to train in all, what is done included; without it, as it was.
-        json: Print JSON.
-    """
-    _tell_trained(translation.resume(run, budget), json)
 
 
 def _load(run: str, device: str) -> Translator:
@@ -236,14 +173,16 @@ def _print_figures(figures: dict[str, Translated]) -> None:
     print(f"BLEU: {first.signature}\nchrF: {first.chrf_signature}")
 
 
-def _tell_trained(run: Translator, json: bool) -> None:
-    figures = run.record["result"]["languages"]
+def report(run: Translator, json: bool) -> None:
+    """How it was trained and what it scores."""
+    figures = run.record.get("result", {}).get("languages", {})
     if json:
         print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], "languages": figures})
         return
     training = run.record["training"]
     print(run.summary())
     print(f"trained in {run.record['train_seconds']:.0f} s, {training['steps']:,} steps: {training['why']}")
-    _print_figures({one: Translated(**figure) for one, figure in figures.items()})
+    if figures:
+        _print_figures({one: Translated(**figure) for one, figure in figures.items()})
     print(f"the run is in {run.path}; next:")
     print(f"  octavo translate {run.path} --text TEXT\n  octavo inspect {run.path} --text TEXT")

@@ -14,7 +14,6 @@ from typing import Any
 from octavo.cli.flags import run_command
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, read_record
-from octavo.tasks.registry import task_of as task_of_run
 
 FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
     "compare": "compare.compare",
@@ -43,19 +42,9 @@ PARSERS: dict[str, str] = {  # which take the words and decide about flags thems
     "vectors": "vectors.run_vectors",
     "exercises": "exercises.run_exercises",
 }
-OF_TASK: dict[str, dict[str, str]] = {  # as FUNCTIONS, for runs that are no language models
-    "classify images": {
-        "eval": "images.eval_images", "inspect": "images.inspect_images", "resume": "images.resume_images",
-    },
-    "translate": {
-        "eval": "translate.eval_translator", "inspect": "translate.inspect_translator",
-        "resume": "translate.resume_translation",
-    },
-    "classify text": {
-        "eval": "classify.eval_classifier", "inspect": "classify.explain_", "resume": "classify.resume_classifier_",
-    },
-    "answer questions": {"resume": "answer.resume_facts"},
-    "fill in masked words": {"resume": "masked.resume_bert", "export": "masked.export_bert"},
+OF_TASK = {  # the modules whose functions serve these verbs for runs that are no language models
+    "images": ("images", ("eval", "inspect")), "translation": ("translate", ("eval", "inspect")),
+    "classification": ("classify", ("eval", "inspect")), "masked": ("masked", ("export",)),
 }  # fmt: skip
 
 
@@ -64,8 +53,9 @@ def run_verb(verb: str, argv: list[str]) -> None:
     if verb in PARSERS:
         function(PARSERS[verb])(argv)
         return
-    named = OF_TASK.get(task_of(argv), {}).get(verb, FUNCTIONS[verb])
-    run_command(function(named), f"octavo {verb}", argv)
+    module, verbs = OF_TASK.get(task_of(argv), ("", ()))
+    name = FUNCTIONS[verb].partition(".")[2]
+    run_command(function(f"{module}.{name}" if verb in verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
 
 
 def function(named: str) -> Callable[..., Any]:
@@ -76,10 +66,10 @@ def function(named: str) -> Callable[..., Any]:
 
 
 def task_of(argv: list[str]) -> str:
-    """What the first run among the words was trained to do, where that is not to predict the next token."""
+    """The task of the first run among the words."""
     for word in argv:
         if not word.startswith("-") and (Path(word) / CONFIG).is_file():
             with suppress(UserError):  # what is wrong with it is told when it is read
-                return task_of_run(read_record(word))
+                return str(read_record(word)["task"])
             return ""
     return ""

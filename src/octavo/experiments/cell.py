@@ -119,12 +119,14 @@ def train_or_resume(cell: Cell, path: Path, sources: Sequence[str], **settings: 
         if is_finished and all((path.parent / name).is_file() for name in files_of_run(path.name)):
             return load(path)
         if not is_finished and (path / STATE / FILE).is_file():
-            return api.resume(path, measure=False)
+            resumed: Run = api.resume(path, measure=False)
+            return resumed
         shutil.rmtree(path)  # it was killed before there was a checkpoint, or is damaged
     budget = {"budget": cell.budget} if cell.budget else {}
-    return api.train(
+    run: Run = api.train(
         cell.model, sources, out=path, seed=cell.seed, measure=False, **{**cell.settings, **budget, **settings}
     )
+    return run
 
 
 def files_of_run(key: str) -> list[str]:

@@ -1,14 +1,16 @@
-"""Parts of a text that end and begin with whole characters, and such parts as files."""
+"""The texts of cells: parts that begin and end with whole characters, described in JSON, opened again, and as files."""
 
 from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.text import Split
+from octavo.text import Corpus, Split, open_corpus
 from octavo.text.tokenizers.char import character_boundary
 
 
@@ -60,3 +62,25 @@ def _json_lines(split: Split) -> list[bytes]:
     except UnicodeDecodeError as error:
         raise UserError(f"several documents must be UTF-8 to be taken in parts: {error.reason}; join them") from error
     return [json.dumps({"text": document}).encode() + b"\n" for document in documents]
+
+
+def describe_texts(corpus: Corpus, train: Split, scored: Split, valid: tuple[str, ...], field: str) -> dict[str, Any]:
+    """What a cell says of its texts: the last part of a corpus's training text, and the first of its held-out text."""
+    return {
+        "sources": list(corpus.source), "valid": list(valid), "field": field, "errors": corpus.errors,
+        "train_bytes": train.size, "train_sha256": train.sha256,
+        "scored_bytes": scored.size, "scored_sha256": scored.sha256,
+    }  # fmt: skip
+
+
+def open_texts(data: dict[str, Any]) -> tuple[Split, Split]:
+    """The two texts that `describe_texts` described."""
+    # The hash is among the arguments because a file may have changed since it was last opened by this process.
+    names = tuple(data["sources"]), tuple(data["valid"])
+    corpus = _open(*names, data["field"], data["errors"], data["scored_sha256"])
+    return last_part(corpus.train, data["train_bytes"]), first_part(corpus.valid, data["scored_bytes"])
+
+
+@lru_cache(maxsize=1)  # the cells of a process are mostly of one text
+def _open(sources: tuple[str, ...], valid: tuple[str, ...], field: str, errors: Any, _: str) -> Corpus:
+    return open_corpus(sources, field=field, errors=errors, valid=valid or None)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from octavo import __version__
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.task import pick_device
 
 
 def describe_machine(device: str) -> dict[str, Any]:

@@ -12,37 +12,27 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any
-
-import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from octavo import __version__
 from octavo.errors import UserError
-from octavo.io.files import PART, whole_folder
-from octavo.io.memory import expect_random_access
-from octavo.io.progress import progress
+from octavo.io.files import PART, whole_file, whole_folder
+from octavo.io.old_records import current_record
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 CONFIG, TOKENIZER, TENSORS, METRICS, SAMPLES, REPORT, STATE, BOARD = OURS = (
     "config.json", "tokenizer.json", "model.safetensors", "metrics.jsonl", "samples.txt", "report.html", "state",
     "tensorboard",
 )  # fmt: skip
-SAFE_NAMES = {
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
-    torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
-LARGE = 1 << 28  # bytes of a model from which reading it is worth a word
 LARGEST_JSON = 1 << 28  # bytes of a tokenizer; a record has far fewer
 LARGEST_RECORD = 1 << 24
 MOST_DIGITS = 40  # of a whole number in it
-FORMAT = 1  # of the folder; a reader refuses what it does not know
+FORMAT = 2  # of the folder; older ones are read too, and a reader refuses what it does not know
 NUMBER: tuple[type, ...] = (int, float)
 PART_OF_TEXT: dict[str, Any] = {"bytes": int, "documents": int, "sha256": str}
 KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
@@ -54,22 +44,35 @@ KINDS: dict[str, Any] = {  # what config.json may hold, where it is there at all
 }  # fmt: skip
 
 
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Replace config.json alone."""
+    with whole_file(folder / CONFIG) as file:
+        file.write(_record_bytes(record))
+
+
+def _record_bytes(record: Mapping[str, Any]) -> bytes:
+    """config.json; a name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape."""
+    whole = {**record, "format": FORMAT, "octavo": __version__}
+    text = json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")
+
+
 def save_folder(
-    path: Path, told: Mapping[str, Any], tensors: Mapping[str, Tensor], texts: Mapping[str, str],
+    path: Path, record: Mapping[str, Any], tensors: Mapping[str, Tensor], texts: Mapping[str, str],
     keep: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the folder, in place of the one that stood there; anything else that stands there is refused.
 
-    `told` becomes config.json, `texts` are the other files. What the old folder has of the names in `keep` goes into
+    `record` becomes config.json, `texts` are the other files. What the old folder has of the names in `keep` goes into
     the new one.
     """
     check_out(path)
-    told = {**told, "format": FORMAT, "octavo": __version__}
+    from octavo.io.tensors import write_tensors  # which needs torch
+
     with whole_folder(path) as folder:
         write_tensors(tensors, folder / TENSORS)
-        texts = {CONFIG: json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n", **texts}
+        (folder / CONFIG).write_bytes(_record_bytes(record))
         for name, text in texts.items():
-            # A name or a word that is not UTF-8 holds lone surrogates, which JSON can spell only as an escape.
             (folder / name).write_bytes(text.encode("utf-8", "backslashreplace"))
         for name in keep:
             if (path / name).is_dir():
@@ -97,65 +100,6 @@ def check_out(path: str | Path) -> None:
         raise UserError(f"{path} holds what octavo did not put there: {shown}; move that, or choose another --out")
 
 
-RENAMED_TENSORS = {  # parts of tensors' names, as version 0.1 wrote them
-    "mix": "attention", "feed": "feed_forward", "look": "cross_attention", "readers": "encoder_blocks",
-    "writers": "decoder_blocks", "read_norm": "encoder_norm", "mix_DG": "combine_DG",
-}  # fmt: skip
-
-
-def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
-    """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
-    with open(path, "wb") as file:
-        stream_tensors(tensors, file, about)
-
-
-def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> None:
-    """The tensors in the safetensors format, with some text `about` them in its header."""
-    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
-    end = 0
-    for key, tensor in tensors.items():
-        start, end = end, end + tensor.numel() * tensor.element_size()
-        header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
-    file.write(len(told).to_bytes(8, "little") + told)
-    for tensor in tensors.values():
-        file.write(tensor.detach().cpu().contiguous().numpy().data)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a folder, each in memory of its own."""
-    try:
-        # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
-        mapped = safetensors.torch.load_file(path / TENSORS)
-        large = sum(tensor.nbytes for tensor in mapped.values())
-        found = {}
-        with progress("reading the model", large, "bytes") if large >= LARGE else nullcontext(_nobody) as advance:
-            for key, tensor in mapped.items():
-                found[current_tensor_name(key)] = _copied(tensor)
-                advance(tensor.nbytes)
-        return found
-    except FileNotFoundError as error:
-        raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
-    except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
-
-
-def current_tensor_name(name: str) -> str:
-    """The name that a tensor saved by an earlier version has today."""
-    return re.sub(r"[^./:]+", lambda part: RENAMED_TENSORS.get(part[0], part[0]), name)
-
-
-def _nobody(amount: float) -> None:
-    """Who is told of reading that takes no time."""
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """A copy in memory of its own; half precision saves room on the disk, and is computed with in single."""
-    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
-    return expect_random_access(torch.empty_like(tensor, dtype=dtype)).copy_(tensor)
-
-
 def read_record(path: str | Path) -> dict[str, Any]:
     """config.json of a run folder, with every value of the kind that it should be."""
     path = Path(path)
@@ -167,10 +111,11 @@ def read_record(path: str | Path) -> dict[str, Any]:
         raise UserError(
             f"{path} is not a run: its {CONFIG} is not one of octavo's; name a folder that octavo train made"
         )
-    if told.get("format") != FORMAT:
+    if told.get("format") not in range(1, FORMAT + 1):
         raise UserError(
-            f"{path / CONFIG} is of format {told.get('format')!r}, this octavo reads {FORMAT}; train the run again"
+            f"{path / CONFIG} is of format {told.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
         )
+    told = current_record(told)
     if wrong := _wrong_kind(told, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
     return told

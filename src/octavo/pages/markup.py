@@ -7,6 +7,7 @@ thousands of cells that a page can have.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,21 +21,36 @@ FOLDER = Path(__file__).parent
 STYLE = FOLDER / "style.css"
 CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {127: 0x2421}
 CONTROLS |= {0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD}  # XML has no such characters
+UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 NOTHING = Markup()
 
 
 def printable(text: str) -> str:
     """Any text as one that a file can hold: control characters as pictures of themselves, lone surrogates escaped."""
+    if not UNPRINTABLE.search(text):
+        return text
     return text.encode("utf-8", "backslashreplace").decode().translate(CONTROLS)
 
 
 def text(value: Any) -> Markup:
     """A value as HTML: markup as it is, a number in few digits, anything else escaped."""
-    if hasattr(value, "__html__"):
-        return Markup(value.__html__())
-    if isinstance(value, float):
-        return Markup(f"{value:.2f}".rstrip("0").rstrip(".") if value else "0")
-    return escape(printable(str(value)))
+    return Markup(_escaped(value))
+
+
+def _escaped(value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return str(escape(printable(value)))
+    if kind is float:
+        return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"
+    if kind is int:
+        return str(value)
+    return str(value.__html__()) if hasattr(value, "__html__") else str(escape(printable(str(value))))
+
+
+@cache
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
 
 
 def element(tag: str, *inside: Any, **attributes: Any) -> Markup:
@@ -42,11 +58,11 @@ def element(tag: str, *inside: Any, **attributes: Any) -> Markup:
 
     An attribute that is None or False is left out; one that is True has its name as its value.
     """
-    written = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{name if value is True else text(value)}"'
+    written = "".join([
+        f' {_attribute(name)}="{name if value is True else _escaped(value)}"'
         for name, value in attributes.items() if value is not None and value is not False
-    )  # fmt: skip
-    return Markup(f"<{tag}{written}>{''.join(map(text, inside))}</{tag}>")
+    ])  # fmt: skip
+    return Markup(f"<{tag}{written}>{''.join(map(_escaped, inside))}</{tag}>")
 
 
 def join(*parts: Any) -> Markup:

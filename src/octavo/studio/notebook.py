@@ -30,7 +30,7 @@ from octavo.tasks.answering import Reply, Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
 from octavo.tasks.classifier import Classifier, load_classifier
-from octavo.tasks.facts_run import oracle_of
+from octavo.tasks.oracle import oracle_of
 from octavo.tasks.run import Run, load
 from octavo.tasks.surprisal import annotate
 from octavo.tasks.word_contributions import explain as explain_texts
@@ -95,7 +95,7 @@ def inside(run: Run | str | Path, text: str) -> View:
         raise UserError("there is nothing to look at: the text is empty; give a sentence or two")
     rows = [
         (code(one.token), f"{one.bits:.2f}", str(one.rank), "–" if one.context is None else str(one.context),
-         join(*(element("div", code(token), f" {p:.0%}") for token, p in one.candidates)))
+         Markup(", ").join(Markup("{} {:.0%}").format(code(token), p) for token, p in one.candidates))
         for one in tokens
     ]  # fmt: skip
     note = paragraph("Known context: how many tokens before it the longest n-gram has that ends with it.", quiet=True)

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from octavo.datasets.questions import Pair
+from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
+from octavo.io.run_folder import REPORT, STATE, check_out
+from octavo.scoring.answers import exact_match
+from octavo.tasks.facts import TASK, Questions, fact_stage, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
-from octavo.tasks.facts_run import Oracle
+from octavo.tasks.oracle import Oracle
+from octavo.tasks.run import contents_of
+from octavo.tasks.task import pick_device
+from octavo.tasks.training_run import train_alone
 from octavo.tasks.word_contributions import left_out
 from octavo.text.question_tokens import mark_of, prompt_of
+from octavo.training.stage import RowBatch
 
 Source = Literal["model", "facts", "user", "nobody"]
 SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite
@@ -103,3 +111,50 @@ def what_words_did(oracle: Oracle, reply: Reply) -> list[tuple[str, float]]:
 def pairs_in(oracle: Oracle, facts: Facts) -> list[Pair]:
     """The stored pairs as questions with answers."""
     return [Pair(oracle.frame.question(name), answer) for name, answer in facts.pairs()]
+
+
+# ---------------------------------------------------------------------- learning later
+
+
+def learn(
+    oracle: Oracle, pairs: Sequence[Pair], steps: int = 100, seed: int = 0, device: str = "auto",
+    out: str | Path | None = None, quiet: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Finetune on new pairs, half of every batch being those of the run's own finetuning, so that these are not
+    forgotten, and save; the share of each that is right, before and after.
+    """
+    if not pairs or steps < 1:
+        raise UserError(f"there must be pairs to learn, and steps: {len(pairs)} pairs, steps={steps}; store some first")
+    if out is not None:
+        check_out(out)
+    run, model = oracle.run, oracle.model
+    record = {**run.record, **contents_of(run).record}
+    recipe, known = TASK.recipe_of(record).replace(seed=seed), TASK.reopen(record, str(run.path or run.name))
+    chosen = pick_device(device)
+    oracle.to(chosen)
+    before = _answered(oracle, pairs, known)
+    half = max(1, (recipe.loop.batch_size or TASK.loop.batch_size) // 2)
+    new, old = (Questions(some, run.tokenizer, model.config.context, min(half, len(some)), seed, chosen)
+                for some in (pairs, known.train))  # fmt: skip
+
+    def batch(step: int) -> RowBatch:
+        return joined([new(step), old(step)], model.begin)
+
+    loop = train_alone(fact_stage(model, batch, "", f"{steps}steps", optimizer_of(recipe)), recipe, chosen, quiet)
+    run.model = oracle.model = loop.trained_model().to(chosen).eval()  # type: ignore[assignment]
+    after = _answered(oracle, pairs, known)
+    run.model.cpu()
+    learnt: dict[str, Any] = {"pairs": len(pairs), "steps": loop.position.step, "before": before, "after": after}
+    run.record["facts"]["later"] = learnt
+    if out is not None:
+        run.save(out, keep=(REPORT, STATE))
+    return learnt | {"seconds": loop.position.seconds}
+
+
+def _answered(oracle: Oracle, pairs: Sequence[Pair], known: Knowledge) -> dict[str, float]:
+    """The share of the new pairs, and of the questions held out, that are answered rightly."""
+    shares = {}
+    for name, some in (("new", pairs), ("dev", known.dev)):
+        said = oracle.answer([pair.question for pair in some])
+        shares[name] = sum(exact_match(one.text, pair.answer) for one, pair in zip(said, some, strict=True)) / len(some)
+    return shares

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.config import from_json, no_such_setting, with_current_names
+from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Exact, Greedy, Method, Sample, Speculative
 from octavo.decode import generate as generate_tokens
 from octavo.errors import UserError
-from octavo.models import find_spec, preset
+from octavo.exchange import is_foreign
+from octavo.io.run_folder import read_record
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
-from octavo.tasks.count_training import TextConfig, train_counts
-from octavo.tasks.language_page import page_maker
-from octavo.tasks.language_training import Recipe, train_neural
-from octavo.tasks.language_training import resume as resume_training
-from octavo.tasks.mixture_training import train_mix
-from octavo.tasks.registry import OTHERS, refuse_others, resume_task, train_task
-from octavo.tasks.run import Run, load, read_record
+from octavo.tasks.run import Run
+from octavo.tasks.run import load as load_language_run
+from octavo.tasks.task import TrainedRun, find_task, task_for
+from octavo.tasks.training_run import resume_run, train_run
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
 from octavo.text.token_store import fingerprint
-from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimizerConfig
 
 __all__ = ["METHODS", "Run", "Score", "evaluate", "generate", "load", "resume", "train"]
 
-OF_A_MIXTURE = ("field", "errors", "valid")  # the rest of how text becomes tokens is as its parts have it
 METHODS: dict[str, type] = {"sample": Sample, "greedy": Greedy, "beam": Beam, "exact": Exact}
 
 
@@ -43,93 +37,53 @@ def train(
     device: str = "auto",
     measure: bool = True,
     **settings: Any,
-) -> Run:
-    """Train a model (bag, ngram, gru, gpt, ..., mix) on a file, a folder or a named source; keyword settings are the
-    model's, the text's and, of a neural model, the training's: order=7, tokenizer="word", width=256, budget="3min", ...
+) -> Any:
+    """Train a model on a file, a folder or a named source; keyword settings are the model's, the task's and, of a model
+    that is trained step by step, the loop's and the optimizer's: order=7, tokenizer="word", width=256, budget="3min".
 
-    vit, davit, seq2seq, seq2seq-recurrent, bert and facts are trained too, and give what their own modules give.
+    Language models (bag, ngram, gru, gpt, ..., mix) give a Run; vit, davit, seq2seq, seq2seq-recurrent, bert, dan, head
+    and facts what a run of their task is.
     """
-    if model in OTHERS:
-        refuse_others(model, parts, measure)
-        return train_task(model, corpus, out, seed, device, settings)  # type: ignore[no-any-return]
-    model, usual = preset(model)
-    config, text, *how = _configs(model, usual, settings)
-    return train_with_page(model, corpus, text, config, out, parts, seed, device, measure, tuple(how))
+    task = task_for(model)
+    given = {**settings, **({"parts": list(parts)} if parts else {})}
+    recipe = task.recipe(model, given, seed, device, ("parts",))
+    return train_run(task, recipe, sources_of(corpus), out, measure)
 
 
-def _configs(model: str, usual: Any, settings: dict[str, Any]) -> list[Any]:
-    """The settings as the configs of the model, the text and, for a neural model, the loop and the optimizers."""
-    spec = find_spec(model)
-    classes: list[type] = [
-        spec.config,
-        TextConfig,
-        *((LoopConfig, OptimizerConfig) if spec.trained_by_gradient else ()),
-    ]
-    names = [[field.name for field in dataclasses.fields(one)] for one in classes]
-    for one in classes:
-        settings = with_current_names(one, settings)
-    if spec.fitting == "mixture":
-        names[1] = list(OF_A_MIXTURE)
-    for key in settings:
-        if not any(key in known for known in names):
-            known = [name for some in names for name in some]
-            raise no_such_setting(model, key, [*known, "out", "parts", "seed", "device", "measure"])
-    plain = {key: _plain(value) for key, value in settings.items()}  # paths may be given as such
-    given = [{key: value for key, value in plain.items() if key in known} for known in names]
-    given[0] = dataclasses.asdict(usual) | given[0]
-    return [from_json(one, values) for one, values in zip(classes, given, strict=True)]
+def sources_of(corpus: str | Path | Sequence[str | Path]) -> list[str]:
+    """One source or several, as words."""
+    return [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def train_with_page(
-    model: str, corpus: Any, text: TextConfig, config: Any, out: str | Path | None, parts: Sequence[str | Path] = (),
-    seed: int = 0, device: str = "auto", measure: bool = True, how: tuple[Any, ...] = (),
-) -> Run:  # fmt: skip
-    """Train from made configs; a run that is measured and saved gets its report.html.
-
-    `how` are the loop's and the optimizers' configs of a neural model; without them, the usual.
-    """
-    spec = find_spec(model)
-    if spec.trained_by_gradient:
-        loop, optim = how or (LoopConfig(), OptimizerConfig())
-        page = page_maker(model, corpus, text, config, out, seed, (), loop, optim) if out is not None else None
-        return train_neural(Recipe(model, config, text, loop, optim, seed, device), corpus, out, measure, page)
-    page = page_maker(model, corpus, text, config, out, seed, parts) if out is not None else None
-    if spec.fitting == "mixture":
-        if device != "auto":
-            raise UserError(f"a mixture's weights are learnt where its parts lie: device={device}; leave it out")
-        return train_mix(corpus, parts, config, out, text, seed, measure, page)
-    return train_counts(model, corpus, text, config, out, seed, device, measure, page)
-
-
-def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Run:
+def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:
     """Go on with the training of a run that was stopped or killed, as if it had not been; or, with a larger budget, of
-    any neural run.
+    any run that was trained step by step.
     """
-    if (other := resume_task(path, budget)) is not None:
-        return other  # type: ignore[no-any-return]
+    return resume_run(path, budget, measure)
+
+
+def load(path: str | Path) -> Any:
+    """The run in a folder, of whatever task, or a language model of another format as one: a GGUF file, or a folder of
+    Hugging Face's. Reading it runs no code of the folder's; what is damaged or foreign is refused.
+    """
+    if is_foreign(Path(path)):
+        return load_language_run(path)
     record = read_record(path)
-    recipe = Recipe.of(record)
-    loop = dataclasses.replace(recipe.loop, budget=budget) if budget else recipe.loop
-    sources = record.get("corpus", {}).get("source", [])
-    page = page_maker(
-        recipe.model, sources, recipe.text, recipe.config, path, recipe.seed, (), loop, recipe.optim
-    )  # fmt: skip
-    return resume_training(path, budget, measure, page)
+    return find_task(record["task"]).load(Path(path), record)
 
 
 def evaluate(
-    run: Run, text: str | bytes | Path | Sequence[str | Path], *, field: str = "text", errors: str = "strict"
-) -> Score:
-    """What the run's model pays for a text: a str or bytes is the text itself, a Path a file, a folder or a source;
-    a list of those becomes a row for each, and a total.
+    run: Any, text: str | bytes | Path | Sequence[str | Path] | None = None, *, field: str = "text",
+    errors: str = "strict",
+) -> Any:  # fmt: skip
+    """How good a run is, by its task: of a language model, the bits that a text costs, where a str or bytes is the text
+    itself, a Path a file, a folder or a source, and a list of those becomes a row for each, and a total. Without a
+    text, or whatever else the task evaluates, on the run's own held-out data.
     """
+    if isinstance(run, TrainedRun) and (text is None or not isinstance(run, Run)):
+        return find_task(run.task).evaluate(run, text)
     _check_run(run)
+    assert text is not None
     label = label_of(run, errors)
     if isinstance(text, str | bytes):
         named = [("text", text_in_memory(_bytes_of(text), run.record.get("preprocess", ())))]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from octavo.datasets.labels import Labelled, LabelledConfig
+from octavo.datasets.labels import Labelled
 from octavo.pages.markup import NOTHING, element
 from octavo.pages.sections import (
     confusion_matrix,
@@ -23,10 +22,9 @@ from octavo.pages.sections import (
     subsection,
     table,
 )
-from octavo.tasks.classification_training import OPTIM, Page, Plan
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.reproduce import flags_of
-from octavo.tasks.text_vectors import describe_base
+from octavo.tasks.reproduce import train_command
+from octavo.tasks.task import Recipe, find_task
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 SHOWN_MISTAKES = 10
@@ -36,23 +34,14 @@ COLOUR_STEPS = 4
 EXCERPT_CHARACTERS = 160  # of a training example
 
 
-def classify_page_maker(plan: Plan, sources: Sequence[str], reading: LabelledConfig, out: str | Path) -> Page:
-    """What training calls with the classifier and its examples to get the page."""
-    words = ["octavo", "classify", "train", plan.model, *map(str, sources), *flags_of(plan.config), *flags_of(plan.how)]
-    words += [*flags_of(plan.optim, usual=OPTIM), *flags_of(reading)]
-    words += ["--base", describe_base(plan.base)["path"]] if plan.base is not None else []
-    words += [*(["--seed", str(plan.seed)] if plan.seed else []), "--out", str(out)]
-    return lambda made, learnt, test: classify_page(made, test, learnt, Path(out).name, shlex.join(words))
-
-
-def classify_page(made: Classifier, test: Labelled, learnt: Labelled | None, name: str, command: str) -> str:
-    """The whole page, with the most confident of the mistakes on these examples."""
+def classify_page(recipe: Recipe, made: Classifier, test: Labelled, learnt: Labelled | None, out: Path) -> str:
+    """The page of a run that is saved, with the most confident of the mistakes on these examples."""
     rows = surest_errors(made, test, SHOWN_MISTAKES)
     mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], learnt)
-    sources = ", ".join(made.record.get("data", {}).get("sources", ["examples of your own"]))
-    result = made.record.get("result", {})
+    source, result = made.record["data"]["source"], made.record.get("result", {})
+    named, command = ", ".join(source), train_command(find_task("classification"), recipe, source, out)
     return render_page(
-        f"{made.name} on {sources}", f"The classifier {name} ({made.name}), trained on {sources}.",
+        f"{made.name} on {named}", f"The classifier {out.name} ({made.name}), trained on {named}.",
         [_result(result) if result else NOTHING, _mistakes(mistakes), reproduce([command])],
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,23 +19,25 @@ from torch import Tensor, nn
 from octavo.config import from_json
 from octavo.core import single_thread
 from octavo.errors import UserError
-from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
+from octavo.io.run_folder import TOKENIZER, read_json
+from octavo.io.tensors import read_tensors
 from octavo.models import MODELS
 from octavo.models.loading import filled
+from octavo.tasks.task import Contents, TrainedRun, record_for
 from octavo.tasks.text_vectors import Base, VectorReader, describe_base, find_base
 from octavo.text.bag_of_ngrams import HashedReader, KnownReader, batches_of
 from octavo.text.chunks import thread_map
 
-TASK = "classify text"
 CLASSIFIERS = {"linear": MODELS["linear-classifier"], "dan": MODELS["dan"], "head": MODELS["head"]}
 SIZES = {"linear": ("rows", "classes"), "dan": ("rows", "width", "classes"), "head": ("width", "classes")}
 READER = "reader_"  # begins the names of the tensors that are the reader's
 
 
 @dataclass
-class Classifier:
+class Classifier(TrainedRun):
     """Gives every text a probability for every class."""
 
+    task: ClassVar[str] = "classification"
     name: str
     model: nn.Module
     reader: Any
@@ -76,36 +78,30 @@ class Classifier:
         known = {"rows": getattr(self.reader, "rows", 0), "width": width, "classes": len(self.classes)}
         return {name: known[name] for name in SIZES[self.name]}
 
-    def save(self, path: str | Path, extra: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Classifier:
-        """Write the folder, in place of the run that stood there."""
-        config: Any = self.model.config
-        told = {
-            **self.record, "task": TASK, "model": self.name, "config": asdict(config), "sizes": self.sizes,
-            "classes": self.classes, "temperature": self.temperature,
-        }  # fmt: skip
-        tensors, texts = dict(self.model.state_dict()), dict(extra or {})
-        if isinstance(self.reader, HashedReader):
-            tensors[f"{READER}rows_F"] = torch.from_numpy(self.reader.rows_F)
-        elif isinstance(self.reader, KnownReader):
-            texts[TOKENIZER] = json.dumps({"words": self.reader.words}, ensure_ascii=False)
-        else:
-            told["base"] = describe_base(self.reader.base)
-            tensors |= {f"{READER}mean_D": self.reader.mean_D, f"{READER}spread_D": self.reader.spread_D}
-        save_folder(Path(path), told, tensors, texts, keep)
-        self.path = Path(path)
-        return self
-
     def __repr__(self) -> str:
         where = f" at {self.path}" if self.path else ""
         return f"<octavo classifier{where}: {self.name}, {len(self.classes)} classes>"
 
 
+def contents_of(run: Classifier) -> Contents:
+    """What a run's folder holds."""
+    record: dict[str, Any] = {"model": run.name, "config": asdict(run.model.config), "sizes": run.sizes,  # type: ignore[call-overload]
+                              "classes": run.classes, "temperature": run.temperature}  # fmt: skip
+    tensors, texts = dict(run.model.state_dict()), {}
+    if isinstance(run.reader, HashedReader):
+        tensors[f"{READER}rows_F"] = torch.from_numpy(run.reader.rows_F)
+    elif isinstance(run.reader, KnownReader):
+        texts[TOKENIZER] = json.dumps({"words": run.reader.words}, ensure_ascii=False)
+    else:
+        record["base"] = describe_base(run.reader.base)
+        tensors |= {f"{READER}mean_D": run.reader.mean_D, f"{READER}spread_D": run.reader.spread_D}
+    return Contents(record, tensors, texts)
+
+
 def load_classifier(path: str | Path, base: Base | None = None) -> Classifier:
     """The classifier in a folder; `base` stands in for the model that a head was trained on."""
     path = Path(path)
-    told = read_record(path)
-    if told.get("task") != TASK:
-        raise UserError(f"{path} is no classifier: make one with octavo classify train")
+    told = record_for(path, Classifier.task)
     training = told.get("training")
     if isinstance(training, Mapping) and not training.get("finished", True):
         raise UserError(f"{path}: its training is not finished; go on with: octavo resume {path}")

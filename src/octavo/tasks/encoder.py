@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -26,15 +26,16 @@ from octavo.core import eval_mode
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, read_bert
-from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
+from octavo.io.run_folder import TOKENIZER, read_json, read_record
+from octavo.io.tensors import read_tensors
 from octavo.models.bert import Bert, BertConfig
 from octavo.models.loading import filled
 from octavo.ops.attention import Padding
+from octavo.tasks.task import Contents, TrainedRun
 from octavo.text.tokenizers.wordpiece import MASK, WordPiece
 
-TASK = "fill in masked words"
 NAMED = ("minilm",)  # sources of pretrained encoders
-AT_ONCE = 1 << 14  # tokens that are encoded together
+BATCH_TOKENS = 1 << 14  # that are encoded together
 PSEUDO = "pseudo-log-likelihood: each token given all others; no probability of the text, no bits per byte"
 
 
@@ -58,9 +59,10 @@ class Foreseen(NamedTuple):
 
 
 @dataclass
-class Encoder:
+class Encoder(TrainedRun):
     """A BERT with everything needed to use it and to say where it came from."""
 
+    task: ClassVar[str] = "masked"
     model: Bert
     tokenizer: WordPiece
     record: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class Encoder:
         if not places:
             raise UserError("there is no word in the text; give it some")
         nats: list[float] = []
-        rows = max(1, AT_ONCE // len(x_T))
+        rows = max(1, BATCH_TOKENS // len(x_T))
         for first in range(0, len(places), rows):
             some = places[first : first + rows]
             x_KT = x_T[None].repeat(len(some), 0)
@@ -161,17 +163,12 @@ class Encoder:
             rows, columns = map(list, zip(*places, strict=True))
             return self.model.word_logits(h_BTD[rows, columns]).double().log_softmax(-1).cpu()
 
-    # ------------------------------------------------------------------ the folder
 
-    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Encoder:
-        """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
-        told = {**self.record, "task": TASK, "model": "bert", "config": asdict(self.model.config),
-                "sizes": {"vocab": self.model.vocab}}  # fmt: skip
-        tokenizer = json.dumps(self.tokenizer.to_json(), ensure_ascii=False)
-        tensors = {name: tensor.detach().cpu() for name, tensor in self.model.state_dict().items()}
-        save_folder(Path(path), told, tensors, {TOKENIZER: tokenizer, **(texts or {})}, keep)
-        self.path = Path(path)
-        return self
+def contents_of(run: Encoder) -> Contents:
+    """What a run's folder holds."""
+    record = {"model": "bert", "config": asdict(run.model.config), "sizes": {"vocab": run.model.vocab}}
+    tensors = {name: tensor.detach().cpu() for name, tensor in run.model.state_dict().items()}
+    return Contents(record, tensors, {TOKENIZER: json.dumps(run.tokenizer.to_json(), ensure_ascii=False)})
 
 
 def load_encoder(source: str | Path) -> Encoder:
@@ -218,7 +215,7 @@ def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     """Rows of nearly one length together, by number: little is then filled up."""
     some: list[int] = []
     for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
-        if some and (len(some) + 1) * len(rows[i]) > AT_ONCE:
+        if some and (len(some) + 1) * len(rows[i]) > BATCH_TOKENS:
             yield some
             some = []
         some.append(i)

@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from octavo.datasets.questions import Frame
-from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, render_page, reproduce, score, section, table
-from octavo.tasks.facts_training import USUAL, FactsConfig
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
+from octavo.tasks.task import Recipe, Rows, find_task
 
+CURVE_POINTS = 100  # of a loss curve
 STAGES = {
     "pretraining": "Pretraining on every token of the masked texts", "finetuning": "Finetuning on the answers only"
 }  # fmt: skip
 
 
-def answers_page_maker(
-    source: str, config: GPTConfig, how: FactsConfig, out: str | Path, seed: int
-) -> Callable[[Run], str]:
-    """What training calls with the run to get the page."""
-    words = ["octavo", "train", "facts", source, *flags_of(how)]
-    words += flags_of(config, usual=USUAL)  # larger than any GPT's default
-    words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
-    return lambda run: answers_page(run, shlex.join(words))
-
-
-def answers_page(run: Run, command: str) -> str:
-    """The whole page."""
-    result, facts, name = run.record["result"], run.record["facts"], run.record["corpus"]["name"]
-    how = "pretrained on its text and finetuned" if "pretraining" in facts else "trained without pretraining"
+def answers_page(recipe: Recipe, run: Run, rows: Rows, out: Path) -> str:
+    """The page of a run that is saved."""
+    result, corpus = run.record["result"], run.record["corpus"]
+    stages, name = {stage["name"]: stage for stage in run.record["training"]["stages"]}, corpus["name"]
+    how = "pretrained on its text and finetuned" if "pretraining" in stages else "trained without pretraining"
+    command = train_command(find_task("facts"), recipe, corpus["source"], out)
     return render_page(f"Answers about {name}", f"A GPT, {how} on the questions of {name}.", [
         _exact_match(result), _coverage(result), _calibration(result), _by_group(result["groups"]),
-        _mistakes(result["surest_mistakes"], Frame(*facts["frame"])), _training(facts), reproduce([command]),
+        _mistakes(result["surest_mistakes"], Frame(*run.record["facts"]["frame"])), _training(stages, rows),
+        reproduce([command]),
     ])  # fmt: skip
 
 
@@ -103,10 +95,18 @@ def _mistakes(wrong: Sequence[Sequence[Any]], frame: Frame) -> Markup:
     return section("Most confident mistakes", table(columns, rows, numeric=(3,)) if rows else NOTHING)
 
 
-def _training(facts: Mapping[str, Any]) -> Markup:
+def _training(stages: Mapping[str, Any], rows: Rows) -> Markup:
     return section("Training", *(
-        lines([Series(stage, facts[stage]["curve"])],
-              f"{title}; {facts[stage]['steps']:,} steps in {facts[stage]['seconds']:.0f} s.",
+        lines([Series(name, _curve(name, rows))],
+              f"{title}; {stages[name]['steps']:,} steps in {stages[name]['seconds']:.0f} s.",
               ("step", "loss, nats per token"))
-        for stage, title in STAGES.items() if stage in facts
+        for name, title in STAGES.items() if name in stages
     ))  # fmt: skip
+
+
+def _curve(stage: str, rows: Rows) -> list[tuple[float, float]]:
+    """Step and loss of some of a stage's rows."""
+    losses = [(row["step"], row["loss"]) for row in rows if row.get("stage") == stage and "loss" in row]
+    if len(losses) <= CURVE_POINTS:
+        return losses
+    return [losses[round(i * (len(losses) - 1) / (CURVE_POINTS - 1))] for i in range(CURVE_POINTS)]

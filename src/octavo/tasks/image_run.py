@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,15 +18,15 @@ from octavo.config import from_json
 from octavo.core import eval_mode
 from octavo.datasets.image_files import read_picture
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record, read_tensors, save_folder
+from octavo.io.tensors import read_tensors
 from octavo.models.loading import filled
 from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig
 from octavo.scoring.classification import Classified, classified
+from octavo.tasks.task import Contents, TrainedRun, record_for
 
-TASK = "classify images"
 VISION: dict[str, tuple[type[Vit], type[VitConfig]]] = {"vit": (Vit, VitConfig), "davit": (DaVit, DaVitConfig)}
 SIZES = ("height", "width", "channels", "classes")
-AT_ONCE = 256  # images that are classified together
+BATCH_IMAGES = 256  # that are classified together
 ABOUT_THE_MODEL = ("task", "model", "config", "sizes", "labels", "pixels", "format", "octavo")
 
 
@@ -51,9 +51,10 @@ class Scaling:
 
 
 @dataclass
-class ImageRun:
+class ImageRun(TrainedRun):
     """A trained model with everything needed to use it and to say where it came from."""
 
+    task: ClassVar[str] = "images"
     model: Vit
     labels: tuple[str, ...]
     pixels: Scaling
@@ -65,12 +66,6 @@ class ImageRun:
         """vit or davit."""
         return next(name for name, (kind, _) in VISION.items() if type(self.model) is kind)
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether its training was stopped before its end."""
-        training = self.record.get("training")
-        return isinstance(training, Mapping) and not training.get("finished")
-
     @torch.no_grad()
     def classify(self, x_NCHW: Tensor) -> Tensor:
         """p_NV, the probability of each class, of images as bytes."""
@@ -78,7 +73,7 @@ class ImageRun:
         with eval_mode(self.model):
             parts = [
                 self.model(self.pixels(x.to(device))).softmax(-1, dtype=torch.float32).cpu()
-                for x in x_NCHW.split(AT_ONCE)
+                for x in x_NCHW.split(BATCH_IMAGES)
             ]
         return torch.cat(parts) if parts else torch.empty(0, len(self.labels))
 
@@ -100,44 +95,38 @@ class ImageRun:
         return f"{self.name}{f' ({shape})' if shape else ''}, on {images}{figure}"
 
     def __repr__(self) -> str:
-        return f"<octavo {TASK}{f' at {self.path}' if self.path else ''}: {self.summary()}>"
+        return f"<octavo image classifier{f' at {self.path}' if self.path else ''}: {self.summary()}>"
 
 
-class Measured(NamedTuple):
+class ImageEvaluation(NamedTuple):
     """How good a run is on images whose classes are known."""
 
     scores: Classified
     wrong: tuple[tuple[int, int, float], ...]  # image, what was said, its probability: the surest first
 
 
-def measure(run: ImageRun, x_NCHW: Tensor, y_N: Tensor) -> Measured:
+def evaluate_run(run: ImageRun, x_NCHW: Tensor, y_N: Tensor) -> ImageEvaluation:
     """Classify images whose classes are known."""
     p_NV = run.classify(x_NCHW)
     sure_N, said_N = p_NV.max(1)
     missed = (said_N != y_N).nonzero().flatten().tolist()
     wrong = sorted(((n, int(said_N[n]), float(sure_N[n])) for n in missed), key=lambda one: -one[2])
-    return Measured(classified(p_NV, y_N, list(run.labels)), tuple(wrong))
+    return ImageEvaluation(classified(p_NV, y_N, list(run.labels)), tuple(wrong))
 
 
-def save_images(
-    run: ImageRun, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()
-) -> ImageRun:
-    """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
-    told = {
-        **run.record, "task": TASK, "model": run.name, "config": dataclasses.asdict(run.model.config),
-        "sizes": run.model.sizes, "labels": list(run.labels), "pixels": dataclasses.asdict(run.pixels),
+def contents_of(run: ImageRun) -> Contents:
+    """What a run's folder holds."""
+    record = {
+        "model": run.name, "config": dataclasses.asdict(run.model.config), "sizes": run.model.sizes,
+        "labels": list(run.labels), "pixels": dataclasses.asdict(run.pixels),
     }  # fmt: skip
-    save_folder(Path(path), told, run.model.state_dict(), texts or {}, keep)
-    run.path = Path(path)
-    return run
+    return Contents(record, run.model.state_dict(), {})
 
 
-def load_images(path: str | Path) -> ImageRun:
+def load_images(path: str | Path, record: dict[str, Any] | None = None) -> ImageRun:
     """The run in a folder. Reading it runs no code of the folder's; what is damaged or foreign is refused."""
     path = Path(path)
-    told = read_record(path)
-    if told.get("task") != TASK:
-        raise UserError(f"{path} was not trained to {TASK}, but to {told.get('task', 'predict the next token')}")
+    told = record_for(path, ImageRun.task, record)
     try:
         labels, pixels = _labels(told), from_json(Scaling, told["pixels"])
         model = _built(told, labels, read_tensors(path))

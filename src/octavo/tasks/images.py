@@ -1,90 +1,186 @@
-"""Images from Python: train, load, evaluate and look into models that classify them.
+"""Classifying images: shuffled batches, each image shifted a little.
 
-from octavo import images
-run = images.train("vit", "digits", out="runs/vit")
-images.evaluate(run).accuracy
-images.classify(run, "seven.png")
+N images, B of a batch, C channels, H and W pixels.
+
+    run = octavo.train("vit", "digits", out="runs/vit")
+    octavo.evaluate(run).accuracy
+    images.classify(run, "seven.png")
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from torch import Tensor
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from octavo.config import configs_from
+from octavo.core import seeded_generator
 from octavo.datasets.idx import has_idx
-from octavo.datasets.images import NAMED, open_images
+from octavo.datasets.images import NAMED, Images, open_images, shifted
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
+from octavo.io.run_folder import REPORT
+from octavo.models import find_spec
 from octavo.scoring.classification import Classified
-from octavo.tasks.image_attention import Sight, look
-from octavo.tasks.image_run import VISION, ImageRun, Measured, load_images, measure
-from octavo.tasks.image_training import ImageLoopConfig, ImageRecipe, held_out_images, resume_images, train_images
-from octavo.tasks.images_page import image_page_maker
-from octavo.training.optimizer import OptimizerConfig
+from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, contents_of, evaluate_run, load_images
+from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.training.loop_config import LoopConfig
+from octavo.training.stage import RowBatch, Stage
 
-__all__ = ["ImageRun", "Sight", "classify", "evaluate", "load", "look", "open_images", "resume", "train"]
-
-
-def train(
-    model: str, source: str | Path, *, out: str | Path | None = None, seed: int = 0, device: str = "auto",
-    **settings: Any,
-) -> ImageRun:  # fmt: skip
-    """Train vit or davit on digits, mnist5k, fashion or a folder; settings are the model's, the loop's and the
-    optimizers': width=128, attention="axial", budget="60s", shift=1, rate=0.002, ...
-    """
-    if model not in VISION:
-        raise UserError(f"models for images are {', '.join(VISION)}: there is no {model!r}")
-    usual = VISION[model][1](), ImageLoopConfig(), OptimizerConfig()
-    config, loop, optim = configs_from(model, usual, settings, ("out", "seed", "device"))
-    return train_with_page(ImageRecipe(model, config, loop, optim, seed, device), source, out)
+VALIDATION_STEP = 10  # with early stopping, every so many training images are held out to choose the best weights by
 
 
-def train_with_page(recipe: ImageRecipe, source: str | Path, out: str | Path | None) -> ImageRun:
-    """Train from made configs; a run that is saved gets its report.html."""
-    page = image_page_maker(recipe, source, out) if out is not None else None
-    return train_images(recipe, source, out, page)
+@dataclass(frozen=True)
+class ImagesConfig:
+    """Which images, and how they are shown to the model."""
+
+    shift: int = -1
+    """By how many pixels, at most, each image is moved while learning, in either direction; -1: a fourteenth."""
+    flip: bool = False
+    """Mirror half of the images, left and right: for things, not for characters."""
+    side: int = 0
+    """A folder of pictures: their width and height in pixels; 0: their own, or 32 where they differ."""
+    split: Literal["shuffled", "last"] = "shuffled"
+    """Where images have no test part, a fifth of each class is held out: drawn once and for all, or the last ones."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("shift", -1), ("side", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
 
 
-def resume(path: str | Path, *, budget: str | None = None) -> ImageRun:
-    """Go on with the training of a run that was stopped; or, with a larger budget, of any."""
-    told = read_record(path)
-    recipe = ImageRecipe.of(told)
-    recipe = dataclasses.replace(recipe, loop=dataclasses.replace(recipe.loop, budget=budget or recipe.loop.budget))
-    about = told.get("images")
-    source = about.get("source", "") if isinstance(about, dict) else ""
-    return resume_images(path, budget, image_page_maker(recipe, str(source), path))
+class ImageTask(Task[ImageRun, Images]):
+    """A class for every image."""
+
+    name, purpose, data_key = "images", "classify images", "images"
+    data_help = "digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files."
+    example = "digits"
+    settings = ImagesConfig()
+    loop = LoopConfig(budget="2000steps", batch_size=64)
+
+    def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Images:
+        if len(source) != 1:
+            raise UserError(f"images are of one source: {len(source)} given; name one")
+        return open_images(source[0], recipe.settings.side, recipe.settings.split)
+
+    def describe(self, recipe: Recipe, source: Sequence[str], data: Images) -> dict[str, Any]:
+        counts = {"train": len(data.train_N), "test": len(data.test_N)}
+        about = {"name": data.name, "source": list(source), "split": data.split, "sha256": data.identity, **counts}
+        return {"images": about}
+
+    def create(self, recipe: Recipe, data: Images) -> ImageRun:
+        model = find_spec(recipe.model).model(recipe.config, **data.sizes)
+        model.initialise(seeded_generator(recipe.seed))  # type: ignore[operator]
+        return ImageRun(model, data.labels, Scaling.of(data.train_NCHW))  # type: ignore[arg-type]
+
+    def stage(self, recipe: Recipe, run: ImageRun, data: Images, device: torch.device, number: int) -> Stage:
+        n_N = torch.arange(len(data.train_N))
+        held_N = n_N % VALIDATION_STEP == 0 if recipe.loop.patience else n_N < 0
+        batches = ImageBatches(data.train_NCHW[~held_N], data.train_N[~held_N], recipe, device)
+        checked = (data.train_NCHW[held_N], data.train_N[held_N]) if held_N.any() else (data.test_NCHW, data.test_N)
+
+        def validate() -> Mapping[str, float]:
+            return {"accuracy": evaluate_run(run, *checked).scores.accuracy}
+
+        return Stage(
+            run.model, ImageLoss(run.model, run.pixels, recipe.optimizer.label_smoothing), batches, recipe.optimizer,
+            recipe.loop.budget, examples_per_step=batches.batch_size, steps_per_epoch=batches.steps, validate=validate,
+            best="accuracy" if held_N.any() else "", fixed_shapes=True,
+        )  # fmt: skip
+
+    def finish(
+        self, recipe: Recipe, run: ImageRun, data: Images, rows: Rows, measure: bool, folder: Path | None
+    ) -> dict[str, str]:
+        from octavo.tasks.images_page import image_page
+
+        if not measure:
+            return {}
+        measured = evaluate_run(run, data.test_NCHW, data.test_N)
+        run.record["result"] = measured.scores.to_json()
+        return {REPORT: image_page(recipe, run, data, measured, rows, folder)} if folder is not None else {}
+
+    def contents(self, run: ImageRun) -> Contents:
+        return contents_of(run)
+
+    def load(self, path: Path, record: dict[str, Any]) -> ImageRun:
+        return load_images(path, record)
+
+    def evaluate(self, run: ImageRun, source: Any = None, **settings: Any) -> Classified:
+        return evaluate_images(run, source).scores
 
 
-def load(path: str | Path) -> ImageRun:
-    """The run in a folder; reading it runs no code of the folder's."""
-    run = load_images(path)
-    if run.unfinished:
-        raise UserError(f"{path}: its training is not finished; go on with: octavo resume {path}")
-    return run
+TASK = ImageTask()
 
 
-def evaluate(run: ImageRun, source: str | Path | None = None) -> Classified:
-    """How good the run is on the held-out images of a source; without one, of its own."""
-    return evaluate_images(run, source).scores
+class ImageLoss(nn.Module):
+    """Cross-entropy of images and their classes."""
+
+    def __init__(self, model: nn.Module, pixels: Scaling, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.pixels, self.smoothing = model, pixels, smoothing
+
+    def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
+        x_BCHW, y_B = part
+        logits_BV = self.model(self.pixels(x_BCHW)).float()
+        return F.cross_entropy(logits_BV, y_B, label_smoothing=self.smoothing, reduction="sum"), state
 
 
-def evaluate_images(run: ImageRun, source: str | Path | None = None) -> Measured:
-    """The same, with the images that it got wrong."""
+class ImageBatches:
+    """The n-th batch, which depends on n alone: every epoch has an order of its own, and every image a shift."""
+
+    def __init__(self, x_NCHW: Tensor, y_N: Tensor, recipe: Recipe, device: torch.device) -> None:
+        self.x_NCHW, self.y_N = x_NCHW.to(device), y_N.to(device)
+        self.seed, self.flip = recipe.seed, recipe.settings.flip
+        self.batch_size = min(recipe.loop.batch_size or TASK.loop.batch_size, len(y_N))
+        side, shift = min(x_NCHW.shape[2:]), recipe.settings.shift
+        self.shift = min(round(side / 14) if shift < 0 else shift, side - 1)
+
+    @property
+    def steps(self) -> int:
+        """Batches of an epoch; what is left over waits for the next."""
+        return len(self.y_N) // self.batch_size
+
+    def __call__(self, step: int) -> RowBatch:
+        epoch, place = divmod(step, self.steps)
+        order_N = np.random.default_rng((self.seed, epoch)).permutation(len(self.y_N))
+        device = self.y_N.device
+        at_B = torch.from_numpy(order_N[place * self.batch_size : (place + 1) * self.batch_size]).to(device)
+        x_BCHW, y_B = self.x_NCHW[at_B], self.y_N[at_B]
+        chance = np.random.default_rng((self.seed, epoch, place))
+        if self.shift:
+            moves_2B = torch.from_numpy(chance.integers(-self.shift, self.shift + 1, (2, len(at_B)))).to(device)
+            x_BCHW = shifted(x_BCHW, *moves_2B)
+        if self.flip:
+            turned_B = torch.from_numpy(chance.random(len(at_B)) < 0.5).to(device)
+            x_BCHW = torch.where(turned_B[:, None, None, None], x_BCHW.flip(3), x_BCHW)
+        return RowBatch((x_BCHW, y_B), float(len(y_B)))
+
+
+# ---------------------------------------------------------------------- using a run
+
+
+def evaluate_images(run: ImageRun, source: str | Path | None = None) -> ImageEvaluation:
+    """How good a run is on the held-out images of a source, or of its own, with the images that it got wrong."""
     images = held_out_images(run) if source is None else open_images(source, _side(run, source))
     if images.labels != run.labels or images.sizes != run.model.sizes:
         raise UserError(
-            f"the images must be like those the run was trained on: {_told(run.model.sizes, run.labels)}; "
-            f"{source} has {_told(images.sizes, images.labels)}"
+            f"the images must be like those the run was trained on: {_described(run.model.sizes, run.labels)}; "
+            f"{source or 'its source'} has {_described(images.sizes, images.labels)}"
         )
-    return measure(run, images.test_NCHW, images.test_N)
+    return evaluate_run(run, images.test_NCHW, images.test_N)
 
 
-def _told(sizes: Mapping[str, int], labels: Sequence[str]) -> str:
+def held_out_images(run: ImageRun) -> Images:
+    """The images that a run was trained and measured on, as they are now."""
+    record = {**run.record, **contents_of(run).record}
+    return TASK.reopen(record, str(run.path or "the run"), "name others, or train it anew")
+
+
+def _described(sizes: Mapping[str, int], labels: Sequence[str]) -> str:
     return f"{sizes['height']} x {sizes['width']} x {sizes['channels']} pixels, classes {', '.join(labels)}"
 
 

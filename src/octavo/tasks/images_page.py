@@ -33,9 +33,9 @@ from octavo.pages.sections import (
 )
 from octavo.scoring.classification import Classified
 from octavo.tasks.image_attention import Sight, look
-from octavo.tasks.image_run import ImageRun, Measured
-from octavo.tasks.image_training import ImageRecipe, Page
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.image_run import ImageEvaluation, ImageRun
+from octavo.tasks.reproduce import train_command
+from octavo.tasks.task import Recipe, Rows, find_task
 
 SHOWN_MISTAKES = 24
 SHOWN_IMAGES = 3  # with their attention maps
@@ -50,18 +50,17 @@ EXPLAINED = (
 )
 
 
-def image_page_maker(recipe: ImageRecipe, source: str | Path, out: str | Path) -> Page:
-    """What training calls with the run, the images, what was measured and the metrics to get the page."""
-    words = ["octavo", "train", recipe.model, str(source)]
-    words += [flag for one in (recipe.config, recipe.loop, recipe.optim) for flag in flags_of(one)]
-    words += [*(["--seed", str(recipe.seed)] if recipe.seed else []), "--out", str(out)]
-    commands = [words, ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
-    lines = [shlex.join(one) for one in commands]
-    return lambda run, images, measured, rows: run_page(run, images, measured, rows, lines)
+def image_page(
+    recipe: Recipe, run: ImageRun, images: Images, measured: ImageEvaluation, rows: Rows, out: Path
+) -> str:  # fmt: skip
+    """The page of a run that is saved."""
+    command = train_command(find_task("images"), recipe, run.record["images"]["source"], out)
+    commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
+    return run_page(run, images, measured, rows, [command, *(shlex.join(one) for one in commands)])
 
 
 def run_page(
-    run: ImageRun, images: Images, measured: Measured, rows: Sequence[Mapping[str, Any]], commands: Sequence[str]
+    run: ImageRun, images: Images, measured: ImageEvaluation, rows: Sequence[Mapping[str, Any]], commands: Sequence[str]
 ) -> str:
     """The whole page."""
     scores, about = measured.scores, run.record.get("images", {})
@@ -149,7 +148,7 @@ def _result(scores: Classified, about: Mapping[str, Any]) -> Markup:
     return section("Accuracy", accuracy, facts(pairs), paragraph(note, quiet=True))
 
 
-def _mistakes(run: ImageRun, images: Images, measured: Measured) -> Markup:
+def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Markup:
     if not measured.wrong:
         return section("Mistakes", paragraph("None on the held-out images."))
     symbols, drawn = [], []

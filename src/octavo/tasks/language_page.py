@@ -17,12 +17,14 @@ from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import code, facts, paragraph, render_page, reproduce, score, section, table, verbatim
 from octavo.pages.surprisal import annotated_text, surprisal_legend
-from octavo.tasks.count_training import SAMPLE_TOKENS, Page, TextConfig
+from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run
 from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of
 from octavo.tasks.surprisal import annotate, opening
+from octavo.tasks.task import Recipe, Rows, find_task
 from octavo.tasks.training_section import training_section
+from octavo.text import Split
 from octavo.text.token_display import display_token
 
 HOW_COUNTED = (
@@ -32,23 +34,14 @@ HOW_COUNTED = (
 )
 
 
-def page_maker(
-    model: str,
-    source: Any,
-    text: TextConfig,
-    config: Any,
-    out: str | Path,
-    seed: int,
-    parts: Sequence[str | Path] = (),
-    *how: Any,
-) -> Page:
-    """What training calls with the run, the held-out text, a sample and the metrics to get the page."""
+def language_page(recipe: Recipe, run: Run, valid: Split, sample: str, rows: Rows, out: Path) -> str:
+    """The page of a run that is saved."""
     commands = [
-        train_command(model, source, text, config, out, seed, parts, *how),
+        train_command(find_task("language"), recipe, run.record["corpus"]["source"], out),
         shlex.join(["octavo", "eval", str(out), "--prove"]),
-        shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(seed)]),
+        shlex.join(["octavo", "generate", str(out), "--max-tokens", str(SAMPLE_TOKENS), "--seed", str(recipe.seed)]),
     ]  # fmt: skip
-    return lambda run, valid, sample, rows: run_page(run, Path(out).name, opening(valid), sample, commands, rows)
+    return run_page(run, out.name, opening(valid), sample, commands, rows)
 
 
 def run_page(

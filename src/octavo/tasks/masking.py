@@ -54,7 +54,7 @@ class MaskConfig:
             raise UserError(f"masked and random are parts of one: {self.masked} + {self.random}; leave them out")
 
 
-class Batch(NamedTuple):
+class MaskedBatch(NamedTuple):
     """What one step reads, and what it is asked. Places of tokens are counted over all rows, one behind the other."""
 
     x_BT: Tensor
@@ -68,14 +68,58 @@ class Batch(NamedTuple):
     order_P: Tensor  # 0 if they are in order, 1 if swapped, NOTHING if it is not asked
     replaced_BT: Tensor  # 1 if the token was replaced, 0 if not, NOTHING if it is not asked
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> MaskedBatch:
         """On another device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        return MaskedBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    @property
+    def targets(self) -> float:
+        """The loss is a sum of means already, each over the answers of its task."""
+        return 1.0
+
+    @property
+    def fresh(self) -> bool:
+        return True
+
+    @property
+    def rows(self) -> int:
+        return len(self.x_BT)
+
+    @property
+    def examples(self) -> int:
+        return self.x_BT.numel()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many answers each task asks for."""
+        asked = {"next": self.next_P, "order": self.order_P, "replaced": self.replaced_BT}
+        return {"words": len(self.target_N)} | {task: int((t != NOTHING).sum()) for task, t in asked.items()}
+
+    def part(self, start: int, end: int, device: torch.device) -> MaskedPart:
+        """Some rows, and the answers of all of them, which the means are over."""
+        counts, T = self.counts, self.x_BT.shape[1]
+        if (start, end) == (0, self.rows):
+            return MaskedPart(self.to(device), counts)
+        chosen_N, first_P = ((t >= start * T) & (t < end * T) for t in (self.chosen_N, self.first_P))
+        x_BT, segment_BT, place_BT, text_BT = (t[start:end] for t in self[:4])
+        some = MaskedBatch(
+            x_BT, segment_BT, place_BT, text_BT, self.chosen_N[chosen_N] - start * T, self.target_N[chosen_N],
+            self.first_P[first_P] - start * T, self.next_P[first_P], self.order_P[first_P],
+            self.replaced_BT[start:end],
+        )  # fmt: skip
+        return MaskedPart(some.to(device), counts)
 
     @property
     def waste(self) -> float:
         """The share of places that hold nothing."""
         return float((self.text_BT < 0).double().mean())
+
+
+class MaskedPart(NamedTuple):
+    """Some rows of a batch, and how many answers all of them ask for, by task."""
+
+    batch: MaskedBatch
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -90,7 +134,7 @@ class Masked:
     seed: int
     config: MaskConfig = MaskConfig()
 
-    def at(self, step: int) -> Batch:
+    def at(self, step: int) -> MaskedBatch:
         """The batch of a step."""
         rng = np.random.default_rng((self.seed, step))
         x_BT = np.full((self.rows, self.length), self.tokenizer.pad, np.int64)
@@ -116,7 +160,7 @@ class Masked:
             np.array(firsts, np.int64), np.where(kind_P == SWAPPED, NOTHING, kind_P),
             np.where(kind_P == RANDOM, NOTHING, kind_P // SWAPPED), replaced_BT,
         )  # fmt: skip
-        return Batch(*map(torch.from_numpy, parts))
+        return MaskedBatch(*map(torch.from_numpy, parts))
 
     # ------------------------------------------------------------------ pairs of sentences
 

@@ -39,6 +39,11 @@ class Rows(NamedTuple):
         found: list[int] = self.x[self.start_N1[n] : self.start_N1[n + 1]].tolist()
         return found
 
+    def take(self, at: NDArray[Any]) -> Rows:
+        """Some of them."""
+        parts = [self.x[self.start_N1[n] : self.start_N1[n + 1]] for n in at.tolist()]
+        return Rows(np.concatenate(parts), np.cumsum([0, *map(len, parts)]))
+
     def padded(self, at_B: NDArray[Any], fill: int) -> NDArray[np.int64]:
         """Those rows as a table, filled up behind."""
         start_B, length_B = self.start_N1[at_B], self.lengths[at_B]
@@ -54,6 +59,20 @@ class PairBatch(NamedTuple):
     lengths_B: Tensor  # of the sources; what stands behind fills the batch up
     before_BT: Tensor  # the language, then the target
     after_BT: Tensor  # the target, then the end; IGNORE behind it
+    targets: float = 0.0  # tokens of the targets
+    fresh: bool = True
+
+    @property
+    def rows(self) -> int:
+        return len(self.source_BS)
+
+    @property
+    def examples(self) -> int:
+        return len(self.source_BS)
+
+    def part(self, start: int, end: int, device: torch.device) -> PairBatch:
+        some = [tensor[start:end].to(device, non_blocking=True) for tensor in self[:4]]
+        return PairBatch(some[0], some[1], some[2], some[3])
 
     @property
     def waste(self) -> float:
@@ -89,7 +108,7 @@ class PairBatches:
         longest = int(max(sources.lengths.max(), targets.lengths.max()))
         if longest > tokens:
             raise UserError(
-                f"a batch must hold the longest pair: tokens={tokens}, it has {longest}; try --tokens {longest}"
+                f"a batch must hold the longest pair: batch_size={tokens}, it has {longest}; try --batch-size {longest}"
             )
         self.sources, self.targets, self.begin_N = sources, targets, begin_N
         self.tokens, self.seed, self.device = tokens, seed, torch.device(device)
@@ -112,7 +131,8 @@ class PairBatches:
         after_BT = self.targets.padded(at_B, IGNORE)
         before_BT = np.concatenate([self.begin_N[at_B][:, None], np.maximum(after_BT[:, :-1], 0)], 1)
         parts = self.sources.padded(at_B, 0), self.sources.lengths[at_B], before_BT, after_BT
-        return PairBatch(*(torch.from_numpy(part).to(self.device, non_blocking=True) for part in parts))
+        x = [torch.from_numpy(part).to(self.device, non_blocking=True) for part in parts]
+        return PairBatch(x[0], x[1], x[2], x[3], float(self.targets.lengths[at_B].sum()))
 
     def in_order(self) -> list[NDArray[np.int64]]:
         """All pairs once, cut into batches, the shortest first: for measuring."""

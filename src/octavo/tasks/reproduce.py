@@ -8,24 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from octavo.tasks.count_training import TextConfig
-
-OF_THE_PARTS = ("tokenizer", "size", "min_count", "split", "errors", "preprocess")  # a mixture reads as its parts do
+from octavo.tasks.task import Recipe, Task
 
 
-def train_command(
-    model: str, source: Any, text: TextConfig, config: Any, out: str | Path, seed: int,
-    parts: Sequence[str | Path] = (), *how: Any,
-) -> str:  # fmt: skip
-    """octavo train with every setting that is not the default; `how` are further configs."""
-    sources = [source] if isinstance(source, str | Path) else list(source)
-    words = ["octavo", "train", model, *map(str, sources)]
-    if parts:
-        words += ["--parts", *map(str, parts), *flags_of(text, leave_out=OF_THE_PARTS)]
-    else:
-        words += ["--tokenizer", text.tokenizer, *flags_of(text, leave_out=("tokenizer",))]
-    words += [flag for one in (config, *how) for flag in flags_of(one)]
-    words += [*(["--seed", str(seed)] if seed else []), "--out", str(out)]
+def train_command(task: Task[Any, Any], recipe: Recipe, source: Sequence[str], out: str | Path) -> str:
+    """octavo train with every setting that is not the usual one."""
+    name = task.name if task.name == "facts" else recipe.model
+    _, usual = task.configs(name)
+    words = ["octavo", *(["classify"] if task.name == "classification" else []), "train", name, *map(str, source)]
+    said = ("tokenizer",) if task.name == "language" and hasattr(recipe.settings, "tokenizer") else ()
+    words += [word for name in said for word in (f"--{name}", getattr(recipe.settings, name))]
+    for key, config in usual.items():
+        words += flags_of(getattr(recipe, key), usual=config, leave_out=said if key == "settings" else ())
+    words += [*(["--seed", str(recipe.seed)] if recipe.seed else []), "--out", str(out)]
     return shlex.join(words)
 
 

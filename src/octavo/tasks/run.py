@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -42,34 +42,24 @@ from octavo.io.run_folder import (
     find_runs,
     read_json,
     read_record,
-    read_tensors,
-    save_folder,
-    stream_tensors,
-    write_tensors,
 )
+from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
 from octavo.pages.markup import element
 from octavo.pages.notebook import notebook_view
 from octavo.pages.sections import paragraph
+from octavo.tasks.task import Contents, TrainedRun, record_for, save_run
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
 
 __all__ = [
     "BOARD", "CONFIG", "METRICS", "OURS", "REPORT", "SAMPLES", "STATE", "TENSORS", "TOKENIZER", "Run", "check_out",
-    "find_runs", "load", "read_record", "read_tokenizer", "save", "stream_tensors", "write_tensors",
+    "find_runs", "load", "read_record", "read_tokenizer", "save",
 ]  # fmt: skip
 
 
-OF_TASK = {  # what opens a run that is no language model in Python, and what serves it on the command line
-    "classify images": ("octavo.tasks.images.load", "octavo eval, inspect"),
-    "translate": ("octavo.tasks.translation.load", "octavo translate, eval, inspect"),
-    "classify text": ("octavo.tasks.classifier.load_classifier", "octavo classify predict, eval, explain"),
-    "fill in masked words": ("octavo.tasks.encoder.load_encoder", "octavo fill, embed, export"),
-}
-
-
 @dataclass
-class Run:
+class Run(TrainedRun):
     """A trained model with everything needed to use it and to say where it came from."""
 
     model: LanguageModel[Any]
@@ -117,12 +107,6 @@ class Run:
         model = f"{told['model']} ({shape})" if shape else told["model"]
         return f"{model}, {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
 
-    @property
-    def unfinished(self) -> bool:
-        """Whether its training was stopped before its end."""
-        training = self.record.get("training")
-        return isinstance(training, Mapping) and not training.get("finished")
-
     def _figure(self) -> str:
         if self.unfinished:
             return ", training not finished"
@@ -136,20 +120,14 @@ class Run:
         return notebook_view(paragraph(element("b", f"octavo run {self.name}")), paragraph(self.summary()))
 
 
-def save(run: Run, path: str | Path, extra: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Run:
-    """Write the folder, in place of the run that stood there; anything else that stands there is refused.
+def contents_of(run: Run) -> Contents:
+    """What a run's folder holds."""
+    tokenizer = json.dumps(run.tokenizer.to_json(), ensure_ascii=False)
+    metrics = json.dumps(run.record.get("result", {}), allow_nan=False) + "\n"
+    return Contents(describe(run.model), run.model.state_dict(), {TOKENIZER: tokenizer, METRICS: metrics})
 
-    What the old folder has of the names in `keep` goes into the new one.
-    """
-    path = Path(path)
-    texts = {
-        TOKENIZER: json.dumps(run.tokenizer.to_json(), ensure_ascii=False),
-        METRICS: json.dumps(run.record.get("result", {}), allow_nan=False) + "\n",
-        **(extra or {}),
-    }
-    save_folder(path, {**run.record, **describe(run.model)}, run.model.state_dict(), texts, keep)
-    run.path = path
-    return run
+
+save = save_run
 
 
 def load(path: str | Path) -> Run:
@@ -161,17 +139,16 @@ def load(path: str | Path) -> Run:
     if is_foreign(path):
         return Run(*read_foreign(path), path)
     told = read_record(path)
-    if "task" in told:
-        opened, verbs = OF_TASK.get(told["task"], ("", "another octavo"))
-        python = f"; in Python, {opened}({str(path)!r})" if opened else ""
-        raise UserError(f"{path} does not predict next tokens: it was trained to {told['task']}{python}; see {verbs}")
+    if told["task"] not in ("language", "facts"):
+        record_for(path, "language", told)
     tokenizer, tensors = read_tokenizer(path), read_tensors(path)
     _check_agreement(told, tokenizer, path)
     try:
         model = build(told, tensors)
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
-    record = {key: value for key, value in told.items() if key not in (*describe(model), "format", "octavo")}
+    own = (*describe(model), "format", "octavo", *(("task",) if told["task"] == "language" else ()))
+    record = {key: value for key, value in told.items() if key not in own}
     return Run(model, tokenizer, record, path)
 
 

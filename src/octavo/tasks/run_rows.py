@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from octavo.config import from_json
-from octavo.cost import Shape, cost_of_config
 from octavo.errors import UserError
-from octavo.models import MODELS
-from octavo.tasks.run import TENSORS
+from octavo.io.run_folder import TENSORS
 
 BITS = "bits/byte"
 SHARES = {"accuracy": "right", "exact_match": "answers exact", "words_accuracy": "masked words right"}
@@ -19,9 +17,8 @@ HEADER = 8 << 20  # bytes of a tensor file's header that are read at most
 PAST = 1 << 16  # tokens before the one whose cost is asked for, at most
 MOST_LAYERS = 1 << 12
 SETTINGS = {  # where the settings of a run stand in its record, and what they are called in a table
-    "config": "", "sizes": "size: ", "training.text": "text: ", "training.pairs": "pairs: ",
-    "training.loop": "training: ", "training.optim": "optimizer: ", "training.settings.pretrain": "training: ",
-    "training.settings.optim": "optimizer: ", "facts.settings.model": "", "facts.settings.how": "training: ",
+    "config": "", "sizes": "size: ", "training.settings": "task: ", "training.loop": "training: ",
+    "training.optimizer": "optimizer: ",
 }  # fmt: skip
 MEASURED = {  # what is told of a run in numbers, besides its result
     "train_seconds": "seconds of training", "train_tokens": "tokens read in training", "training.steps": "steps",
@@ -59,7 +56,7 @@ def trained_on(record: Mapping[str, Any]) -> str:
     for key in ("corpus", "images", "pairs"):
         if isinstance(about := record.get(key), Mapping) and isinstance(about.get("name"), str):
             return str(about["name"])
-    sources = value_at(record, "data.sources")
+    sources = value_at(record, "data.source")
     return ", ".join(Path(str(one)).name for one in sources) if isinstance(sources, list) else ""
 
 
@@ -70,9 +67,7 @@ def without_folders(names: str) -> str:
 
 def is_unfinished(record: Mapping[str, Any]) -> bool:
     """Whether training was stopped, or goes on."""
-    training, facts = record.get("training"), record.get("facts")
-    if isinstance(facts, Mapping):
-        return facts.get("stage") != "done"
+    training = record.get("training")
     return isinstance(training, Mapping) and not training.get("finished", True)
 
 
@@ -88,7 +83,7 @@ def detail_of(record: Mapping[str, Any]) -> str:
         told.append(f"{config['width']} wide")
     usual = (("estimator", "kneser-ney"), ("attention", "full"), ("cell", ""))
     told += [str(config[key]) for key, known in usual if config.get(key, known) != known]
-    tokens = value_at(record, "training.text.tokenizer")
+    tokens = value_at(record, "training.settings.tokenizer")
     return ", ".join([*told, *([f"{tokens} tokens"] if isinstance(tokens, str) and "/" not in tokens else [])])
 
 
@@ -98,7 +93,10 @@ def operations_of(record: Mapping[str, Any]) -> float | None:
     if name == "mix" and isinstance(parts, list):
         known = [operations_of(part) for part in parts[:64] if isinstance(part, Mapping)]
         return sum(one for one in known if one) or None
-    if "task" in record or name not in MODELS or not isinstance(record.get("vocab"), int):
+    from octavo.cost import Shape, cost_of_config  # which need torch, and a list of runs does not
+    from octavo.models import MODELS
+
+    if record.get("task", "language") != "language" or name not in MODELS or not isinstance(record.get("vocab"), int):
         return None
     try:
         config: Any = from_json(MODELS[name].config, record.get("config", {}))

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from octavo.datasets.labels import Labelled
-from octavo.models.dan import DanConfig, LinearConfig
-from octavo.tasks.classification_training import ClassifyConfig, Plan, fit_classifier
+from octavo.tasks.classification import TASK, fit_classifier
 from octavo.tasks.classifier import Classifier, load_classifier
 
 try:
@@ -61,9 +60,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"Classifier needs at least two classes: y has {len(self.classes_)} class")
         names = [str(value) for value in self.classes_.tolist()]
-        how = ClassifyConfig(epochs=self.epochs, balance=self.balance, calibrate=self.calibrate)
-        plan = Plan.of(self.model, self._config(), how=how, seed=self._seed())
-        self.classifier_ = fit_classifier(plan, Labelled(texts, y_N.astype(np.int64), names))
+        how = {"epochs": self.epochs, "balance": self.balance, "calibrate": self.calibrate}
+        recipe = TASK.recipe(self.model, {**self._settings(), **how}, self._seed())
+        self.classifier_ = fit_classifier(recipe, Labelled(texts, y_N.astype(np.int64), names))
         return self
 
     def _seed(self) -> int:
@@ -71,11 +70,11 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fixed = isinstance(self.random_state, int | np.integer)
         return int(self.random_state if fixed else check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _config(self) -> DanConfig | LinearConfig | None:
-        given = {} if self.ngrams is None else {"ngrams": self.ngrams}
+    def _settings(self) -> dict[str, Any]:
+        given: dict[str, Any] = {} if self.ngrams is None else {"ngrams": self.ngrams}
         if self.model == "linear":
-            return LinearConfig(penalty=self.penalty, **given)
-        return DanConfig(vectors=self.vectors, layers=self.layers, **given) if self.model == "dan" else None
+            return {"penalty": self.penalty, **given}
+        return {"vectors": self.vectors, "layers": self.layers, **given} if self.model == "dan" else {}
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """p_NC, the classes in the order of `classes_`."""

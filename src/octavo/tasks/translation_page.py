@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -15,23 +15,27 @@ from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import join
 from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, versions
 from octavo.tasks.alignment_page import alignment_parts
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.reproduce import train_command
+from octavo.tasks.task import Recipe, find_task
 from octavo.tasks.translation_alignment import align
-from octavo.tasks.translation_training import OPTIM, TranslationRecipe
 from octavo.tasks.translator import Translator
 
 SHOWN_TRANSLATIONS = 12  # texts of the test set
 
 
-def translation_page(run: Translator, test: Lines, history: Sequence[Mapping[str, Any]]) -> str:
-    """The whole page."""
+def translation_page(
+    recipe: Recipe, run: Translator, test: Lines, history: Sequence[Mapping[str, Any]], out: Path
+) -> str:  # fmt: skip
+    """The page of a run that is saved."""
+    command = train_command(find_task("translation"), recipe, run.record["pairs"]["source"], out)
+    commands = [command, shlex.join(["octavo", "eval", str(out)])]
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
     return render_page(title, run.summary(), [
         section("Scores", _scores(run.record["result"]["languages"])),
         section("Translations", _translations(run, test)),
         section("Alignment", _alignment(run, test.sources[0])),
         section("Training", _training(run, history)),
-        reproduce(_commands(run), versions(run.record.get("made_with", {}))),
+        reproduce(commands, versions(run.record.get("made_with", {}))),
     ])  # fmt: skip
 
 
@@ -40,15 +44,6 @@ def _alignment(run: Translator, source: str) -> Markup:
         return alignment_parts(align(run, source))
     except UserError as error:  # it has no attention, or the text is too long to draw
         return paragraph(str(error))
-
-
-def _commands(run: Translator) -> list[str]:
-    recipe = TranslationRecipe.of(run.record | {"model": run.name, "config": asdict(run.model.config)})
-    words = ["octavo", "train", run.name, *run.record["pairs"]["source"]]
-    words += [flag for one in (recipe.config, recipe.pairs, recipe.loop) for flag in flags_of(one)]
-    words += [*flags_of(recipe.optim, usual=OPTIM), *(["--seed", str(recipe.seed)] if recipe.seed else [])]
-    words += ["--out", str(run.path)]
-    return [shlex.join(one) for one in (words, ["octavo", "eval", str(run.path)])]
 
 
 def _scores(languages: Mapping[str, Any]) -> Markup:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -21,33 +21,35 @@ from octavo.datasets.pairs import Lines
 from octavo.decode import Beam, Greedy, Sample, generate
 from octavo.errors import UserError
 from octavo.io.progress import progress
-from octavo.io.run_folder import TOKENIZER, read_json, read_record, read_tensors, save_folder
+from octavo.io.run_folder import TOKENIZER, read_json
+from octavo.io.tensors import read_tensors
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.models.loading import filled
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
 from octavo.scoring.translation import Translated, score_translations
 from octavo.tasks.pair_batches import Rows, encode_lines
+from octavo.tasks.task import Contents, TrainedRun, record_for
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
 
-TASK = "translate"
 KINDS: dict[str, tuple[type[EncoderDecoder], type]] = {
     "seq2seq": (Seq2Seq, Seq2SeqConfig), "seq2seq-recurrent": (RecurrentSeq2Seq, RecurrentSeq2SeqConfig),
 }  # fmt: skip
 SIZES = ("source_vocab", "target_vocab", "languages")
 ABOUT_THE_MODEL = ("task", "model", "config", "sizes", "languages", "format", "octavo")
 BEAM = Beam(5, 1.0)  # where nothing else is asked for
-AT_ONCE = {"cpu": 1 << 10, "cuda": 1 << 14}  # places of sources that are translated together
+BATCH_TOKENS = {"cpu": 1 << 10, "cuda": 1 << 14}  # of sources that are translated together
 SPARE = 10  # tokens that a translation may be longer than twice its source
 
 Method = Beam | Greedy | Sample
 
 
 @dataclass
-class Translator:
+class Translator(TrainedRun):
     """A trained model with everything needed to use it and to say where it came from."""
 
+    task: ClassVar[str] = "translation"
     model: EncoderDecoder
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
@@ -59,12 +61,6 @@ class Translator:
     def name(self) -> str:
         """seq2seq or seq2seq-recurrent."""
         return next(name for name, (kind, _) in KINDS.items() if type(self.model) is kind)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether its training was stopped before its end."""
-        training = self.record.get("training")
-        return isinstance(training, Mapping) and not training.get("finished")
 
     def translate(
         self, texts: Sequence[str], language: str = "", method: Method = BEAM, generator: torch.Generator | None = None
@@ -86,7 +82,7 @@ class Translator:
         rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
         self._check_lengths(rows.lengths)
         with torch.no_grad(), eval_mode(self.model), progress("translating", len(texts), "texts") as advance:
-            for at_B in _by_length(rows, texts, AT_ONCE.get(self.model.target_VD.device.type, 1 << 10)):
+            for at_B in _by_length(rows, texts, BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)):
                 memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
                 most = 2 * int(rows.lengths[at_B].max()) + SPARE
                 most = min(most, self.model.config.context)
@@ -143,19 +139,16 @@ class Translator:
     def __repr__(self) -> str:
         return f"<octavo translator{f' at {self.path}' if self.path else ''}: {self.summary()}>"
 
-    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> None:
-        """Write the folder, in place of the run that stood there."""
-        sizes = dict(zip(SIZES, self.model.sizes, strict=True))
-        told = {**self.record, "task": TASK, "model": self.name, "config": asdict(self.model.config), "sizes": sizes,
-                "languages": list(self.languages)}  # fmt: skip
-        shared = self.source_tokenizer is self.target_tokenizer
-        tokenizers = {
-            "source": self.source_tokenizer.to_json(),
-            "target": None if shared else self.target_tokenizer.to_json(),
-        }
-        tensors = {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
-        save_folder(Path(path), told, tensors, {TOKENIZER: json.dumps(tokenizers), **(texts or {})}, keep)
-        self.path = Path(path)
+
+def contents_of(run: Translator) -> Contents:
+    """What a run's folder holds."""
+    sizes = dict(zip(SIZES, run.model.sizes, strict=True))
+    record = {"model": run.name, "config": asdict(run.model.config), "sizes": sizes, "languages": list(run.languages)}
+    shared = run.source_tokenizer is run.target_tokenizer
+    tokenizers = {
+        "source": run.source_tokenizer.to_json(), "target": None if shared else run.target_tokenizer.to_json(),
+    }  # fmt: skip
+    return Contents(record, run.model.state_dict(), {TOKENIZER: json.dumps(tokenizers)})
 
 
 def _by_length(rows: Rows, texts: Sequence[str], places: int) -> Iterator[NDArray[np.int64]]:
@@ -172,12 +165,10 @@ def _by_length(rows: Rows, texts: Sequence[str], places: int) -> Iterator[NDArra
         yield np.array(batch)
 
 
-def load_translator(path: str | Path) -> Translator:
+def load_translator(path: str | Path, record: dict[str, Any] | None = None) -> Translator:
     """The translator in a folder; what is damaged or foreign is refused, and no code of it is run."""
     path = Path(path)
-    told = read_record(path)
-    if told.get("task") != TASK:
-        raise UserError(f"{path} was not trained to {TASK}, but to {told.get('task', 'predict the next token')}")
+    told = record_for(path, Translator.task, record)
     try:
         languages = told["languages"]
         if not isinstance(languages, list) or not all(isinstance(one, str) for one in languages):

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import safetensors
 import torch
@@ -17,8 +18,8 @@ from torch import Tensor
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.io.run_folder import current_tensor_name
-from octavo.tasks.run import STATE, TENSORS, stream_tensors
+from octavo.io.run_folder import STATE, TENSORS
+from octavo.io.tensors import current_tensor_name, stream_tensors
 
 FILE = "training.safetensors"
 FORMAT = "octavo training 1"
@@ -28,18 +29,24 @@ FORMAT = "octavo training 1"
 class Position:
     """Where training stands: with the weights and the optimizers, all that the next step depends on."""
 
+    stage: int = 0
     step: int = 0
-    tokens: int = 0
+    examples: int = 0  # tokens, of a language model
     seconds: float = 0.0
-    checked: int = 0  # checks made
-    stale: int = 0  # checks since the best one
-    best_bits: float | None = None  # per byte, on the pieces held out
-    smooth: float | None = None  # a running average of the loss, in nats a token
+    evaluations: int = 0  # made so far
+    stale: int = 0  # evaluations since the best one
+    best_value: float | None = None  # of the measure by which the best weights are chosen
+    loss_average: float | None = None  # a running average
     skipped: int = 0  # bad steps in a row
-    lowered: float = 1.0  # the rate's factor, halved each time that training had to go back
-    restored: int = 0  # times that it had to
+    rate_factor: float = 1.0  # of the learning rate, halved each time that good weights had to be restored
+    restored: int = 0  # times that they had to
     log_bytes: int = 0  # the length of metrics.jsonl
     ended: str = ""  # why, where it was not for the budget
+
+    RENAMED: ClassVar[dict[str, str]] = {
+        "tokens": "examples", "checked": "evaluations", "best_bits": "best_value", "smooth": "loss_average",
+        "lowered": "rate_factor",
+    }  # fmt: skip
 
 
 @dataclass
@@ -61,7 +68,7 @@ class Checkpoint:
         """The last one that was written whole."""
         path = folder / STATE / FILE
         if not path.is_file():
-            raise UserError(f"{folder} has no {STATE}/{FILE}, so it cannot be taken up again; train it anew")
+            raise UserError(f"{folder} has no {STATE}/{FILE}, so it cannot be resumed; train it anew")
         try:
             with safetensors.safe_open(path, "pt") as opened:
                 about = opened.metadata() or {}
@@ -74,6 +81,8 @@ class Checkpoint:
                     grouped.setdefault(kind, {})[name] = opened.get_tensor(key).clone()
         except (OSError, ValueError, KeyError, RecursionError, safetensors.SafetensorError) as error:
             raise UserError(f"{path} is damaged or foreign: {error}; train the run anew") from error
+        if (value := grouped.pop("figure", {}).get("best")) is not None:  # where version 0.1 kept it
+            position.best_value = float(value)
         return cls(position, grouped)
 
 
@@ -82,7 +91,8 @@ def _position(told: str) -> Position:
         position: Position = from_json(Position, json.loads(told))
     except UserError as error:
         raise ValueError(str(error)) from error
-    numbers = [value for value in vars(position).values() if isinstance(value, int | float)]
+    signed = ("best_value", "loss_average")
+    numbers = [value for key, value in vars(position).items() if isinstance(value, int | float) and key not in signed]
     if not all(number >= 0 for number in numbers):
         raise ValueError("its position is not one that training can be in")
     return position

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -47,13 +47,17 @@ class Team:
         share = batch // self.size
         return slice(self.rank * share, (self.rank + 1) * share)
 
+    def share(self, rows: int) -> tuple[int, int]:
+        """The first and the last row, exclusive, that are this process's; shares may differ by one row."""
+        return self.rank * rows // self.size, (self.rank + 1) * rows // self.size
+
     def agree(self, *values: float) -> list[float]:
         """The leader's values, for all."""
-        if self.size == 1:
+        if self.size == 1 or not values:
             return list(values)
-        told = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.broadcast(told, 0)
-        return told.tolist()
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.broadcast(shared, 0)
+        return shared.tolist()
 
     def total(self, value: Tensor) -> Tensor:
         """The sum over the processes."""
@@ -69,14 +73,20 @@ class Team:
         dist.all_gather(parts, tensor.contiguous())
         return torch.cat(parts)
 
-    def wrap(self, objective: nn.Module, shard: bool) -> nn.Module:
-        """The objective, its gradients averaged over the processes; sharded, each keeps its part of the weights."""
+    def wrap(self, objective: nn.Module, model: nn.Module, shard: bool) -> nn.Module:
+        """The objective, its gradients averaged over the processes. Sharded (FSDP2), each process holds its part of the
+        weights, and those of one block at a time are gathered.
+        """
         if self.size == 1:
             return objective
         if shard:
             mesh = dist.device_mesh.init_device_mesh(self.device.type, (self.size,))
-            from torch.distributed.fsdp import fully_shard  # takes a second, and few need it
+            from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # takes a second, few need it
 
+            for block in getattr(model, "repeated_blocks", ()):
+                fully_shard(block, mesh=mesh)
+                if hasattr(block, "absorb"):  # what is called of a language model's block
+                    register_fsdp_forward_method(block, "absorb")
             fully_shard(objective, mesh=mesh)
             return objective
         return DistributedDataParallel(objective)
@@ -114,14 +124,16 @@ def team(device: torch.device) -> Iterator[Team]:
 @contextmanager
 def unsharded(objective: Any) -> Iterator[None]:
     """Within it, the weights of a sharded module are whole; every process must enter at once."""
-    if not hasattr(objective, "unshard"):  # fully_shard has not made an FSDPModule of it
-        yield
-        return
-    objective.unshard()
+    sharded = [part for part in objective.modules() if hasattr(part, "unshard")]  # what fully_shard was called on
+    for part in sharded:
+        part.set_reshard_after_forward(False, recurse=False)
+        part.unshard()
     try:
         yield
     finally:
-        objective.reshard()
+        for part in sharded:
+            part.set_reshard_after_forward(part is not objective, recurse=False)  # as fully_shard has it
+            part.reshard()
 
 
 def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
@@ -152,3 +164,20 @@ def joined(states: list[Any]) -> Any:
     """The states of the pieces of a batch as one."""
     columns = zip(*(tensors_of(state) for state in states), strict=True)
     return state_from(states[0], [torch.cat(column) for column in columns])
+
+
+@contextmanager
+def swapped(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within it the tensors hold other values, where there are any."""
+
+    def swap() -> None:
+        for name, value in values.items():  # in place, because sharded weights are gathered from where they lie
+            kept = value.clone()
+            value.copy_(tensors[name])
+            tensors[name].copy_(kept)
+
+    swap()
+    try:
+        yield
+    finally:
+        swap()

@@ -1,26 +1,27 @@
-"""The loop that trains every neural model: read a window, change the weights, now and then check and save.
-
-B rows, T tokens of a window.
+"""The loop that trains every model by gradient descent: a batch, an update of the weights, now and then an evaluation
+and a checkpoint.
 
 Everything a step depends on is in the weights, the optimizers, the carried state and the Position, so a run that was
-killed goes on from its last checkpoint as if nothing had happened. Random numbers are drawn from the step's own seed.
+killed resumes from its last checkpoint to the last bit. Random numbers are drawn from the step's own seed.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from octavo.core import LanguageModel, eval_mode, map_state, select, state_from, tensors_of
+from octavo.core import eval_mode, map_state, select, state_from, tensors_of
 from octavo.errors import Stopped, UserError
+from octavo.io.run_folder import BOARD, METRICS
 from octavo.training.checkpoint import (
     Checkpoint,
     Position,
@@ -30,228 +31,247 @@ from octavo.training.checkpoint import (
     copies,
     write_weights,
 )
-from octavo.training.distributed import Team, joined, placed_like, unsharded, whole
+from octavo.training.distributed import Team, joined, placed_like, swapped, unsharded, whole
 from octavo.training.loop_config import LoopConfig
-from octavo.training.loss import NextToken
 from octavo.training.metrics_log import Log, Screen, TensorBoard, clock, worth_logging
-from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
+from octavo.training.optimizer import Optimizers, gradient_norm
 from octavo.training.precision import Precision
 from octavo.training.schedule import Budget
 from octavo.training.signals import Stopping
-from octavo.training.streams import Lanes, Window
+from octavo.training.stage import Batch, Stage
 
-PATIENCE = 3  # bad steps in a row before training goes back, and times it goes back before it gives up
+BAD_STEPS = 3  # in a row before the best weights are restored, and times that happens before training ends
 EXPLODED = 3.0  # a loss so many times its running average is a bad step
-SMALL_STEP = 2e13  # operations: a GPU is done with them before Python has started all of its kernels
-SMOOTH = 0.95  # of the running average, kept at each step
-
-
-@dataclass(frozen=True)
-class Text:
-    """What the loop knows of the text: its lanes, the pieces held out, and how many bytes a token stands for."""
-
-    lanes: Lanes
-    pieces_PL: Tensor  # begin in front of each; empty where the text was too short
-    piece_bytes: int
-    bytes_per_token: float
+SMALL_STEP_FLOPS = 2e13  # a GPU is done with them before Python has started all of its kernels
+SMOOTHING = 0.95  # of the running average of the loss, at each step
 
 
 class Loop:
-    """One training run, from wherever its position says it is."""
+    """The training of one stage, from wherever its position says it is."""
 
     def __init__(
-        self, model: LanguageModel[Any], text: Text, config: LoopConfig, optim: OptimizerConfig, team: Team, seed: int,
-        folder: Path | None = None, sample: Callable[[LanguageModel[Any]], str] | None = None, quiet: bool = False,
-    ) -> None:  # fmt: skip
-        self.model, self.text, self.config, self.optim, self.team = model, text, config, optim, team
-        self.seed, self.folder, self.sample = seed, folder if team.leads else None, sample
-        self.budget, self.position = Budget.parse(config.budget), Position()
-        self.first = copies(dict(model.named_parameters()))  # whole, before they may be sharded
-        small = 3 * model.flops_per_token() * text.lanes.batch * text.lanes.window < SMALL_STEP
-        recordable = small and team.size == config.accumulate == 1
-        self.precision = Precision(config.precision, config.compile, model, team.device, recordable)
-        objective = self.precision.compiled(NextToken(model, optim.label_smoothing), model)
-        self.objective = team.wrap(objective, config.shard)
-        self.optimizers = Optimizers(model, optim)
-        self.named = dict(model.named_parameters())
-        self.average = copies_on_device(self.named) if optim.ema else {}
+        self, stage: Stage, config: LoopConfig, team: Team, seed: int, folder: Path | None = None, quiet: bool = False
+    ) -> None:
+        self.stage, self.config, self.team, self.seed = stage, config, team, seed
+        self.model = model = stage.model
+        self.folder = folder if team.leads else None
+        self.budget, self.position = Budget.parse(stage.budget).in_unit(stage.unit), Position()
+        if stage.carries:
+            team.rows(stage.batch(0).rows)  # which refuses what cannot be divided
+        self.untrained: nn.Module = copy.deepcopy(model).cpu()  # before it may be sharded or compiled
+        step_flops = 3 * stage.flops_per_example * stage.examples_per_step
+        recordable = 0 < step_flops < SMALL_STEP_FLOPS and team.size == config.accumulate == 1
+        self.precision = Precision(config, model, team.device, stage.fixed_shapes, recordable)
+        self.objective = team.wrap(self.precision.compiled(stage.objective, model), model, config.shard)
+        self.optimizers = Optimizers(model, stage.optimizer)
+        self.tensors: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
+        learnt = {name: t for name, t in self.tensors.items() if t.requires_grad} if stage.optimizer.ema else {}
+        self.average = {name: t.detach().clone() for name, t in learnt.items()}
         self.best: dict[str, Tensor] = {}
-        self.rows = team.rows(text.lanes.batch)
         self.state: Any = None
         self.screen = Screen(quiet or not team.leads)
         self.log = Log(None)
         self.board: TensorBoard | None = None
         self.began = self.saved = 0.0  # when, by the clock
-        self.told_unsaved = False
+        self.said_unsaved = False
 
-    def learn(self, window: Window) -> tuple[float, float]:
-        """Read a window and put its gradient on the weights: the loss in nats a token, the gradient's length."""
-        x_BT = window.x_BT[self.rows].to(self.team.device, non_blocking=True)
-        charged = int((window.x_BT[:, 1:] != self.model.begin).sum())
-        anew = window.fresh or self.state is None or not self.model.carries_state
-        before = self._start(len(x_BT)) if anew else self.state
-        pieces, states, nats = self.config.accumulate, [], torch.zeros((), device=self.team.device)
-        for rows in torch.arange(len(x_BT), device=x_BT.device).chunk(pieces):
+    # ------------------------------------------------------------------ one step
+
+    def learn(self, batch: Batch) -> tuple[float, float]:
+        """Put the gradient of a batch on the weights: its mean loss, and the gradient's norm."""
+        start, end = self.team.share(batch.rows)
+        used = end > start  # a process that gets no row computes with any, for nothing
+        start, end = (start, end) if used else (0, 1)
+        scale = used * self.team.size / max(1.0, batch.targets)  # processes' gradients are averaged, not summed
+        anew = batch.fresh or self.state is None or not self.stage.carries
+        before = self._start(end - start) if anew else self.state
+        pieces = min(self.config.accumulate, end - start)
+        bounds = [(end - start) * i // pieces for i in range(pieces + 1)]
+        states, total = [], torch.zeros((), device=self.team.device)
+        for a, b in pairwise(bounds):
+            rows = torch.arange(a, b, device=self.team.device)
             part = select(before, rows) if pieces > 1 else before
             with self.precision.lowered():
-                paid, after = self.objective(part, x_BT[rows])
-            (paid * (self.team.size / max(1, charged))).backward()  # processes' gradients are averaged, not summed
-            nats += paid.detach()
-            states.append(map_state(after, self._carried) if self.model.carries_state else ())
-        self.state = states[0] if len(states) == 1 else joined(states)
-        norm = gradient_norm(self.model, self.optim.clip)
-        return float(self.team.total(nats)) / max(1, charged), float(norm)
+                loss, after = self.objective(part, batch.part(start + a, start + b, self.team.device))
+            (loss * scale).backward()
+            total += loss.detach() * used
+            states.append(map_state(after, self._carried) if self.stage.carries else ())
+        self.state = (states[0] if len(states) == 1 else joined(states)) if self.stage.carries else None
+        norm = gradient_norm(self.model, self.stage.optimizer.clip)
+        loss, norm = torch.stack([self.team.total(total).double(), norm.double()]).tolist()  # one wait for the device
+        return loss / max(1.0, batch.targets), norm
 
     def _start(self, rows: int) -> Any:
-        return map_state(self.model.start(rows), whole)  # where the weights are sharded, what is made from them is too
+        return map_state(self.stage.start(rows), whole)  # what is made from sharded weights is sharded too
 
     def _carried(self, tensor: Tensor) -> Tensor:
-        """As the next window gets it, or one after a checkpoint: in the weights' precision, no view of a larger one."""
+        """As the next batch gets it, or one after a checkpoint: in the weights' precision, no view of a larger one."""
         tensor = tensor.contiguous()
-        return tensor.to(next(iter(self.named.values())).dtype) if tensor.is_floating_point() else tensor
+        return tensor.to(next(iter(self.tensors.values())).dtype) if tensor.is_floating_point() else tensor
 
     def step(self, spent: float) -> None:
-        """One window: learn from it, unless it is bad."""
+        """One batch: learn from it, unless the step is bad."""
         torch.manual_seed(((self.seed * 1_000_003 + self.position.step) * 1009 + self.team.rank) % (1 << 63))
-        window = self.text.lanes.at(self.position.step)
+        batch = self.stage.batch(self.position.step)
         self.optimizers.zero()
-        loss, norm = self.learn(window)
+        loss, norm = self.learn(batch)
         at = self.position
         at.step += 1
-        at.tokens += window.x_BT[:, 1:].numel()
-        if why := self._bad(loss, norm, window.fresh):
+        at.examples += batch.examples
+        if why := self._bad(loss, norm, batch.fresh):
             self._skip(why, loss, norm)
             return
         at.skipped = 0
-        at.smooth = loss if at.smooth is None else SMOOTH * at.smooth + (1 - SMOOTH) * loss
-        rate = self.optimizers.step(spent, at.lowered)
-        if self.average:
-            with torch.no_grad():
-                for name, tensor in self.average.items():
-                    tensor.lerp_(self.named[name].detach(), 1 - self.optim.ema)
+        at.loss_average = loss if at.loss_average is None else SMOOTHING * at.loss_average + (1 - SMOOTHING) * loss
+        rate = self.optimizers.step(spent, at.rate_factor)
+        with torch.no_grad():
+            for name, tensor in self.average.items():
+                tensor.lerp_(self.tensors[name].detach(), 1 - self.stage.optimizer.ema)
         if worth_logging(at.step):
-            self._add({"loss": loss, "bits_per_byte": self._bits(loss), "rate": rate, "norm": norm})
+            self._add({"loss": loss, **self.stage.describe_loss(loss), "rate": rate, "norm": norm})
 
     def _bad(self, loss: float, norm: float, fresh: bool) -> str:
-        """Why the step must be left out, if it must; a window without a past may well cost more."""
+        """Why the step must be left out, if it must; a batch without a past may well cost more."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             return "the loss or its gradient is not a number"
-        if self.position.smooth is not None and not fresh and loss > EXPLODED * self.position.smooth + 1:
+        average = self.position.loss_average
+        if average is not None and not fresh and loss > EXPLODED * average + 1:
             return "the loss has exploded"
         return ""
 
     def _skip(self, why: str, loss: float, norm: float) -> None:
-        """Leave the step out; after several in a row, go back to good weights at half the rate."""
+        """Leave the step out; after several in a row, restore good weights and halve the learning rate."""
         at = self.position
         at.skipped += 1
         spoilt = torch.tensor(float(any_not_finite(tensors_of(self.state))), device=self.team.device)
         self.state = None if float(self.team.total(spoilt)) else self.state  # of all processes, or of none
-        told = {"loss": loss, "norm": norm}
-        self._add({"event": "skipped", "why": why} | {k: v for k, v in told.items() if math.isfinite(v)})
-        if at.skipped < PATIENCE:
+        row = {"loss": loss, "norm": norm}
+        self._add({"event": "skipped", "why": why} | {k: v for k, v in row.items() if math.isfinite(v)})
+        if at.skipped < BAD_STEPS:
             return
-        self._go_back()
-        if at.restored == PATIENCE:
+        self._restore()
+        if at.restored == BAD_STEPS:
             at.ended = f"{why}; these are the last good weights"
             return
-        at.skipped, at.smooth, at.lowered, at.restored = 0, None, at.lowered / 2, at.restored + 1
-        self._add({"event": "went back", "why": why, "rate": at.lowered})
-        self.screen.show(f"{why} at step {at.step}: back to good weights, at {at.lowered:g} of the rate", keep=True)
+        at.skipped, at.loss_average, at.rate_factor, at.restored = 0, None, at.rate_factor / 2, at.restored + 1
+        self._add({"event": "went back", "why": why, "rate": at.rate_factor})
+        self.screen.show(
+            f"{why} at step {at.step}: back to good weights, at {at.rate_factor:g} of the learning rate", keep=True
+        )
 
     @torch.no_grad()
-    def _go_back(self) -> None:
-        """To the weights of the best check, or the first ones, with nothing remembered of what came after."""
-        for name, parameter in self.named.items():
-            for tensor in (parameter, *((self.average[name],) if self.average else ())):
-                tensor.copy_(placed_like(parameter, (self.best or self.first)[name]))
+    def _restore(self) -> None:
+        """The weights of the best evaluation, or the first ones, with nothing remembered of what came after."""
+        good = self.best or self.untrained.state_dict()
+        for name, tensor in self.tensors.items():
+            tensor.copy_(placed_like(tensor, good[name]))
+            if name in self.average:
+                self.average[name].copy_(placed_like(tensor, good[name]))
         self.optimizers.take({})
         self.state = None
 
     # ------------------------------------------------------------------ now and then
 
     @torch.no_grad()
-    def check(self) -> float | None:
-        """Measure the pieces held out, keep the weights if they are the best so far, write a sample."""
-        at = self.position
-        candidate = self.average or self.named
-        weights = {name: whole(t) for name, t in candidate.items()}
+    def evaluate(self) -> dict[str, float]:
+        """Validate, keep the weights if they are the best so far, write a sample; returns the measures."""
+        at, stage = self.position, self.stage
+        weights = {name: whole(t) for name, t in (self.tensors | self.average).items()}
         sound = not any_not_finite(weights.values())
-        with swapped(self.named, self.average), eval_mode(self.model), unsharded(self.objective):
-            bits = self._held_out_bits()
-            text = self.sample(self.model) if sound and self.sample and self.team.leads else ""
-        better = bits is None or at.best_bits is None or bits < at.best_bits
-        if sound and better and (bits is None or math.isfinite(bits)):
-            at.best_bits, at.stale = bits, 0
+        with swapped(self.tensors, self.average), eval_mode(self.model), unsharded(self.objective):
+            measured = dict(stage.validate()) if stage.validate is not None else {}
+            text = stage.sample() if sound and stage.sample and self.team.leads else ""
+        measured = dict(zip(measured, self.team.agree(*measured.values()), strict=True))
+        value = measured.get(stage.best)
+        if sound and (value is None or (math.isfinite(value) and stage.better(value, at.best_value))):
+            at.best_value, at.stale = value, 0
             self.best = copies(weights)
-            self._write(lambda folder: write_weights(self.best, folder))
+            if stage.usable:
+                self._write(lambda folder: write_weights(self.best, folder))
         else:
             at.stale += 1
         if self.config.patience and at.stale >= self.config.patience:
-            at.ended = f"{at.stale} checks without a better one"
-        row: dict[str, Any] = {"held_out_bits_per_byte": bits} if bits is not None and math.isfinite(bits) else {}
+            at.ended = f"{at.stale} evaluations without an improvement"
+        row: dict[str, Any] = {name: number for name, number in measured.items() if math.isfinite(number)}
         self._add(row | ({"sample": text} if text else {}))
-        return bits
-
-    def _held_out_bits(self) -> float | None:
-        """Bits per byte of the pieces, each read from its own beginning."""
-        if not self.text.pieces_PL.numel():
-            return None
-        x_PL = self.text.pieces_PL.to(self.team.device)
-        state, nats, objective = self.model.start(len(x_PL)), 0.0, NextToken(self.model)
-        for start in range(0, x_PL.shape[1] - 1, 256):
-            paid, state = objective(state, x_PL[:, start : start + 257])
-            nats += float(paid)
-        (agreed,) = self.team.agree(nats)
-        return agreed / math.log(2) / max(1, self.text.piece_bytes)
-
-    def _bits(self, loss: float) -> float:
-        return loss / math.log(2) / self.text.bytes_per_token
+        return measured
 
     def _add(self, row: dict[str, Any]) -> None:
         at = self.position
-        told = {"step": at.step, "tokens": at.tokens, "seconds": round(at.seconds, 3), **row}
-        self.log.add(told)
+        stage = {"stage": self.stage.name} if self.stage.name else {}
+        row = {**stage, "step": at.step, self.stage.unit: at.examples, "seconds": round(at.seconds, 3), **row}
+        self.log.add(row)
         if self.board is not None:
-            self.board.add(told)
+            self.board.add(row)
 
     def capture(self) -> Checkpoint:
-        """Everything needed to go on from here, copied; every process must ask at once."""
+        """Everything needed to resume from here, copied; every process must ask at once."""
         at = Position(**asdict(self.position))
         at.log_bytes = self.log.length()
         rows = [self.team.all_rows(t) for t in tensors_of(self.state)]
         return Checkpoint(at, {
-            "weights": copies({name: whole(t) for name, t in self.named.items()}),
+            "weights": copies({name: whole(t) for name, t in self.tensors.items()}),
             "optimizer": copies(self.optimizers.tensors()),
             "average": copies({name: whole(t) for name, t in self.average.items()}),
             "best": dict(self.best),
             "state": copies({str(i): t for i, t in enumerate(rows)}),
         })  # fmt: skip
 
+    @torch.no_grad()
     def take(self, saved: Checkpoint) -> None:
-        """Go on from a checkpoint, whatever the number of processes that made it."""
+        """Resume from a checkpoint, whatever the number of processes that made it."""
         found = {kind: saved.tensors.get(kind, {}) for kind in ("weights", "optimizer", "average", "best", "state")}
-        for kind in ("weights", *(("average",) if self.average else ()), *(("best",) if found["best"] else ())):
-            check_shapes(found[kind], self.named, kind)
-        with torch.no_grad():
-            for name, parameter in self.named.items():
-                parameter.copy_(placed_like(parameter, found["weights"][name]))
-                if self.average:
-                    self.average[name].copy_(placed_like(parameter, found["average"][name]))
+        check_shapes(found["weights"], self.tensors, "weights")
+        if found["best"]:
+            check_shapes(found["best"], self.tensors, "best weights")
+        check_shapes({name: t for name, t in found["average"].items() if name in self.average}, self.average, "average")
+        for name, tensor in self.tensors.items():
+            tensor.copy_(placed_like(tensor, found["weights"][name]))
+        for name, tensor in self.average.items():
+            tensor.copy_(placed_like(tensor, found["average"][name]))
         self.optimizers.take(found["optimizer"])
-        self.best, self.position = dict(found["best"]), Position(**asdict(saved.position))
-        start, self.state = self._start(1), None
+        self.best, self.position, self.state = dict(found["best"]), Position(**asdict(saved.position)), None
         if found["state"]:
-            tensors = carried_state(found["state"], tensors_of(start), self.text.lanes.batch)
-            self.state = state_from(start, [t[self.rows].to(self.team.device, copy=True) for t in tensors])
+            start, rows = self._start(1), self.stage.batch(0).rows
+            tensors = carried_state(found["state"], tensors_of(start), rows)
+            mine = self.team.rows(rows)
+            self.state = state_from(start, [t[mine].to(self.team.device, copy=True) for t in tensors])
+
+    def trained_model(self) -> nn.Module:
+        """The model with the best weights, whole and as it was before training prepared it, on the CPU."""
+        weights = self.best or {name: whole(t) for name, t in (self.tensors | self.average).items()}
+        self.untrained.load_state_dict(copies(weights))
+        return self.untrained
 
     # ------------------------------------------------------------------ the run
+
+    def train(self) -> str:
+        """Run to the end and save: signals stop it, the caller's random numbers stay as they are; why it ended."""
+        if self.folder is not None:
+            self.log = Log(self.folder / METRICS, self.position.log_bytes)
+            self.board = TensorBoard(self.folder / BOARD) if self.config.tensorboard else None
+        devices = [self.team.device] if self.team.device.type == "cuda" else []
+        self.model.train()
+        try:
+            with Stopping() as stopping, torch.random.fork_rng(devices), self.stage.around():
+                why = self.run(stopping)
+            self._save()
+        except (RuntimeError, MemoryError) as error:
+            if advice := self.config.out_of_memory(error):
+                raise advice from error
+            raise
+        finally:
+            self.log.close()
+            if self.board is not None:
+                self.board.close()
+        return why
 
     def run(self, stopping: Stopping) -> str:
         """Train until the budget is spent; returns why it ended."""
         self.began, self.saved = time.perf_counter() - self.position.seconds, time.perf_counter()
         if not self.position.step:
             self.team.wait()  # once there is a checkpoint, every process heeds signals
-            self._save()  # killed before the first checkpoint, it can be taken up again all the same
+            self._save()  # killed before the first checkpoint, it can be resumed all the same
         spent, stop, due = self._agree(stopping)
         while spent < 1 and not self.position.ended:
             if stop:
@@ -260,11 +280,11 @@ class Loop:
                 self._save()
             self.step(min(spent + self._half_a_step(), 1.0))
             spent, stop, due = self._agree(stopping)
-            bits = None
-            if spent >= 1 or int(spent * self.config.evaluations) > self.position.checked:
-                self.position.checked = int(spent * self.config.evaluations)
-                bits = self.check()
-            self._tell(spent, bits)
+            measured: dict[str, float] = {}
+            if spent >= 1 or int(spent * self.config.evaluations) > self.position.evaluations:
+                self.position.evaluations = int(spent * self.config.evaluations)
+                measured = self.evaluate()
+            self._show(spent, measured)
         if stop:  # since the last step began
             self._leave(int(stop))
         return self.position.ended or "the budget is spent"
@@ -273,33 +293,30 @@ class Loop:
         """By the leader's clock: how much of the budget is spent, whether to stop, whether to save."""
         now = time.perf_counter()
         self.position.seconds = now - self.began
-        return self.team.agree(
-            self._spent(), float(stopping.asked), float(now - self.saved > self.config.checkpoint_seconds)
-        )
-
-    def _spent(self) -> float:
-        return self.budget.spent(self.position.seconds, self.position.step, self.position.tokens)
+        due = now - self.saved > self.config.checkpoint_seconds
+        return self.team.agree(self.budget.spent(self.position), float(stopping.asked), float(due))
 
     def _half_a_step(self) -> float:
-        """The rate is that of a step's middle: neither its first step nor its last is then for nothing."""
-        tokens = self.text.lanes.batch * self.text.lanes.window
-        return {"seconds": 0.0, "steps": 0.5, "tokens": tokens / 2}[self.budget.kind] / self.budget.amount
+        """Half of a step as a share of the budget: a step is trained at the learning rate of its middle."""
+        size = {"seconds": 0.0, "steps": 1.0}.get(self.budget.kind, float(self.stage.examples_per_step))
+        return size / 2 / self.budget.amount
 
     def _save(self) -> None:
         """Write a checkpoint; on a full disk the last one stays and training goes on."""
         self.saved = time.perf_counter()
-        self._write(self.capture().save)
+        if self.folder is not None or self.team.size > 1:
+            self._write(self.capture().save)
 
     def _write(self, write: Callable[[Path], None]) -> None:
         if self.folder is None:
             return
         try:
             write(self.folder)
-            self.told_unsaved = False
+            self.said_unsaved = False
         except (UserError, OSError) as error:
-            if not self.told_unsaved:  # once is enough, until it works again
+            if not self.said_unsaved:  # once is enough, until it works again
                 self.screen.show(f"not saved at step {self.position.step}, training goes on: {error}", keep=True)
-            self.told_unsaved = True
+            self.said_unsaved = True
 
     def _leave(self, signal: int) -> None:
         captured = self.capture()
@@ -314,36 +331,19 @@ class Loop:
             raise SystemExit(128 + signal)  # the leader tells
         raise Stopped(f"stopped at step {self.position.step:,}; {where}", signal)
 
-    def _tell(self, spent: float, bits: float | None) -> None:
-        at = self.position
-        speed = at.tokens / max(at.seconds, 1e-9)
-        busy = 3 * self.model.flops_per_token() * speed / self.precision.peak / self.team.size
+    def _show(self, spent: float, measured: Mapping[str, float]) -> None:
+        """The line of progress."""
+        at, stage = self.position, self.stage
+        speed, loss = at.examples / max(at.seconds, 1e-9), math.nan if at.loss_average is None else at.loss_average
         left = at.seconds / max(spent, 1e-9) * (1 - spent)
-        held = f", held out {at.best_bits if bits is None else bits:.4f}" if at.best_bits is not None else ""
-        loss = at.smooth or math.nan
+        busy = ""
+        if stage.flops_per_example:
+            busy = f", {3 * stage.flops_per_example * speed / self.precision.peak / self.team.size:.0%} of peak"
+        best = {f"best {stage.best}": at.best_value} if at.best_value is not None else {}
+        numbers = {**stage.describe_loss(loss), **(measured or best)}
+        shown = "".join(f"  {name.replace('_', ' ')} {value:.4f}" for name, value in numbers.items())
         self.screen.show(
-            f"{spent:4.0%}  step {at.step:,}  loss {loss:.4f}  bits/byte {self._bits(loss):.4f}{held}  "
-            f"{speed:,.0f} tokens/s, {busy:.0%} of peak  {clock(left)} left",
-            keep=bits is not None,
+            f"{f'{stage.name}  ' if stage.name else ''}{spent:4.0%}  step {at.step:,}  "
+            f"loss {loss:.4f} (running average){shown}  {speed:,.0f} {stage.unit}/s{busy}  {clock(left)} left",
+            keep=bool(measured),
         )
-
-
-def copies_on_device(named: dict[str, Any]) -> dict[str, Tensor]:
-    return {name: t.detach().clone() for name, t in named.items()}
-
-
-@contextmanager
-def swapped(named: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within it the parameters hold other values, where there are any."""
-
-    def swap() -> None:
-        for name, value in values.items():  # in place, because sharded weights are gathered from where they lie
-            kept = value.clone()
-            value.copy_(named[name])
-            named[name].copy_(kept)
-
-    swap()
-    try:
-        yield
-    finally:
-        swap()

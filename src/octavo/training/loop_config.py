@@ -12,18 +12,18 @@ from octavo.training.schedule import Budget
 
 @dataclass(frozen=True)
 class LoopConfig:
-    """How long and in what pieces a neural model is trained."""
+    """How long and in what batches a model is trained."""
 
     budget: str = "180s"
-    """How long to train: 180s, 3min, 5000steps or 20Mtokens."""
+    """How long to train: 180s, 3min, 5000steps, 20Mtokens of a text or 20kexamples of anything else."""
     batch_size: int = 0
-    """Parallel streams of text, in all processes together; 0: what suits the model."""
+    """Parallel streams of text, images or other examples between two updates, in all processes; 0: what suits."""
     sequence_length: int = 0
-    """Tokens of a stream between two updates of the weights; 0: what suits the model."""
+    """Language models: tokens of a stream between two updates of the weights; 0: what suits the model."""
     accumulate: int = 1
-    """Work through the batch in so many pieces: slower, less memory, the same result but for rounding."""
+    """Gradient accumulation: work through the batch in so many parts, with less memory and the same result."""
     evaluations: int = 10
-    """How often to evaluate on validation chunks and to write a sample."""
+    """How often to evaluate on validation data, and to write a sample of a language model."""
     patience: int = 0
     """Early stopping: end after so many evaluations without an improvement; 0: never."""
     checkpoint_seconds: float = 30.0
@@ -42,7 +42,8 @@ class LoopConfig:
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        Budget.parse(self.budget)
+        if self.budget:
+            Budget.parse(self.budget)
         for name in ("accumulate", "evaluations"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 1")
@@ -71,3 +72,17 @@ class LoopConfig:
         length = self.sequence_length or length
         rows = self.batch_size or -(-max(1, tokens // length) // self.accumulate) * self.accumulate
         return replace(self, batch_size=rows, sequence_length=length)
+
+    def out_of_memory(self, error: BaseException) -> UserError | None:
+        """What to tell the user where the error says that memory was short."""
+        words = str(error)
+        if not isinstance(error, MemoryError) and "allocate memory" not in words and "out of memory" not in words:
+            return None
+        size, length = self.batch_size, self.sequence_length
+        more = next((n for n in range(self.accumulate + 1, size + 1) if size % n == 0), 0)
+        same = f"--accumulate {more} takes less and trains the same, " if more else ""
+        fewer = f"--batch-size {size // 2} takes less" if size > 1 else f"--sequence-length {length // 2} takes less"
+        return UserError(
+            f"out of memory with batch_size={size}, sequence_length={length}, accumulate={self.accumulate}; "
+            f"{same}{fewer}, and so does a narrower model"
+        )

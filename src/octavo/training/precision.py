@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, state_from, tensors_of
+from octavo.core import state_from, tensors_of
+from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import matmul_rate
 
 
 class Precision:
-    """What was asked for, as far as the machine can do it. `recordable`: one process trains, in small steps, for which
-    compiling would take longer than it saves.
+    """What was asked for, as far as the machine can do it. `fixed_shapes`: all batches have the same, so that compiling
+    pays. `recordable`: one process trains, in small steps, for which compiling would take longer than it saves.
     """
 
     def __init__(
-        self, precision: str, compile: str, model: LanguageModel[Any], device: torch.device, recordable: bool = False
+        self, config: LoopConfig, model: nn.Module, device: torch.device, fixed_shapes: bool, recordable: bool = False
     ) -> None:
         self.device = device
-        self.low = precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
+        self.low = config.precision == "bfloat16" or (config.precision == "auto" and has_bfloat16(device))
         self.low = self.low and next(model.parameters()).dtype == torch.float32
-        self.compile = compile
-        if compile == "auto":
+        self.compile: str = config.compile
+        if self.compile == "auto":
             quick = "graph" if recordable else "parts"
-            self.compile = quick if device.type == "cuda" and model.repeated_blocks else "off"
+            pays = device.type == "cuda" and fixed_shapes and bool(getattr(model, "repeated_blocks", ()))
+            self.compile = quick if pays else "off"
+        elif self.compile == "graph" and not recordable:
+            self.compile = "off"
 
     def lowered(self) -> AbstractContextManager[Any]:
         """Within it, products are computed in the low precision."""
@@ -38,11 +42,14 @@ class Precision:
         # A copy of a weight that is kept for the next product would not be made again when a recording is played.
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=self.compile != "graph")
 
-    def compiled(self, objective: nn.Module, model: LanguageModel[Any]) -> nn.Module:
+    def compiled(self, objective: nn.Module, model: nn.Module) -> nn.Module:
         """The objective, compiled if that was asked for; a machine that cannot falls back without a word."""
         if self.compile == "parts":
-            for part in model.repeated_blocks:  # they have one code, which is compiled once for all of them
-                part.absorb = Quick(part.absorb, part.worth_compiling)
+            for part in getattr(model, "repeated_blocks", ()):  # of one code, which is compiled once for all of them
+                if hasattr(part, "absorb"):
+                    part.absorb = Quick(part.absorb, part.worth_compiling)
+                else:
+                    part.forward = Quick(part.forward)
         if self.compile == "graph":
             return Recorded(objective)
         return Compiled(objective) if self.compile == "on" else objective
@@ -78,19 +85,6 @@ class Quick:
         except TorchDynamoException:  # no compiler, say
             self.fast = None
             return self.plain(*inputs)
-
-
-@contextmanager
-def compiled(parts: Iterable[Any], method: str, device: torch.device) -> Iterator[None]:
-    """Within it, that method of the parts is compiled, on a GPU; they have one code, which is compiled once for all."""
-    there = list(parts) if device.type == "cuda" else []
-    for part in there:
-        setattr(part, method, Quick(getattr(part, method)))
-    try:
-        yield
-    finally:
-        for part in there:
-            delattr(part, method)
 
 
 class Compiled(nn.Module):

@@ -5,23 +5,28 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from octavo.errors import UserError
+
+if TYPE_CHECKING:
+    from octavo.training.checkpoint import Position
+    from octavo.training.stage import Unit
 
 UNITS = {
     "s": ("seconds", 1.0), "sec": ("seconds", 1.0), "seconds": ("seconds", 1.0), "m": ("seconds", 60.0),
     "min": ("seconds", 60.0), "minutes": ("seconds", 60.0), "h": ("seconds", 3600.0), "hours": ("seconds", 3600.0),
     "steps": ("steps", 1.0), "step": ("steps", 1.0), "tokens": ("tokens", 1.0), "token": ("tokens", 1.0),
+    "examples": ("examples", 1.0), "images": ("examples", 1.0), "pairs": ("examples", 1.0), "texts": ("examples", 1.0),
 }  # fmt: skip
 THOUSANDS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
 
 
 @dataclass(frozen=True)
 class Budget:
-    """So many seconds, steps or tokens."""
+    """So many seconds, steps, or tokens or other examples."""
 
-    kind: Literal["seconds", "steps", "tokens"]
+    kind: Literal["seconds", "steps", "tokens", "examples"]
     amount: float
 
     @classmethod
@@ -36,9 +41,19 @@ class Budget:
             )
         return cls(kind, amount)  # type: ignore[arg-type]
 
-    def spent(self, seconds: float, step: int, tokens: int) -> float:
+    def in_unit(self, unit: Unit) -> Budget:
+        """The budget itself; one in another unit than the task counts in is refused."""
+        if self.kind in ("tokens", "examples") and self.kind != unit:
+            example = "20Mtokens" if unit == "tokens" else "20kexamples"
+            raise UserError(
+                f"this training counts {unit}, steps or seconds: budget={self.amount:g}{self.kind}; "
+                f"try {example}, 5000steps or 180s"
+            )
+        return self
+
+    def spent(self, position: Position) -> float:
         """How much of it is used up; training ends at 1."""
-        used = {"seconds": seconds, "steps": float(step), "tokens": float(tokens)}[self.kind]
+        used = {"seconds": position.seconds, "steps": float(position.step)}.get(self.kind, float(position.examples))
         return used / self.amount
 
 

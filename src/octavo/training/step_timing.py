@@ -1,9 +1,9 @@
-"""A rehearsal of training: a few real steps on random tokens, timed, say how long a step takes on this machine.
+"""A timing of training: a few real steps on random tokens, timed, say how long a step takes on this machine.
 
 L layers, B rows, T tokens of a window.
 
 The step is the loop's own, so it holds whatever a real one does: small products, what is done number by number, the
-optimizer, the time to start each operation. A model whose step would take too long is rehearsed with fewer layers, and
+optimizer, the time to start each operation. A model whose step would take too long is timed with fewer layers, and
 if need be fewer tokens, in two sizes each; a step's time is linear in either, so two sizes give the whole.
 """
 
@@ -24,15 +24,16 @@ from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS, name_of
 from octavo.training.distributed import Team
-from octavo.training.loop import Loop, Text
+from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
+from octavo.training.loss import TrainingText, language_stage
 from octavo.training.optimizer import OptimizerConfig, parameter_groups
-from octavo.training.streams import RESTARTS, Lanes, Window
+from octavo.training.streams import RESTARTS, Streams, Window
 
 SECONDS = 2.0  # of timed steps, all sizes together
 LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE
 PATIENCE = 8.0  # seconds of timed steps after which one of each size must do: the machine is busy
-LONGEST = 2.0  # seconds that a step to rehearse may be expected to take
+LONGEST = 2.0  # seconds that a step to time may be expected to take
 EXPECTED = 0.4  # of the machine's peak: to guess how long a step takes before one is timed
 STRETCH = 2  # what cannot be cut further may take so many times as long
 FEWEST = 2  # layers, rows or tokens of a row that a piece is cut to
@@ -58,7 +59,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class StepTiming:
     """What was timed, and the whole that it stands for."""
 
     layers: int
@@ -131,7 +132,7 @@ class Piece:
 def usual_past(model: LanguageModel[Any], window: int) -> int:
     """The tokens before a window that a state remembers on average, if it carries tokens at all.
 
-    All lanes start anew at one window in 32, so the k-th before is there with a probability of (31/32)^k.
+    All streams start anew at one window in 32, so the k-th before is there with a probability of (31/32)^k.
     """
     if not model.carries_state:
         return 0
@@ -152,7 +153,7 @@ def muon_flops(model: LanguageModel[Any]) -> int:
 
 
 def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, int, int]]:
-    """Layers, rows and tokens of a row to rehearse with: the whole, or two of each that is cut until a step has so few
+    """Layers, rows and tokens of a row to time with: the whole, or two of each that is cut until a step has so few
     operations, or at its smallest twice as many, and holds so few bytes; none: it cannot be cut so far.
 
     A transformer is cut in rows. Of a recurrent network a row's tokens are taken one after the other, all rows at once,
@@ -184,23 +185,24 @@ def _small(piece: Piece, operations: float, memory: float) -> bool:
     return held <= ROOM * memory and piece.operations() <= operations
 
 
-class Onward(Lanes):
-    """Lanes that never start anew: every step remembers."""
+class Onward(Streams):
+    """Streams that never start anew: every step remembers."""
 
     def at(self, step: int) -> Window:
         return super().at(step)._replace(fresh=False)
 
 
-def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
+def timed_loop(piece: Piece, device: torch.device) -> Loop:
     """The loop that training would run, on random tokens, at a window that remembers as much as most do."""
     model: Any = MODELS[piece.model].model(piece.config, piece.vocab)
     model.initialise(seeded_generator(0))
     model = model.to(device)
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)
-    text = Text(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
+    text = TrainingText(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
     config = dataclasses.replace(piece.loop, batch_size=B, sequence_length=T)
-    loop = Loop(model, text, config, piece.optim.suiting(model), Team(0, 1, device), seed=0, quiet=True)
+    stage = language_stage(model, text, piece.optim.suiting(model), config.budget)
+    loop = Loop(stage, config, Team(0, 1, device), seed=0, quiet=True)
     if model.carries_state:
         x_BP = torch.from_numpy(x_N[: B * past].reshape(B, past).astype(np.int64)).to(device)
         with torch.no_grad(), loop.precision.lowered():
@@ -210,9 +212,9 @@ def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
     return loop
 
 
-def rehearse(
+def time_steps(
     piece: Piece, peak: float, device: torch.device | None = None, longest: float = LONGEST
-) -> Rehearsal | None:
+) -> StepTiming | None:
     """Time steps; None: the model is too large to be tried here.
 
     `peak` is the machine's, in operations a second; a step that would take more than `longest` seconds is cut.
@@ -223,7 +225,7 @@ def rehearse(
     if not sizes:
         return None
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # each step seeds the generators
-        loops = [rehearsed_loop(piece.cut(*size), device) for size in sizes]
+        loops = [timed_loop(piece.cut(*size), device) for size in sizes]
         seconds = _time_in_turns(loops)
     timed = [
         Timed(*size, len(each), statistics.median(each), min(each), max(each))
@@ -231,7 +233,7 @@ def rehearse(
     ]
     precision = "bfloat16" if loops[0].precision.low else "float32"
     took = time.perf_counter() - began
-    return Rehearsal(piece.layers, piece.batch, piece.window, precision, tuple(timed), took)
+    return StepTiming(piece.layers, piece.batch, piece.window, precision, tuple(timed), took)
 
 
 def _time_in_turns(loops: list[Loop]) -> list[list[float]]:

@@ -13,8 +13,9 @@ from typing import Any
 
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json
-from octavo.experiments.compare.texts import open_texts
-from octavo.text import Split
+from octavo.experiments.compare.rows import COMPRESSOR, Row
+from octavo.experiments.excerpts import last_part, open_texts
+from octavo.experiments.table import row_to_json
 
 ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
 BZ2_BLOCK_BYTES = 900_000  # that bzip2 sorts at once
@@ -23,17 +24,14 @@ MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: mo
 
 def measure_compressor(cell: Cell, folder: Path) -> Json:
     """What the compressor makes of the held-out text once it knows the training text."""
-    train, held_out = open_texts(cell)
+    train, held_out = open_texts(cell.data)
     data = held_out.read()
     window = {"zlib": ZLIB_WINDOW_BYTES, "bz2": max(0, BZ2_BLOCK_BYTES - len(data))}.get(cell.model, MAX_KNOWN_BYTES)
-    known = Split(train.text, max(train.start, train.end - window), train.end).read()
-    size = COMPRESSORS[cell.model](known, data)
+    known = last_part(train, window).read()
+    bits = 8 * COMPRESSORS[cell.model](known, data) / len(data)
     given = "the training text" if len(known) == train.size else f"the last {_amount(len(known))} of the training text"
-    return {
-        "bits_per_byte": 8 * size / len(data),
-        "given": given,
-        "summary": f"{8 * size / len(data):.4f} bits per byte",
-    }
+    row = Row(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
+    return {"row": row_to_json(row), "summary": f"{bits:.4f} bits per byte"}
 
 
 def _amount(count: int) -> str:

@@ -15,7 +15,8 @@ from octavo.experiments.compare.candidates import Candidate, candidates, choose
 from octavo.experiments.excerpts import first_part
 from octavo.experiments.store import check_folder
 from octavo.io.files import whole_file
-from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.tasks.corpus import TextConfig
+from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
 from octavo.training.schedule import Budget

@@ -18,7 +18,7 @@ from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
 from octavo.io.memory import give_back
 from octavo.models import spec_of
-from octavo.tasks.count_training import SAMPLE_TOKENS
+from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.run import Run
 from octavo.text import Split
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,17 +18,16 @@ from octavo.experiments.compare.byte_costs import t_interval
 from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
 from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
 from octavo.experiments.compare.figures import read_curves
-from octavo.experiments.compare.measure import Measurement
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
-from octavo.experiments.excerpts import first_part
+from octavo.experiments.excerpts import describe_texts, first_part
 from octavo.experiments.machine import describe_machine, versions
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.experiments.store import Store
 from octavo.io.files import whole_file
 from octavo.scoring.bits_per_byte import finite
-from octavo.tasks.count_training import pick_device
+from octavo.tasks.task import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
 PAGE_BYTES = 1 << 20  # of the held-out text that the page shows passages of
@@ -61,6 +59,7 @@ class Comparing:
         corpus = config.text.open(self.place.sources)
         self.held_out = scored_part(corpus, config)
         self.corpus = {"name": self.place.name, **corpus.describe(), "scored": self.held_out.describe()}
+        self.data = describe_texts(corpus, corpus.train, self.held_out, config.valid, config.field)
         self.candidates = config.candidates
         self.pretrained = [
             Candidate(name, name, PRETRAINED, path) for name, path in name_apart(config.pretrained).items()
@@ -107,13 +106,13 @@ class Comparing:
         cells = []
         for one in self.candidates:
             if one.family == COMPRESSOR:
-                cells.append(Cell(one.name, "compressor", one.model, data=self._data(), title=one.name))
+                cells.append(Cell(one.name, "compressor", one.model, data=self.data, title=one.name))
             elif one.name != MIX:
                 cells += [self._cell(one, seed) for seed in range(self.config.seeds if one.is_random else 1)]
         device = str(pick_device(self.config.device))
         for one in self.pretrained:
-            options = {"seed": self.config.seed, "title": one.title, "device": device}
-            data = self._data() | {"identity": file_identity(Path(one.model))}
+            options = {"seed": self.config.seed, "title": one.title, "family": PRETRAINED, "device": device}
+            data = self.data | {"identity": file_identity(Path(one.model))}
             cells.append(Cell(one.name, "pretrained", one.model, data=data, options=options))
         return cells
 
@@ -125,29 +124,22 @@ class Comparing:
         settings = {"parts": list(parts)} if parts else {
             "tokenizer": self.config.tokenizer, **candidate.settings, "device": self.config.device
         }  # fmt: skip
-        options = {"seed": self.config.seed, "title": candidate.title}
+        options = {"seed": self.config.seed, "title": candidate.title, "family": candidate.family}
         budget = self.config.each if candidate.by_gradient else ""
         title = f"{candidate.name}, {self.config.each} of training" if budget else candidate.name
         return Cell(
-            key_of(candidate.name, seed), "candidate", candidate.model, settings, self._data(),
+            key_of(candidate.name, seed), "candidate", candidate.model, settings, self.data,
             self.config.seed + seed, budget, options, title,
         )  # fmt: skip
-
-    def _data(self) -> dict[str, Any]:
-        return {
-            "sources": self.place.sources, "valid": list(self.config.valid), "field": self.config.field,
-            "errors": self.corpus["errors"], "scored_bytes": self.held_out.size,
-            "train_sha256": self.corpus["train"]["sha256"], "scored_sha256": self.held_out.sha256,
-        }  # fmt: skip
 
     def _run_mixture(self) -> None:
         """Plan and run the mixture of the best n-gram and networks."""
         mixture, outcomes = next(one for one in self.candidates if one.name == MIX), self.runner.outcomes
-        runs = {one.name: measurement_of(outcomes[one.name]) for one in self.candidates
-                if one.family != COMPRESSOR and one.name in outcomes and outcomes[one.name].error is None}  # fmt: skip
-        validation = {name: one.validation_bits_per_byte for name, one in runs.items()}
-        known = {name: value for name, value in validation.items() if value is not None}
-        parts = parts_of_mixture(self.candidates, {name: one.tokenizer for name, one in runs.items()}, known)
+        names = [one.name for one in self.candidates if one.name in outcomes]
+        runs = {name: value for name in names if "tokenizer" in (value := outcomes[name].value)}
+        validation = {name: bits for name, value in runs.items() if (bits := value["validation_bits_per_byte"])}
+        tokenizers = {name: value["tokenizer"] for name, value in runs.items()}
+        parts = parts_of_mixture(self.candidates, tokenizers, validation)
         if len(parts) < 2:
             reason = (
                 "a mixture needs an n-gram and a network, or two networks, with one tokenizer: "
@@ -166,11 +158,10 @@ class Comparing:
     def _proof(self, best: Row) -> Cell:
         """Compressing the held-out text with the best run, of several seeds the first."""
         trained = self.runner.outcomes[best.model]
-        found = measurement_of(trained)
-        options = {"bits": found.bits, "tokens": found.tokens, "pretrained": best.family == PRETRAINED}
+        options = {key: trained.value[key] for key in ("bits", "tokens")} | {"pretrained": best.family == PRETRAINED}
         model = trained.cell.model if best.family == PRETRAINED else best.model
         return Cell(
-            f"proof-{best.model}", "proof", model, {"of": trained.cell.training}, self._data(), options=options,
+            f"proof-{best.model}", "proof", model, {"of": trained.cell.training}, self.data, options=options,
             title=f"proof: {best.model} compresses the held-out text and restores it",
         )  # fmt: skip
 
@@ -202,14 +193,8 @@ class Comparing:
         error = next((one.error for one in found if one.error is not None), None)
         if error is not None:
             return Row(candidate.name, candidate.title, candidate.family, error=error)
-        if candidate.family == COMPRESSOR:
-            value, title = found[0].value, f"{candidate.title}, given {found[0].value['given']}"
-            policy = f"compressed after {value['given']}"
-            return Row(candidate.name, title, candidate.family, value["bits_per_byte"], policy=policy)
-        measured = [
-            replace(measurement_of(one), flops=total_flops(one, outcomes)) for one in found
-        ]  # fmt: skip
-        return row_of(candidate, measured, self.held_out.size)
+        rows = [replace(Row.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
+        return mean_row(rows) if len(rows) > 1 else rows[0]
 
     def _conclude(self) -> Comparison:
         """The advice, the page and the final record."""
@@ -234,28 +219,20 @@ def key_of(name: str, seed: int) -> str:
     return name if seed == 0 else f"{name}-seed{seed}"
 
 
-def measurement_of(outcome: Outcome) -> Measurement:
-    """The value of a candidate's cell."""
-    return Measurement(**outcome.value)
-
-
-def row_of(candidate: Candidate, measured: Sequence[Measurement], size: int) -> Row:
-    """The row of a model: of one run, or the mean of several seeds'."""
-    first = measured[0]
-    bits = [math.inf if one.bits is None else one.bits / size for one in measured]
+def mean_row(rows: Sequence[Row]) -> Row:
+    """The row of a model that was trained with several seeds."""
+    bits = [row.bits_per_byte or 0.0 for row in rows]
     mean = sum(bits) / len(bits)
-    low, high, interval = first.low, first.high, first.interval
-    if len(measured) > 1:
-        (low, high), interval = t_interval(bits) if finite(mean) else (None, None), f"over {len(measured)} seeds"
-    memory = [one.memory for one in measured if one.memory is not None]
-    return Row(
-        candidate.name, first.title, candidate.family, mean, low=low, high=high,
-        interval=interval if low is not None else "", seconds=_mean([one.seconds for one in measured]),
-        parameters=first.parameters, flops=_mean([one.flops for one in measured]),
-        score_rate=sum(one.tokens for one in measured) / max(1e-9, sum(one.score_seconds for one in measured)),
-        generation_rate=_mean([one.generation_rate for one in measured]), memory=max(memory, default=None),
-        bytes=first.bytes, run=first.run, byte_costs=first.byte_costs, policy=first.policy,
-        impossible=sum(one.impossible for one in measured),
+    low, high = t_interval(bits) if finite(mean) else (None, None)
+    means: dict[str, Any] = {
+        key: _mean([getattr(row, key) for row in rows]) for key in ("seconds", "flops", "generation_rate")
+    }
+    inverse_rate = _mean([1 / row.score_rate for row in rows if row.score_rate])
+    memory = [row.memory for row in rows if row.memory is not None]
+    return replace(
+        rows[0], bits_per_byte=mean, low=low, high=high, interval=f"over {len(rows)} seeds" if low is not None else "",
+        **means, score_rate=1 / inverse_rate if inverse_rate else None, memory=max(memory, default=None),
+        impossible=sum(row.impossible for row in rows),
     )  # fmt: skip
 
 
@@ -266,7 +243,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def total_flops(outcome: Outcome, outcomes: Mapping[str, Outcome]) -> float | None:
     """Of training a candidate; of a mixture, with its parts'."""
-    flops = [outcome.value["flops"], *(outcomes[key].value["flops"] for key in outcome.cell.settings.get("parts", ()))]
+    values = [outcome.value, *(outcomes[key].value for key in outcome.cell.settings.get("parts", ()))]
+    flops = [value["row"]["flops"] for value in values]
     return None if None in flops else sum(flops)
 
 

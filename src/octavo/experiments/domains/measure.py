@@ -8,7 +8,7 @@ from octavo.core import single_thread
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.domains.scoring import Vocabulary, excerpt, read
 from octavo.experiments.excerpts import first_part
-from octavo.tasks.count_training import learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import Run, load
 from octavo.tasks.run_facts import title_of
 from octavo.text import Split, open_corpus

@@ -19,7 +19,7 @@ from octavo.experiments.runner import Runner, failures
 from octavo.experiments.store import Store, check_folder
 from octavo.io.files import whole_file
 from octavo.models import MODELS
-from octavo.tasks.count_training import learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import REPORT, load
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap

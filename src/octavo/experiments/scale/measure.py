@@ -9,7 +9,6 @@ import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -20,16 +19,17 @@ import torch
 from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
-from octavo.experiments.excerpts import first_part, last_part, write_part
+from octavo.experiments.excerpts import open_texts, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.models import stored_entries
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import finite, score_text
 from octavo.tasks import api
-from octavo.tasks.count_training import TextConfig, fit_counts, pick_device
+from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
-from octavo.text import Split, learn_and_tokenize, open_corpus
+from octavo.tasks.task import pick_device
+from octavo.text import learn_and_tokenize
 from octavo.text.validation_chunks import hold_out
 
 TEXTS = "texts"  # the folder of the parts of the text, while trainings may need them
@@ -98,7 +98,7 @@ def point_of(outcome: Outcome) -> Point:
 
 def measure_point(cell: Cell, folder: Path) -> Json:
     """Train on a part of the text, or resume that, and score the held-out text."""
-    train, valid = open_parts(cell.data)
+    train, valid = open_texts(cell.data)
     train_file, valid_file = (write_part(part, folder / TEXTS / f"{part.sha256[:16]}") for part in (train, valid))
     settings = {"valid": [str(valid_file)], "device": cell.options["device"]}
     if cell.options["search_order"]:
@@ -117,17 +117,6 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         "bits_per_byte": finite(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
-
-
-@lru_cache(maxsize=4)
-def _open(sources: tuple[str, ...], valid: tuple[str, ...], field: str, errors: str) -> Any:
-    return open_corpus(sources, field=field, errors=errors, valid=valid or None)  # type: ignore[arg-type]
-
-
-def open_parts(data: Mapping[str, Any]) -> tuple[Split, Split]:
-    """The last bytes of the training part, so that all lengths are as near to the held-out text, and that text."""
-    corpus = _open(tuple(data["sources"]), tuple(data["valid"]), data["field"], data["errors"])
-    return last_part(corpus.train, data["train_bytes"]), first_part(corpus.valid, data["valid_bytes"])
 
 
 def _values(cell: Cell, run: Run) -> Json:

@@ -13,7 +13,7 @@ from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Outcome
-from octavo.experiments.excerpts import first_part, last_part
+from octavo.experiments.excerpts import describe_texts, first_part, last_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.experiments.scale.measure import TEXTS, Point, point_of
@@ -29,7 +29,8 @@ from octavo.experiments.scale.plan import (
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.store import Store, check_folder
 from octavo.models import find_spec, preset
-from octavo.tasks.count_training import TextConfig, pick_device
+from octavo.tasks.corpus import TextConfig
+from octavo.tasks.task import pick_device
 from octavo.text import Corpus
 from octavo.training.schedule import Budget
 
@@ -126,11 +127,7 @@ def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: 
     found: dict[float, dict[str, Any]] = {}
     for share in {cell.options["share"] for cell in cells}:
         part = last_part(corpus.train, max(1, round(corpus.train.size * share)))
-        found[share] = {
-            "sources": list(corpus.source), "valid": list(text.valid), "field": text.field, "errors": corpus.errors,
-            "train_bytes": part.size, "train_sha256": part.sha256, "valid_bytes": valid.size,
-            "valid_sha256": valid.sha256,
-        }  # fmt: skip
+        found[share] = describe_texts(corpus, part, valid, text.valid, text.field)
     return [
         with_text(cell, found[share := cell.options["share"]], found[share]["train_bytes"], device) for cell in cells
     ]

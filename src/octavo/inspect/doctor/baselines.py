@@ -21,7 +21,7 @@ from octavo.models import spec_of
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import score_text
-from octavo.tasks.count_training import fit_counts, learnt_text
+from octavo.tasks.corpus import fit_counts, learnt_text
 from octavo.tasks.run import Run
 from octavo.text import Split, Tokenizer, tokenize
 from octavo.text.validation_chunks import hold_out

@@ -19,7 +19,7 @@ from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
 from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
 from octavo.inspect.doctor.unseen_text import softmax, through_time
-from octavo.tasks.count_training import held_out
+from octavo.tasks.corpus import held_out
 from octavo.tasks.run import METRICS, Run
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes

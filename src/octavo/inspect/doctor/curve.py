@@ -126,7 +126,7 @@ class Training:
             return None
         epoch = told.get("steps_per_epoch")
         return cls(
-            from_json(OptimizerConfig, told.get("optim", {})).suiting(run.model),
+            from_json(OptimizerConfig, told.get("optimizer", {})).suiting(run.model),
             from_json(LoopConfig, told.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(told.get("finished")), str(told.get("why", "")),
             OptimizerConfig().suiting(run.model),

@@ -55,9 +55,10 @@ def _rows(
         for row in rows:
             shapes.append(words(LABEL - 5, y + height / 2 + 3.5, row.label, "end", fill="quiet"))
             cells = zip(row.values[here], row.meanings[here], strict=True)
-            shapes += [
+            drawn = [
                 draw(LABEL + i * cell, y, cell, height - 1, value, meaning) for i, (value, meaning) in enumerate(cells)
             ]
+            shapes.append(_shaded(drawn))
             y += height
         y += LINE_GAP
     means = "; ".join(f"{row.label}: {sum(row.values) / len(row.values):.2f} on average" for row in rows)
@@ -79,11 +80,10 @@ def attention_rows(tokens: Sequence[str], weights: Sequence[Sequence[float]], ca
     height = max(cell, 10.0)
     for token, row in attending:
         shapes.append(_token(left - 5, y + height / 2 + 4, token, "end"))
-        shapes += [
+        shapes.append(_shaded([
             _cell(left + i * cell, y, cell, height - 1, weight, f"{token} attends to {tokens[i]}: {weight:.1%}")
-            for i, weight in enumerate(row)
-            if weight >= MIN_WEIGHT
-        ]
+            for i, weight in enumerate(row) if weight >= MIN_WEIGHT
+        ]))  # fmt: skip
         y += height
     rows = (f"{token}: mostly {tokens[max(range(len(row)), key=row.__getitem__)]}" for token, row in attending)
     return _figure(y + 4, shapes, caption, "; ".join(rows))
@@ -91,10 +91,12 @@ def attention_rows(tokens: Sequence[str], weights: Sequence[Sequence[float]], ca
 
 def _cell(x: float, y: float, width: float, height: float, value: float, meaning: str) -> Markup:
     opacity = round(min(1.0, max(0.0, value)), 2)
-    return rect(x, y, width - 1, height, element("title", meaning), fill_opacity=opacity, **CELL)
+    return rect(x, y, width - 1, height, element("title", meaning), fill_opacity=opacity)
 
 
-CELL = {"fill": "main", "stroke": "line", "stroke_width": 0.5}
+def _shaded(cells: Sequence[Markup]) -> Markup:
+    """Cells in the main colour, which is said once for all of them."""
+    return shape("g", *cells, fill="main", stroke="line", stroke_width=0.5)
 
 
 def _bar(x: float, y: float, width: float, height: float, value: float, meaning: str) -> Markup:
@@ -104,7 +106,8 @@ def _bar(x: float, y: float, width: float, height: float, value: float, meaning:
         x + 1, middle - length if value > 0 else middle, width - 2, length, fill="main" if value > 0 else "negative"
     )
     ground = rect(x, y, width, height, fill="panel")
-    return shape("g", element("title", meaning), ground, bar, line(x, middle, x + width, middle))
+    parts = (element("title", meaning), ground, bar, line(x, middle, x + width, middle))
+    return shape("g", *parts, stroke="none")
 
 
 def _header(tokens: Sequence[str], y: float, left: float, cell: float) -> tuple[list[Markup], float]:
@@ -128,7 +131,7 @@ def _scale() -> tuple[list[Markup], float]:
     """What the shades mean; and where the figure goes on below."""
     cells = [_cell(WIDTH - 118 + 18 * i, 0, 18, 12, i / 5, f"{i / 5:.1f}") for i in range(6)]
     ends = [words(WIDTH - 122, 10, "0", "end", fill="quiet"), words(WIDTH - 7, 10, "1", fill="quiet")]
-    return [*cells, *ends], 20.0
+    return [_shaded(cells), *ends], 20.0
 
 
 def _figure(height: float, shapes: Sequence[Markup], caption: str, label: str) -> Markup:

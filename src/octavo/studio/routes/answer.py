@@ -19,7 +19,8 @@ from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.facts_run import DONE, oracle_of
+from octavo.tasks.oracle import oracle_of
+from octavo.tasks.run_rows import is_unfinished
 
 MAX_FACTS = 10_000  # in a file
 OTHER_ANSWERS = 5  # shown beside the first
@@ -136,7 +137,7 @@ def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
     except UserError:
         return None
     facts, corpus = record.get("facts"), record.get("corpus")
-    if not isinstance(facts, dict) or facts.get("stage") != DONE:
+    if not isinstance(facts, dict) or is_unfinished(record):
         return None
     frame = facts.get("frame")
     if not isinstance(frame, list) or len(frame) != 2:

@@ -13,7 +13,7 @@ from octavo.errors import UserError
 from octavo.scoring.classification import classified
 from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
-from octavo.tasks.classifier import TASK, Classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.word_contributions import explain, logits_in_turns
 
 MAX_TEXT_CHARACTERS = 10_000  # leaving out each word in turn takes time with the square of it
@@ -119,7 +119,7 @@ def router(studio: Studio) -> APIRouter:
 
 def _about(studio: Studio, name: str) -> dict[str, Any]:
     record = studio.models.record(name)
-    if record.get("task") != TASK:
+    if record.get("task") != Classifier.task:
         raise _not_a_classifier(name)
     classes, training = record.get("classes"), record.get("training")
     try:

@@ -24,7 +24,7 @@ from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.image_attention import look
 from octavo.tasks.image_run import ImageRun
-from octavo.tasks.image_training import ImageLoopConfig
+from octavo.tasks.images import ImagesConfig
 
 SENT = 3_000_000  # letters of a picture in base64, which are 2.2 MB
 PIXELS = 1 << 24  # of a picture that is sent
@@ -88,12 +88,13 @@ class Pictures:
     def of(self, run: ImageRun, ticket: Ticket) -> Images | None:
         """The images that the run was trained on, where they are on this machine and may be opened."""
         about, training = run.record.get("images"), run.record.get("training")
-        name = about.get("source") if isinstance(about, Mapping) else None
-        loop = training.get("loop") if isinstance(training, Mapping) else None
+        source = about.get("source") if isinstance(about, Mapping) else None
+        settings = training.get("settings") if isinstance(training, Mapping) else None
+        name = source[0] if isinstance(source, list) and len(source) == 1 else None
         if not isinstance(name, str) or name not in NAMED:
             return None
         try:
-            split = from_json(ImageLoopConfig, loop if isinstance(loop, dict) else {}).split
+            split = from_json(ImagesConfig, settings if isinstance(settings, dict) else {}).split
             if name in CSV_SIDES and sources.where(name) is None:  # it would be fetched
                 return None
             with ticket.turn(), self._lock:

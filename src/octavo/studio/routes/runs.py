@@ -42,8 +42,8 @@ COLUMNS = (
 )  # fmt: skip
 MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
-    "": ("read", "inspect", "write"), "classify text": ("classify",), "classify images": ("inspect",),
-    "translate": ("inspect",), "fill in masked words": ("inspect",),
+    "language": ("read", "inspect", "write"), "facts": ("read", "inspect", "write", "answer"),
+    "classification": ("classify",), "images": ("inspect",), "translation": ("inspect",), "masked": ("inspect",),
 }  # fmt: skip
 Name = Annotated[str, Query(max_length=400)]
 
@@ -213,7 +213,7 @@ def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
         "seconds": None if is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
         "parameters": numbers_in(path), "flops": operations_of(record),
-        "pages": [*PAGES.get(task, ()), *(["answer"] if "facts" in record else [])],
+        "pages": list(PAGES.get(task, ())),
     }  # fmt: skip
     return RunRow(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # validated
 

@@ -25,7 +25,7 @@ from octavo.io.files import size
 from octavo.io.memory import available
 from octavo.models import find_spec, language_models, preset
 from octavo.ops.attention.kinds import kinds_for
-from octavo.tasks.count_training import TextConfig
+from octavo.tasks.corpus import TextConfig
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 

@@ -150,7 +150,7 @@ class TrainingManager:
         """Why the page cannot resume a run; empty where it can. A record is not trusted to name other files."""
         if path == self.root:
             return "the studio's folder is the run itself"
-        if record.get("task") or "facts" in record or not _learns_by_steps(record):
+        if record.get("task", "language") != "language" or not _learns_by_steps(record):
             return "only language models that learn step by step are"
         if not (path / STATE / FILE).is_file():
             return "it has no checkpoint"

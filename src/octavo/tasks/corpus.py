@@ -1,13 +1,10 @@
-"""From a text to a run: tokenise, fit, measure on the held-out part, write a sample, save."""
+"""The text of a language model: how it is read and becomes tokens, how counts of it are fitted, and how it is read
+again for a saved run."""
 
 from __future__ import annotations
 
-import json
-import platform
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -20,22 +17,19 @@ from octavo.core import seeded_generator
 from octavo.decode import Sample, generate
 from octavo.errors import UserError
 from octavo.io.memory import available
+from octavo.io.run_folder import TOKENIZER, read_record
 from octavo.models import MODELS, language_models
 from octavo.models.ngram.counting import Workspace
 from octavo.models.spec import FitContext, Fitted
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
-from octavo.tasks.run import METRICS, REPORT, SAMPLES, TOKENIZER, Run, check_out, read_record, save
-from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, learn_and_tokenize, open_corpus
+from octavo.tasks.run import Run
+from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, open_corpus
 from octavo.text.reading import STDIN
 from octavo.text.tokenizers.registry import reads_raw_bytes
 
-IN_MEMORY = 1 << 28  # bytes of text; the tokens of a larger one are mapped from a file
-PER_TOKEN = 48  # bytes of memory that a token takes while it is counted
-COPIED = 1 << 22  # tokens turned into 32-bit integers at once
+MAX_BYTES_IN_MEMORY = 1 << 28  # of text; the tokens of a larger one are mapped from a file
+COUNTING_BYTES_PER_TOKEN = 48
+COPY_TOKENS = 1 << 22  # turned into 32-bit integers at once
 SAMPLE_TOKENS = 300
-
-Rows = Sequence[dict[str, Any]]  # of metrics.jsonl
-Page = Callable[[Run, Split, str, Rows], str]  # the run, the held-out text, a sample and the metrics to a page
 
 
 @dataclass(frozen=True)
@@ -78,47 +72,14 @@ class TextConfig:
         return {name: value for name, value in options.items() if value is not None}
 
 
-def train_counts(
-    model: str, source: Any, text: TextConfig, config: Any, out: str | Path | None, seed: int = 0,
-    device: str = "auto", measure: bool = True, page: Page | None = None,
-) -> Run:  # fmt: skip
-    """Fit a count model (bag, ngram) on the training part of a text."""
-    began = time.perf_counter()
-    check_before_work(out, seed)
-    corpus = text.open(source)
-    with room_on_disk(out, corpus.train.size) as folder:
-        mapped = folder / "train.bin" if folder else None
-        tokenizer, store = learn_and_tokenize(text.tokenizer, corpus, mapped, **text.tokenizer_options())
-        workspace = _workspace(len(store), folder)
-        fitted = fit_counts(model, store_tensor(store, device, workspace), config, tokenizer, seed, workspace.folder)
-    record = record_of(corpus, text.field, text.valid, seed, time.perf_counter() - began, len(store))
-    record["notes"] += fitted.notes
-    return finish(Run(fitted.model.cpu(), tokenizer, record), corpus, out, seed, measure, page, fitted.history)
-
-
-def store_tensor(store: Store, device: str = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
+def store_tensor(store: Store, device: str | torch.device = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
     """The tokens as 32-bit integers on the device."""
     if store.tokens.dtype == np.int32:
-        return torch.from_numpy(store.tokens).to(pick_device(device))
+        return torch.from_numpy(store.tokens).to(device)
     x_N = workspace.integers(len(store))
-    for start in range(0, len(store), COPIED):
-        x_N[start : start + COPIED] = torch.from_numpy(store.tokens[start : start + COPIED].astype(np.int32))
-    return x_N.to(pick_device(device))
-
-
-def pick_device(device: str) -> torch.device:
-    """auto is the GPU where there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise UserError(f"there is no kind of device called {device!r}; try auto, cpu or cuda") from error
-    if chosen.type not in ("cpu", "cuda"):
-        raise UserError(f"device must be auto, cpu or cuda: device={device}; try --device auto")
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device {device} needs a CUDA GPU, {torch.cuda.device_count()} are here; try --device cpu")
-    return chosen
+    for start in range(0, len(store), COPY_TOKENS):
+        x_N[start : start + COPY_TOKENS] = torch.from_numpy(store.tokens[start : start + COPY_TOKENS].astype(np.int32))
+    return x_N.to(device)
 
 
 def fit_counts(
@@ -145,47 +106,17 @@ def check_begin(model: str, tokenizer: Tokenizer, begin: int = -1) -> None:
         )
 
 
-def finish(
-    run: Run, corpus: Corpus, out: str | Path | None, seed: int, measure: bool, page: Page | None, history: Rows = (),
-    keep: Sequence[str] = (),
-) -> Run:  # fmt: skip
-    """Measure, sample, save, all at once: the folder appears with its page in it.
-
-    `history` are the rows of metrics.jsonl so far, `keep` what stays of the folder that stands there.
-    """
-    extra = {}
-    if measure:
-        label = "" if run.comparable and corpus.comparable else NOT_COMPARABLE
-        score = score_text(run.model, run.tokenizer, corpus.valid, "validation", label)
-        run.record["result"] = score.to_json()
-        extra[SAMPLES] = sample(run, seed)
-        history = [*history, run.record["result"]]
-        if page is not None:
-            extra[REPORT] = page(run, corpus.valid, extra[SAMPLES], history)
-    run.model.cpu()
-    extra[METRICS] = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
-    return save(run, out, extra, keep) if out is not None else run
-
-
 def sample(run: Run, seed: int, tokens: int = SAMPLE_TOKENS) -> str:
     """Text the model writes from nothing."""
     (x_T,) = generate(run.model, [[]], tokens, Sample(), seeded_generator(seed))
     return run.tokenizer.decode(x_T.tolist()).decode("utf-8", "replace")
 
 
-def record_of(
-    corpus: Corpus, field: str, valid: Sequence[str], seed: int, seconds: float, tokens: int
-) -> dict[str, Any]:  # fmt: skip
-    told = corpus.describe()
-    return {
-        "corpus": {"name": ", ".join(told["source"]), **told, "field": field, "valid_source": list(valid)},
-        "preprocess": told["preprocess"],
-        "notes": list(corpus.notes),
-        "seed": seed,
-        "train_seconds": seconds,
-        "train_tokens": tokens,
-        "made_with": {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()},
-    }
+def describe_corpus(corpus: Corpus, field: str, valid: Sequence[str]) -> dict[str, Any]:
+    """The text for a run's record: its parts with their hashes, and how it was read."""
+    described = corpus.describe()
+    about = {"name": ", ".join(described["source"]), **described, "field": field, "valid_source": list(valid)}
+    return {"corpus": about, "preprocess": described["preprocess"], "notes": list(corpus.notes)}
 
 
 def held_out(run: Run) -> tuple[str, Split]:
@@ -223,25 +154,15 @@ def reading(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def check_before_work(out: str | Path | None, seed: int) -> None:
-    """What would only fail when the model is trained is refused before."""
-    seeded_generator(seed)
-    if out is not None:
-        check_out(out)
-
-
-@contextmanager
-def room_on_disk(out: str | Path | None, size: int) -> Iterator[Path | None]:
-    """A folder, gone afterwards, for what a large text's tokens and counts are mapped from; None for a small one."""
-    if size <= IN_MEMORY:
-        yield None
-        return
-    beside = Path(out).absolute().parent if out is not None else Path(tempfile.gettempdir())
+def temporary_folder(out: Path | None, size: int) -> tempfile.TemporaryDirectory[str] | None:
+    """A folder for what a large text's tokens and counts are mapped from; None for a small one."""
+    if size <= MAX_BYTES_IN_MEMORY:
+        return None
+    beside = out.absolute().parent if out is not None else Path(tempfile.gettempdir())
     beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".octavo.", suffix=".tokens") as folder:
-        yield Path(folder)
+    return tempfile.TemporaryDirectory(dir=beside, prefix=".octavo.", suffix=".tokens")
 
 
-def _workspace(tokens: int, folder: Path | None) -> Workspace:
+def workspace_for(tokens: int, folder: Path | None) -> Workspace:
     """Counts are mapped from files, which is slower, only where memory would be short."""
-    return Workspace(folder=folder if tokens * PER_TOKEN > available() / 2 else None)
+    return Workspace(folder=folder if tokens * COUNTING_BYTES_PER_TOKEN > available() / 2 else None)

@@ -24,7 +24,8 @@ from octavo.exercises.framework.evidence import share_error
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
-from octavo.tasks.facts_training import FactsConfig, finetune, pretrain
+from octavo.tasks.facts import TASK, teach
+from octavo.tasks.run import Run
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary
 
 FIRSTS = [a + b for a in ("Al", "Be", "Da", "El", "Fe", "Jo", "Ka", "Lu", "Ma", "Ro")
@@ -127,16 +128,14 @@ def train_and_ask(setting: Setting, pretraining: bool) -> dict[str, GroupAnswers
     tokenizer = vocabulary(known)
     model = GPT(GPTConfig(width=setting.width, layers=2, heads=4, context=32), tokenizer.vocab)
     model.initialise(seeded_generator(setting.seed))
-    how = FactsConfig(
-        pretraining, pretrain_passes=setting.passes, pretrain_batch=32, rate=0.002, batch=64, precision="float32",
-        passes=20 if pretraining else 75,
-    )  # fmt: skip
-    if pretraining:
-        pretrain(model, tokenizer, known, how, setting.seed, cpu, quiet=True)
-    finetune(model, tokenizer, known, how, setting.seed, cpu, quiet=True)
+    recipe = TASK.recipe("facts", {
+        "pretraining": pretraining, "pretrain_epochs": setting.passes, "pretrain_batch_size": 32,
+        "epochs": 20 if pretraining else 75, "learning_rate": 0.002, "batch_size": 64, "precision": "float32",
+    }, setting.seed)  # fmt: skip
+    taught = teach(recipe, Run(model, tokenizer), known, cpu).model
     groups = {FINETUNED: known.train, DESCRIBED: known.dev, UNKNOWN_PEOPLE: known.never}
     return {
-        name: GroupAnswers(pairs, tuple(answer_questions(model, tokenizer, [one.question for one in pairs])),
+        name: GroupAnswers(pairs, tuple(answer_questions(taught, tokenizer, [one.question for one in pairs])),
                        known.commonest)
         for name, pairs in groups.items()
     }  # fmt: skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,16 +18,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, eval_mode
 from octavo.errors import UserError
 from octavo.models import Mix, spec_of
-from octavo.tasks.count_training import (
-    Page,
-    TextConfig,
-    check_before_work,
-    finish,
-    fit_counts,
-    learnt_text,
-    reading,
-    record_of,
-)
+from octavo.tasks.corpus import fit_counts, learnt_text, reading
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, fingerprint, open_corpus, tokenize
 from octavo.text.overlap import MAX_OVERLAP, overlap
@@ -36,32 +27,46 @@ from octavo.text.validation_chunks import Held, hold_out
 PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
 
 
-def train_mix(
-    source: Any, parts: Sequence[str | Path], config: Any, out: str | Path | None, text: TextConfig | None = None,
-    seed: int = 0, measure: bool = True, page: Page | None = None,
-) -> Run:  # fmt: skip
-    """Mix trained runs; the weights are learnt on pieces of the training part that the parts have not seen.
+@dataclass(frozen=True)
+class MixtureConfig:
+    """What is mixed, and the text to measure on."""
 
-    The text is read as the first part's was; of `text`, only the field, the errors and the validation files count.
-    """
-    began = time.perf_counter()
-    check_before_work(out, seed)
-    runs = [load(part) for part in parts]
+    parts: tuple[str, ...] = ()
+    """Two or more run folders with the same tokenizer."""
+    valid: tuple[str, ...] = ()
+    """Text to measure on; without it, as the first part has it."""
+    field: str = "text"
+    """JSON lines, parquet: where the text is; without it, as the first part has it."""
+    errors: Literal["strict", "replace", "raw"] = "strict"
+    """What is not UTF-8: refuse it, replace it, or keep the bytes; without it, as the first part has it."""
+
+
+def open_mixture(settings: MixtureConfig, source: Sequence[str]) -> tuple[Corpus, list[Run], dict[str, Any]]:
+    """The text, read as the first part's was but for what the settings say; the parts; and how it was read."""
+    runs = [load(part) for part in settings.parts]
     _check_parts(runs)
-    tokenizer, read_as = runs[0].tokenizer, _reading_of_mix(runs[0], source, text or TextConfig())
-    corpus = open_corpus(source, **read_as)
+    own = list(source) == runs[0].record.get("corpus", {}).get("source")
+    usual = MixtureConfig()
+    said = {key: getattr(settings, key) for key in ("field", "errors", "valid")
+            if getattr(settings, key) != getattr(usual, key)}  # fmt: skip
+    as_first = {**reading(runs[0].record), **({} if own else {"valid": None})}  # its validation files are its own
+    return open_corpus(list(source), **(as_first | said)), runs, as_first | said
+
+
+def fit_mixture(config: Any, corpus: Corpus, runs: Sequence[Run]) -> Run:
+    """Mix trained runs; the weights are learnt on chunks of the training part that the parts have not seen."""
+    tokenizer = runs[0].tokenizer
     held = hold_out(tokenize(corpus.train, tokenizer).tokens, runs[0].model.begin)
     if not held.pieces_PL.size:
-        raise UserError(f"the text is too small to hold pieces out: {corpus.train.size} bytes; give a longer one")
-    twins = [_without_the_pieces(run, corpus, held) for run in runs]
-    mix, twin = Mix(config, [run.model for run in runs]), Mix(config, twins)
-    tokens = learn_weights(twin, torch.from_numpy(held.pieces_PL.astype(np.int64)))
-    mix.logw_GI = twin.logw_GI
-    seconds = time.perf_counter() - began
-    record = record_of(corpus, read_as["field"], read_as["valid"] or (), seed, seconds, tokens)
-    record["mixed"] = [{"run": run.name, "model": run.summary()} for run in runs]
-    record["train_seconds"] += sum(run.record.get("train_seconds", 0.0) for run in runs)
-    return finish(Run(mix, tokenizer, record), corpus, out, seed, measure, page)
+        raise UserError(f"the text is too small to hold chunks out: {corpus.train.size} bytes; give a longer one")
+    began = time.perf_counter()
+    refitted = [_without_the_chunks(run, corpus, held) for run in runs]
+    mixture, learner = Mix(config, [run.model for run in runs]), Mix(config, refitted)
+    tokens = learn_weights(learner, torch.from_numpy(held.pieces_PL.astype(np.int64)))
+    mixture.logw_GI = learner.logw_GI
+    seconds = time.perf_counter() - began + sum(run.record.get("train_seconds", 0.0) for run in runs)
+    mixed = [{"run": run.name, "model": run.summary()} for run in runs]
+    return Run(mixture, tokenizer, {"train_tokens": tokens, "train_seconds": seconds, "mixed": mixed})
 
 
 @torch.no_grad()
@@ -82,7 +87,7 @@ def learn_weights(mix: Mix, pieces_PL: Tensor) -> int:
     return len(class_N)
 
 
-def _without_the_pieces(run: Run, corpus: Corpus, held: Held) -> LanguageModel[Any]:
+def _without_the_chunks(run: Run, corpus: Corpus, held: Held) -> LanguageModel[Any]:
     """The model as it would be had it not seen the pieces: a neural one has not, count models are fitted again."""
     trained = run.record.get("corpus", {})
     if trained.get("train", {}).get("sha256") != corpus.train.sha256:
@@ -119,17 +124,6 @@ def _overlap(one: str, other: str) -> bool:
     """Whether two names of texts mean the same file, or one a folder with the other in it."""
     a, b = os.path.realpath(one), os.path.realpath(other)
     return one == other or os.path.commonpath([a, b]) in (a, b)
-
-
-def _reading_of_mix(first: Run, source: Any, text: TextConfig) -> dict[str, Any]:
-    """As the first part's text was read, but for what the user says; its validation files belong to its own text."""
-    sources = [str(source)] if isinstance(source, str | Path) else list(map(str, source))
-    own = sources == first.record.get("corpus", {}).get("source")
-    unsaid = TextConfig()
-    said = {
-        key: getattr(text, key) for key in ("field", "errors", "valid") if getattr(text, key) != getattr(unsaid, key)
-    }
-    return {**reading(first.record), **({} if own else {"valid": None}), **said}
 
 
 def _check_parts(runs: Sequence[Run]) -> None:

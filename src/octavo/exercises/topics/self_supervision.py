@@ -27,7 +27,7 @@ from octavo.exercises import (
 )
 from octavo.exercises.framework.evidence import share_error
 from octavo.pages.figures.bars import bars
-from octavo.tasks.masking import NOTHING, Batch, MaskConfig, Masked
+from octavo.tasks.masking import NOTHING, MaskConfig, Masked, MaskedBatch
 from octavo.tasks.sentences import Sentences
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
@@ -53,14 +53,14 @@ def corpus() -> tuple[WordPiece, Sentences]:
     return tokenizer, Sentences.of(enumerate(texts), tokenizer)
 
 
-def batches(task: str, steps: int = 20, config: MaskConfig | None = None) -> list[Batch]:
+def batches(task: str, steps: int = 20, config: MaskConfig | None = None) -> list[MaskedBatch]:
     """Batches of octavo's generator for one task, whose labels come from the text."""
     tokenizer, sentences = corpus()
     masked = Masked(sentences, tokenizer, (task,), rows=16, length=64, seed=0, config=config or MaskConfig())
     return [masked.at(step) for step in range(steps)]
 
 
-LABELS: dict[str, Callable[[Batch], torch.Tensor]] = {
+LABELS: dict[str, Callable[[MaskedBatch], torch.Tensor]] = {
     "words": lambda b: b.target_N, "next": lambda b: b.next_P, "order": lambda b: b.order_P,
     "replaced": lambda b: b.replaced_BT.flatten(),
 }  # fmt: skip

@@ -1,0 +1,84 @@
+"""Tensors in safetensors files: written one by one, read into memory of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from octavo.errors import UserError
+from octavo.io.memory import expect_random_access
+from octavo.io.progress import progress
+from octavo.io.run_folder import TENSORS
+
+SAFE_NAMES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.int64: "I64", torch.int32: "I32",
+    torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+RENAMED_TENSORS = {  # parts of tensors' names, as version 0.1 wrote them
+    "mix": "attention", "feed": "feed_forward", "look": "cross_attention", "readers": "encoder_blocks",
+    "writers": "decoder_blocks", "read_norm": "encoder_norm", "mix_DG": "combine_DG",
+}  # fmt: skip
+PROGRESS_BYTES = 1 << 28  # of a model, from which reading it is worth a word
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, about: Mapping[str, str] | None = None) -> None:
+    """A safetensors file, tensor by tensor: the library's own writer first copies all of them into memory."""
+    with open(path, "wb") as file:
+        stream_tensors(tensors, file, about)
+
+
+def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mapping[str, str] | None = None) -> None:
+    """The tensors in the safetensors format, with some text `about` them in its header."""
+    header: dict[str, Any] = {"__metadata__": dict(about)} if about else {}
+    end = 0
+    for key, tensor in tensors.items():
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    told = json.dumps(header).encode()
+    told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
+    file.write(len(told).to_bytes(8, "little") + told)
+    for tensor in tensors.values():
+        file.write(tensor.detach().cpu().contiguous().numpy().data)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a folder, each in memory of its own."""
+    try:
+        # Copies, because a mapped file is read page by page, in the order of the look-ups, which takes far longer.
+        mapped = safetensors.torch.load_file(path / TENSORS)
+        large = sum(tensor.nbytes for tensor in mapped.values())
+        found = {}
+        shown = large >= PROGRESS_BYTES
+        with progress("reading the model", large, "bytes") if shown else nullcontext(_nobody) as advance:
+            for key, tensor in mapped.items():
+                found[current_tensor_name(key)] = _copied(tensor)
+                advance(tensor.nbytes)
+        return found
+    except FileNotFoundError as error:
+        raise UserError(f"{path} has no {TENSORS}: the run is not complete; train it again") from error
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path / TENSORS} is damaged or foreign: {error}; train the run again") from error
+
+
+def current_tensor_name(name: str) -> str:
+    """The name that a tensor saved by an earlier version has today."""
+    return re.sub(r"[^./:]+", lambda part: RENAMED_TENSORS.get(part[0], part[0]), name)
+
+
+def _nobody(amount: float) -> None:
+    """Who is told of reading that takes no time."""
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy in memory of its own; half precision saves room on the disk, and is computed with in single."""
+    dtype = torch.float32 if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.dtype
+    return expect_random_access(torch.empty_like(tensor, dtype=dtype)).copy_(tensor)

@@ -1,0 +1,294 @@
+"""Facts: a GPT learns texts by heart by filling in their spans, and then to answer questions: two stages.
+
+N texts or questions, B of a batch, T tokens of a row, C tokens of the longest text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from octavo.core import seeded_generator
+from octavo.datasets.people import names_people, open_people
+from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
+from octavo.errors import UserError
+from octavo.io.run_folder import REPORT
+from octavo.models.gpt import GPT
+from octavo.models.parts.config import GPTConfig
+from octavo.ops import cross_entropy
+from octavo.scoring.answers import exact_match
+from octavo.tasks.oracle import measure, oracle_of
+from octavo.tasks.run import Run, contents_of, load
+from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
+from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.tasks.training_run import train_alone
+from octavo.text.chunks import Chunk
+from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
+from octavo.text.tokenizers.base import Tokenizer
+from octavo.text.tokenizers.char import Char
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
+from octavo.training.stage import RowBatch, Stage
+
+PRETRAINING, FINETUNING = "pretraining", "finetuning"
+KEPT_SHARE = 7 / 8  # of the context is the most that is kept of a text
+EPOCHS, EPOCHS_ALONE = 10, 75  # over the questions, after pretraining and without it
+VALIDATION_STEP = 10  # with early stopping, every so many questions to learn are held out
+
+
+@dataclass(frozen=True)
+class FactsConfig:
+    """How a model is taught facts. --batch-size, --learning-rate and --budget are of the finetuning."""
+
+    pretraining: bool = True
+    """--no-pretraining learns from the questions alone."""
+    pretrain_epochs: int = 650
+    """Over the text."""
+    pretrain_batch_size: int = 128
+    """Texts between two updates of the weights."""
+    pretrain_learning_rate: float = 0.006
+    """The learning rate of pretraining at its highest."""
+    span: float = SPAN
+    """The share of a text that is hidden, on average."""
+    mixed: float = 0.0
+    """The share of questions among the texts of pretraining; 0 leaves them for finetuning."""
+    epochs: int = 0
+    """Over the questions, where there is no other --budget; 0: 10, or 75 without pretraining."""
+
+    RENAMED: ClassVar[dict[str, str]] = {
+        "pretrain_passes": "pretrain_epochs", "pretrain_batch": "pretrain_batch_size",
+        "pretrain_rate": "pretrain_learning_rate", "passes": "epochs",
+    }  # fmt: skip
+
+    def __post_init__(self) -> None:
+        for name, least in (("pretrain_epochs", 1), ("pretrain_batch_size", 1), ("epochs", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
+        if not 0 < self.span <= 0.5:
+            raise UserError(f"span must be above 0 and at most 0.5: span={self.span}; leave it out")
+        if not 0 <= self.mixed < 1:
+            raise UserError(f"mixed must be at least 0 and below 1: mixed={self.mixed}; try --mixed 0.25")
+        OptimizerConfig(learning_rate=self.pretrain_learning_rate)  # which refuses what cannot be
+
+    @property
+    def question_epochs(self) -> int:
+        """Of finetuning."""
+        return self.epochs or (EPOCHS if self.pretraining else EPOCHS_ALONE)
+
+
+class FactsTask(Task[Run, Knowledge]):
+    """The answers to questions about what a text says."""
+
+    name, purpose, data_key = "facts", "answer questions", "corpus"
+    data_help = "birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv."
+    example = "people-160 --width 64 --layers 2 --heads 4 --pretrain-epochs 60 --epochs 40"
+    settings = FactsConfig()
+    loop = LoopConfig(budget="", batch_size=256)
+    optimizer = OptimizerConfig(learning_rate=0.0006, warmup=0.05)
+    config = GPTConfig(width=256, layers=4, heads=8, context=128)
+
+    def configs(self, model: str) -> tuple[str, dict[str, Any]]:
+        usual = {"config": self.config, "settings": self.settings, "loop": self.loop, "optimizer": self.optimizer}
+        return "gpt", usual
+
+    def check(self, recipe: Recipe) -> None:
+        recipe.config.check_use()
+
+    def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Knowledge:
+        if len(source) != 1:
+            raise UserError(f"facts are of one source: got {len(source)}; name birthplaces, people-500 or a folder")
+        return open_facts(source[0], recipe.seed)
+
+    def describe(self, recipe: Recipe, source: Sequence[str], data: Knowledge) -> dict[str, Any]:
+        about = {"name": data.name, "source": list(source), "sha256": data.identity}
+        counts = {"texts": len(data.text), "learnt": len(data.train), "asked": len(data.dev)}
+        return {"corpus": about, "facts": {"frame": list(data.frame), **counts}}
+
+    def create(self, recipe: Recipe, data: Knowledge) -> Run:
+        model, tokenizer = fresh_model(data, recipe.config, recipe.seed)
+        return Run(model, tokenizer, {"task": self.name})
+
+    def suited(self, recipe: Recipe, run: Run) -> Recipe:
+        """Muon's learning rate suits pretraining; in finetuning it is less as the other rate is."""
+        return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))
+
+    def stage_names(self, recipe: Recipe) -> Sequence[str]:
+        return (PRETRAINING, FINETUNING) if recipe.settings.pretraining else (FINETUNING,)
+
+    def stage_of(self, record: Mapping[str, Any], stage: int) -> int:
+        """Runs of version 0.1 say it in the record instead of the checkpoint."""
+        second = record.get("facts", {}).get("stage") == FINETUNING and bool(record["training"].get("stages"))
+        return 1 if second else stage
+
+    def stage(self, recipe: Recipe, run: Run, data: Knowledge, device: torch.device, number: int) -> Stage:
+        name, model = self.stage_names(recipe)[number], run.model
+        if name == PRETRAINING:
+            texts = CorruptedTexts(data, run.tokenizer, recipe.settings, model.config.context, recipe.seed, device)
+            return fact_stage(model, texts, name, f"{texts.steps}steps", optimizer_of(recipe, pretraining=True))
+        held = data.train[::VALIDATION_STEP] if recipe.loop.patience else []
+        pairs = [pair for pair in data.train if pair not in set(held)] if held else data.train
+        rows = min(recipe.loop.batch_size or self.loop.batch_size, len(pairs))
+        asked = Questions(pairs, run.tokenizer, model.config.context, rows, recipe.seed, device)
+        budget = recipe.loop.budget or f"{asked.steps(recipe.settings.question_epochs)}steps"
+        stage = fact_stage(model, asked, name, budget, optimizer_of(recipe))
+        if held:
+            oracle = oracle_of(run, unfinished=True)
+            questions = [pair.question for pair in held]
+
+            def validate() -> Mapping[str, float]:
+                said = zip(oracle.answer(questions), held, strict=True)
+                return {"exact_match": sum(exact_match(one.text, pair.answer) for one, pair in said) / len(held)}
+
+            stage = replace(stage, validate=validate, best="exact_match")
+        return replace(stage, examples_per_step=rows, steps_per_epoch=asked.steps(1))
+
+    def finish(
+        self, recipe: Recipe, run: Run, data: Knowledge, rows: Rows, measure_it: bool, folder: Path | None
+    ) -> dict[str, str]:
+        from octavo.tasks.facts_page import answers_page
+
+        if not measure_it:
+            return {}
+        run.record["result"] = measure(oracle_of(run), data, recipe.settings.pretraining)
+        return {REPORT: answers_page(recipe, run, rows, folder)} if folder is not None else {}
+
+    def contents(self, run: Run) -> Contents:
+        return contents_of(run)
+
+    def load(self, path: Path, record: dict[str, Any]) -> Run:
+        return load(path)
+
+
+TASK = FactsTask()
+
+
+def teach(recipe: Recipe, run: Run, known: Knowledge, device: torch.device) -> Run:
+    """Train a run's model stage by stage in this process, without a folder."""
+    for number in range(len(TASK.stage_names(recipe))):
+        run.model.to(device)
+        loop = train_alone(TASK.stage(recipe, run, known, device, number), recipe, device)
+        run.model = loop.trained_model()  # type: ignore[assignment]
+    run.model.eval()
+    return run
+
+
+def optimizer_of(recipe: Recipe, pretraining: bool = False) -> OptimizerConfig:
+    """That of a stage: Muon's learning rate is less than its highest as the other one is."""
+    rates = (recipe.settings.pretrain_learning_rate, recipe.optimizer.learning_rate)
+    rate = rates[0] if pretraining else rates[1]
+    muon = (recipe.optimizer.muon_learning_rate or GPT_MUON_LEARNING_RATE) * rate / max(rates)
+    return replace(recipe.optimizer, learning_rate=rate, muon_learning_rate=muon)
+
+
+GPT_MUON_LEARNING_RATE = 0.02
+
+
+def open_facts(source: str | Path, seed: int = 0) -> Knowledge:
+    """birthplaces, made-up people (people, people-500) or a folder."""
+    return open_people(str(source), seed) if names_people(source) else open_knowledge(source)
+
+
+def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Char]:
+    """A model that knows nothing yet, and the characters of the texts and questions as its tokens."""
+    text = "\n".join([MARK, *known.text, *(part for pair in known.train for part in pair)])
+    tokenizer = Char.learn([Chunk(text.encode())])
+    model = GPT(config, tokenizer.vocab)
+    model.initialise(seeded_generator(seed))
+    return model, tokenizer
+
+
+def fact_stage(
+    model: Any, batches: Callable[[int], RowBatch], name: str, budget: str, optimizer: OptimizerConfig
+) -> Stage:
+    """Training on rows of which some tokens are asked for."""
+    return Stage(model, AnswerLoss(model), batches, optimizer, budget, name, fixed_shapes=True)
+
+
+class AnswerLoss(nn.Module):
+    """Cross-entropy of the tokens that are asked for; `begin` is not."""
+
+    def __init__(self, model: GPT) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
+        x_BT, target_BT = part
+        model = self.model
+        h_BTD, _ = model.read(model.start(len(x_BT)), x_BT)
+        return cross_entropy.nats(h_BTD.flatten(0, 1), model.output_weight, target_BT.flatten(), model.begin), state
+
+
+# ---------------------------------------------------------------------- batches
+
+
+class CorruptedTexts:
+    """The n-th batch of texts with spans hidden, and of questions where some are mixed in; it depends on n alone."""
+
+    def __init__(
+        self, known: Knowledge, tokenizer: Tokenizer, settings: FactsConfig, context: int, seed: int,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        if not known.text:
+            raise UserError(f"there is no text to pretrain on in {known.name}; give some, or --no-pretraining")
+        self.longest = min(int(KEPT_SHARE * context), context - MARKS)
+        x_NC, self.length_N = text_rows(tokenizer, known.text, self.longest)
+        self.x_NC, self.tokenizer, self.settings, self.seed = x_NC.to(device), tokenizer, settings, seed
+        self.mark, self.T = mark_of(tokenizer), x_NC.shape[1] + MARKS
+        asked = round(settings.mixed * settings.pretrain_batch_size)
+        self.batch_size = settings.pretrain_batch_size - asked
+        self.order = shuffled(len(x_NC), self.batch_size, seed)
+        self.questions = Questions(known.train, tokenizer, context, asked, seed, device) if asked else None
+        if self.questions is not None:
+            self.T = max(self.T, self.questions.x_NT.shape[1])
+
+    @property
+    def steps(self) -> int:
+        """Of all epochs."""
+        return -(-self.settings.pretrain_epochs * len(self.x_NC) // self.batch_size)
+
+    def __call__(self, step: int) -> RowBatch:
+        text_B = self.order(step)
+        cut = draw_cuts(self.length_N[text_B], self.longest, self.seed, step, text_B, self.settings.span)
+        begin = self.tokenizer.begin
+        numbers_B = torch.from_numpy(text_B).to(self.x_NC.device)
+        target_BT = corrupted_rows(self.x_NC, numbers_B, cut, self.mark, begin, self.T)
+        x_BT = torch.cat([torch.full_like(target_BT[:, :1], begin), target_BT[:, :-1]], 1)
+        batch = RowBatch((x_BT, target_BT), float(cut.kept_B.sum() + MARKS * len(text_B)))
+        return joined([batch, *([self.questions(step)] if self.questions else [])], begin)
+
+
+class Questions:
+    """The n-th batch of questions; it depends on n alone."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], tokenizer: Tokenizer, context: int, batch_size: int, seed: int,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        x_NT, target_NT = question_rows(tokenizer, pairs, context)
+        self.asked_N = (target_NT != tokenizer.begin).sum(1)
+        self.x_NT, self.target_NT, self.batch_size = x_NT.to(device), target_NT.to(device), batch_size
+        self.order = shuffled(len(x_NT), batch_size, seed)
+
+    def steps(self, epochs: int) -> int:
+        return -(-epochs * len(self.x_NT) // self.batch_size)
+
+    def __call__(self, step: int) -> RowBatch:
+        at_B = torch.from_numpy(self.order(step))
+        targets, at_B = float(self.asked_N[at_B].sum()), at_B.to(self.x_NT.device)
+        return RowBatch((self.x_NT[at_B], self.target_NT[at_B]), targets)
+
+
+def joined(parts: Sequence[RowBatch], begin: int) -> RowBatch:
+    """The rows of several batches as one."""
+    T = max(part.tensors[0].shape[1] for part in parts)
+    columns = zip(*([_widened(x_BT, T, begin) for x_BT in part.tensors] for part in parts), strict=True)
+    return RowBatch(tuple(torch.cat(column) for column in columns), sum(part.targets for part in parts))
+
+
+def _widened(x_BT: Tensor, T: int, begin: int) -> Tensor:
+    return torch.cat([x_BT, x_BT.new_full((len(x_BT), T - x_BT.shape[1]), begin)], 1)

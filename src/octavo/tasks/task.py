@@ -1,0 +1,325 @@
+"""A task: data with an identity, a model for them, the batch of every step, a loss, measures, and what a run of it is.
+
+Everything that training, resuming, saving, loading and the command line do is written once, over `Task`. A new task is
+a module that ends with `TASK = ...` and a line in TASKS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from octavo.config import configs_from, from_json
+from octavo.errors import UserError
+from octavo.io.run_folder import read_record, save_folder
+from octavo.models import find_spec
+from octavo.training.loop_config import LoopConfig
+from octavo.training.optimizer import OptimizerConfig
+from octavo.training.stage import Stage
+
+TASKS: dict[str, str] = {  # the module of each: imported when it is asked for, because together they take seconds
+    "language": "octavo.tasks.language",
+    "masked": "octavo.tasks.masked",
+    "translation": "octavo.tasks.translation",
+    "classification": "octavo.tasks.classification",
+    "images": "octavo.tasks.images",
+    "facts": "octavo.tasks.facts",
+}
+ALSO_SETTINGS = ("out", "seed", "device", "measure")
+
+R = TypeVar("R", bound=Any)  # what a run of the task is
+D = TypeVar("D")  # its data
+Rows = Sequence[dict[str, Any]]  # of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a run is made from, but the data themselves."""
+
+    model: str
+    config: Any
+    settings: Any
+    loop: LoopConfig
+    optimizer: OptimizerConfig
+    seed: int = 0
+    device: str = "auto"
+
+    def to_json(self) -> dict[str, Any]:
+        """What the record keeps beside the model's own description."""
+        kept = {"settings": asdict(self.settings), "loop": asdict(self.loop), "optimizer": asdict(self.optimizer)}
+        plain: dict[str, Any] = json.loads(json.dumps({**kept, "device": self.device}))
+        return plain
+
+    def replace(self, **changes: Any) -> Recipe:
+        return dataclasses.replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a run's folder holds: config.json, model.safetensors and other files."""
+
+    record: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    texts: Mapping[str, str]
+
+
+class TrainedRun:
+    """What runs of all tasks have: a model, a record of where it came from, and a folder."""
+
+    task: ClassVar[str] = "language"
+    model: Any
+    record: dict[str, Any]
+    path: Path | None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its training was stopped before its end, or goes on."""
+        training = self.record.get("training")
+        return isinstance(training, Mapping) and not training.get("finished")
+
+    def save(self, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> Any:
+        """Write the folder, in place of the run that stood there; anything else that stands there is refused."""
+        return save_run(self, path, texts, keep)
+
+
+def save_run(run: R, path: str | Path, texts: Mapping[str, str] | None = None, keep: Sequence[str] = ()) -> R:
+    """Write a run's folder, in place of the one that stood there; anything else that stands there is refused.
+
+    What the old folder has of the names in `keep` goes into the new one.
+    """
+    contents = find_task(run.task).contents(run)
+    record = {**run.record, **contents.record, "task": run.record.get("task", run.task)}
+    save_folder(Path(path), record, contents.tensors, {**contents.texts, **(texts or {})}, keep)
+    run.path = Path(path)
+    return run
+
+
+def refuse_unfinished(run: R) -> R:
+    """The run itself; one whose training was stopped is refused."""
+    if run.unfinished:
+        raise UserError(f"{run.path}: its training is not finished; go on with: octavo resume {run.path}")
+    return run
+
+
+def record_for(path: str | Path, task: str, record: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The record of a run of that task; a run of another one is refused."""
+    record = read_record(path) if record is None else record
+    if record["task"] != task:
+        raise UserError(
+            f"{path} was not trained to {find_task(task).purpose}, but to {find_task(record['task']).purpose}; "
+            f"in Python, octavo.load({str(path)!r}) opens runs of every task"
+        )
+    return record
+
+
+class Task(Generic[R, D]):
+    """What is learnt from which data. Its methods are called in the order in which they stand here."""
+
+    name: ClassVar[str]
+    """As in TASKS and in a record."""
+    purpose: ClassVar[str]
+    """For messages: it was trained to ..."""
+    data_key: ClassVar[str]
+    """Where a record describes the data."""
+    data_help: ClassVar[str]
+    """What the data can be, for help texts."""
+    example: ClassVar[str]
+    """Flags of an example for help texts, the data in front."""
+    settings: ClassVar[Any]
+    """The usual settings of the task: how data are read and shown to the model."""
+    loop: ClassVar[LoopConfig] = LoopConfig()
+    optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()
+
+    def configs(self, model: str) -> tuple[str, dict[str, Any]]:
+        """The model that a name stands for, and its usual configs; with a loop where it is trained step by step."""
+        spec = find_spec(model)
+        config = spec.presets[model].config if model in spec.presets else spec.config()
+        return spec.name, {
+            "config": config, "settings": self.settings, "loop": self.loop, "optimizer": self.optimizer
+        }  # fmt: skip
+
+    def recipe(
+        self, model: str, settings: Mapping[str, Any], seed: int = 0, device: str = "auto", others: Sequence[str] = ()
+    ) -> Recipe:  # fmt: skip
+        """The recipe with these settings in it, each in the config that has it; one that none has is refused."""
+        name, usual = self.configs(model)
+        made = configs_from(model, list(usual.values()), _plain(dict(settings)), (*ALSO_SETTINGS, *others))
+        return self.made_recipe(name, dict(zip(usual, made, strict=True)), seed, device)
+
+    def made_recipe(self, model: str, configs: Mapping[str, Any], seed: int, device: str) -> Recipe:
+        """The recipe of configs as `configs` names them."""
+        whole = {"loop": self.loop, "optimizer": self.optimizer, **configs}
+        return Recipe(model, whole["config"], whole["settings"], whole["loop"], whole["optimizer"], seed, device)
+
+    def recipe_of(self, record: Mapping[str, Any]) -> Recipe:
+        """The recipe of a saved run."""
+        try:
+            kept = record["training"]
+            _, usual = self.configs(record["model"])
+            return Recipe(
+                record["model"], from_json(type(usual["config"]), record["config"]),
+                from_json(type(usual["settings"]), kept["settings"]), from_json(LoopConfig, kept["loop"]),
+                from_json(OptimizerConfig, kept["optimizer"]), record["seed"], str(kept["device"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"the run was not trained step by step, or does not say how: {error!r}; train it anew"
+            ) from error
+
+    # ------------------------------------------------------------------ training
+
+    def check(self, recipe: Recipe) -> None:
+        """Refuse what would only fail after some work."""
+
+    def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> D:
+        """Read the data; beside `folder`, the run's, there is room for temporary files."""
+        raise NotImplementedError
+
+    def describe(self, recipe: Recipe, source: Sequence[str], data: D) -> dict[str, Any]:
+        """The data in words and numbers for the record, under `data_key` with `source` in it."""
+        raise NotImplementedError
+
+    def identity(self, record: Mapping[str, Any]) -> Any:
+        """What tells the data of a record from others: their hash."""
+        return record[self.data_key]["sha256"]
+
+    def fits(self, recipe: Recipe) -> bool:
+        """Whether the model is fitted at once, by `fit`, instead of trained step by step."""
+        return False
+
+    def fit(self, recipe: Recipe, data: D) -> tuple[R, Rows]:
+        """The fitted run, and rows for metrics.jsonl."""
+        raise NotImplementedError
+
+    def create(self, recipe: Recipe, data: D) -> R:
+        """A run with an untrained model."""
+        raise NotImplementedError
+
+    def suited(self, recipe: Recipe, run: R) -> Recipe:
+        """The recipe with what suits the model where nothing was asked for."""
+        return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))
+
+    def same_recipe(self, recipe: Recipe, saved: Recipe) -> bool:
+        """Whether a saved run was begun with this recipe, which says less where it leaves things to the model."""
+        loop = dataclasses.replace(saved.loop, **_left_open(recipe.loop, ("batch_size", "sequence_length")))
+        optimizer = dataclasses.replace(saved.optimizer, **_left_open(recipe.optimizer, ("muon_learning_rate",)))
+        theirs = (saved.config, saved.settings, loop, optimizer)
+        return (recipe.config, recipe.settings, recipe.loop, recipe.optimizer) == theirs
+
+    def recreate(self, recipe: Recipe, data: D, path: Path) -> R:
+        """The run of a folder whose training is to be resumed."""
+        return self.load(path, read_record(path))
+
+    def stage_names(self, recipe: Recipe) -> Sequence[str]:
+        """The stages of training, by name; most tasks have one, which needs none."""
+        return ("",)
+
+    def stage_of(self, record: Mapping[str, Any], stage: int) -> int:
+        """The stage that a saved run is in, as its checkpoint says."""
+        return stage
+
+    def stage(self, recipe: Recipe, run: R, data: D, device: torch.device, number: int) -> Stage:
+        """What the loop does in a stage; the model is on the device."""
+        raise NotImplementedError
+
+    def describe_training(self, run: R, data: D, stage: Stage) -> dict[str, Any]:
+        """What the record says of a stage besides its recipe."""
+        return {}
+
+    def complete(self, recipe: Recipe, run: R, data: D) -> R:
+        """The run after the last stage, with anything added that a trained model needs."""
+        return run
+
+    def finish(self, recipe: Recipe, run: R, data: D, rows: Rows, measure: bool, folder: Path | None) -> dict[str, str]:
+        """Measure the finished run into its record's `result`, where that is asked for; returns further files, such as
+        the page of a run that is saved.
+        """
+        raise NotImplementedError
+
+    def close(self, data: D) -> None:
+        """Let go of what `open` has taken."""
+
+    # ------------------------------------------------------------------ folders
+
+    def contents(self, run: R) -> Contents:
+        """What the run's folder holds."""
+        raise NotImplementedError
+
+    def load(self, path: Path, record: dict[str, Any]) -> R:
+        """The run in a folder. Nothing in it is executed; what is damaged or foreign is refused."""
+        raise NotImplementedError
+
+    def evaluate(self, run: R, source: Any = None, **settings: Any) -> Any:
+        """How good the run is on a source, or on its own held-out data."""
+        raise NotImplementedError
+
+    def reopen(self, record: Mapping[str, Any], name: str, remedy: str = "train it anew") -> D:
+        """The data of a record, read again; refused where they have changed since."""
+        recipe, about = self.recipe_of(record), record.get(self.data_key)
+        source = about.get("source") if isinstance(about, Mapping) else None
+        if not isinstance(source, list) or not all(isinstance(one, str) for one in source):
+            raise UserError(f"{name} does not say what it was trained on; {remedy}")
+        data = self.open(recipe, source)
+        if self.identity(self.describe(recipe, source, data)) != self.identity(record):
+            raise UserError(f"{', '.join(source)} has changed since {name} was trained; {remedy}")
+        return data
+
+
+def _left_open(config: Any, names: Sequence[str]) -> dict[str, Any]:
+    return {name: 0 for name in names if not getattr(config, name)}
+
+
+def _plain(value: Any) -> Any:
+    """Settings as JSON has them: paths may be given as such."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def find_task(name: str) -> Task[Any, Any]:
+    """The task of that name."""
+    if name not in TASKS:
+        raise UserError(f"there is no task {name!r}; tasks are {', '.join(TASKS)}")
+    task: Task[Any, Any] = import_module(TASKS[name]).TASK
+    return task
+
+
+def task_for(model: str) -> Task[Any, Any]:
+    """The task that a model is trained for; facts is a task of a language model, and named instead of it."""
+    return find_task(model if model == "facts" else find_spec(model).task)
+
+
+def task_of_run(path: str | Path) -> Task[Any, Any]:
+    """The task of a saved run."""
+    return find_task(read_record(path)["task"])
+
+
+def made_with() -> dict[str, str]:
+    """Versions, for the record."""
+    return {"torch": torch.__version__, "python": platform.python_version(), "machine": platform.machine()}
+
+
+def pick_device(device: str) -> torch.device:
+    """auto is the GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise UserError(f"there is no kind of device called {device!r}; try auto, cpu or cuda") from error
+    if chosen.type not in ("cpu", "cuda"):
+        raise UserError(f"device must be auto, cpu or cuda: device={device}; try --device auto")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise UserError(f"device {device} needs a CUDA GPU, {torch.cuda.device_count()} are here; try --device cpu")
+    return chosen

@@ -1,0 +1,267 @@
+"""From data to a finished run, for every task: create, train stage by stage, measure, save; resume what was stopped.
+
+The run's folder appears before training begins, fills while it goes on, and ends complete. A finished run that stood
+at its place stays beside it, as NAME.before, until then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from octavo.core import seeded_generator
+from octavo.errors import Stopped, UserError
+from octavo.io.lock import locked
+from octavo.io.run_folder import BOARD, CONFIG, METRICS, STATE, check_out, read_record, write_record
+from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device, save_run
+from octavo.training.checkpoint import FILE, Checkpoint, Position
+from octavo.training.distributed import Team, team
+from octavo.training.loop import Loop
+from octavo.training.schedule import Budget
+from octavo.training.stage import Stage
+
+BEFORE = ".before"  # ends the name of a finished run while another one is trained at its place
+
+
+def train_run(
+    task: Task[Any, Any], recipe: Recipe, source: Sequence[str], out: str | Path | None = None, measure: bool = True,
+    quiet: bool = False,
+) -> Any:  # fmt: skip
+    """Train a model for a task, in this process or in those that torchrun started.
+
+    A run that was stopped at `out`, with the same recipe and data, is resumed; any other stopped one is refused.
+    """
+    seeded_generator(recipe.seed)
+    folder = Path(out) if out is not None else None
+    if folder is not None:
+        check_out(folder)
+    task.check(recipe)
+    if task.loop.budget or recipe.loop.budget:  # where there is no usual one, the task has its own measure
+        Budget.parse(recipe.loop.budget)
+    with locked(folder), team(pick_device(recipe.device)) as processes:
+        if processes.leads:
+            restore_old(folder)
+        (stopped,) = processes.agree(float(processes.leads and is_stopped(folder)))
+        began = time.perf_counter()
+        data = task.open(recipe, source, folder)
+        try:
+            described = task.describe(recipe, source, data)
+            if folder is not None and stopped:
+                return _resume_same(task, recipe, described, data, processes, folder, measure, quiet)
+            record = {**described, "seed": recipe.seed, "made_with": made_with()}
+            if task.fits(recipe):
+                run, rows = task.fit(recipe, data)
+                run.record = record | {"train_seconds": time.perf_counter() - began} | run.record
+                return _finish(task, recipe, run, data, rows, folder, measure)
+            run = task.create(recipe, data)
+            recipe = task.suited(recipe, run)
+            run.record = record | run.record | {"training": {**recipe.to_json(), "finished": False}}
+            return _train(task, recipe, run, data, processes, folder, measure, quiet)
+        finally:
+            task.close(data)
+
+
+def resume_run(path: str | Path, budget: str | None = None, measure: bool = True, quiet: bool = False) -> Any:
+    """Go on with a run that was stopped or killed, as if it had not been; or, with a larger budget, with any run that
+    was trained step by step.
+    """
+    path = Path(path)
+    with locked(path, "resumes"):
+        if not int(os.environ.get("RANK", "0")):
+            restore_old(path)
+        record = read_record(path)
+        task = find_task(record["task"])
+        recipe = task.recipe_of(record)
+        recipe = recipe.replace(loop=replace(recipe.loop, budget=budget)) if budget else recipe
+        with team(pick_device(recipe.device)) as processes:
+            data = task.reopen(record, str(path))
+            try:
+                return _resume(task, recipe, record, data, processes, path, measure, quiet, budget)
+            finally:
+                task.close(data)
+
+
+def _resume_same(
+    task: Task[Any, Any], recipe: Recipe, described: Mapping[str, Any], data: Any, processes: Team, path: Path,
+    measure: bool, quiet: bool,
+) -> Any:  # fmt: skip
+    """Resume the stopped run of the same recipe and data that stands at the place of a new one."""
+    record = read_record(path)
+    same = record["task"] == task.name and task.identity(record) == task.identity(described)
+    if same and (record.get("model"), record.get("seed")) == (recipe.model, recipe.seed):
+        theirs = task.recipe_of(record)
+        if task.same_recipe(recipe, theirs):
+            return _resume(task, theirs, record, data, processes, path, measure, quiet)
+    raise UserError(
+        f"{path} holds a training run that was stopped, with other settings or data; go on with octavo resume {path}, "
+        "or choose another --out"
+    )
+
+
+def _resume(
+    task: Task[Any, Any], recipe: Recipe, record: dict[str, Any], data: Any, processes: Team, path: Path,
+    measure: bool, quiet: bool, budget: str | None = None,
+) -> Any:  # fmt: skip
+    saved = Checkpoint.load(path)
+    at = saved.position
+    at.stage = task.stage_of(record, at.stage)
+    run = task.recreate(recipe, data, path)
+    run.model.to(processes.device)
+    stage = task.stage(recipe, run, data, processes.device, at.stage)
+    spent = Budget.parse(stage.budget).in_unit(stage.unit).spent(at)
+    if record["training"].get("finished"):
+        if spent >= 1 or not budget:
+            why = at.ended or f"it has trained for {at.step:,} steps, {at.seconds:.0f} s, {at.examples:,} {stage.unit}"
+            raise UserError(f"{path} is finished: {why}; to go on, give a larger one with --budget")
+        at.ended, at.stale, at.skipped, at.restored = "", 0, 0, 0
+    if budget:
+        at.evaluations = int(spent * recipe.loop.evaluations)
+    run.record |= {"training": {**record["training"], **recipe.to_json(), "finished": False}}
+    return _train(task, recipe, run, data, processes, path, measure, quiet, saved)
+
+
+def _train(
+    task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, processes: Team, folder: Path | None, measure: bool,
+    quiet: bool, saved: Checkpoint | None = None,
+) -> Any:  # fmt: skip
+    """The stages that are left, then the end."""
+    training, first = run.record["training"], saved.position.stage if saved is not None else 0
+    training["stages"] = training.get("stages", [])[:first]
+    rows: list[dict[str, Any]] = []
+    for number in range(first, len(task.stage_names(recipe))):
+        run.model.to(processes.device)
+        stage = task.stage(recipe, run, data, processes.device, number)
+        loop = Loop(stage, recipe.loop, processes, recipe.seed, folder, quiet)
+        if saved is not None and number == first:
+            loop.take(saved)
+        else:
+            loop.position = Position(stage=number, log_bytes=log_length(folder) if number else 0)
+        training |= _describe(loop) | task.describe_training(run, data, stage)
+        with _begun(run, loop, folder if processes.leads else None, new=saved is None and number == 0):
+            why = loop.train()
+        run.model = loop.trained_model()
+        at = loop.position
+        training["stages"].append({"name": stage.name, "steps": at.step, "seconds": at.seconds, "why": why})
+        rows = loop.log.rows if folder is not None else [*rows, *loop.log.rows]
+    run.model.to(processes.device).eval()
+    seconds = sum(stage["seconds"] for stage in training["stages"])
+    run.record |= {"train_seconds": seconds, f"train_{loop.stage.unit}": at.examples}
+    training |= {"finished": True, "why": why, "steps": at.step}
+    training |= {loop.stage.best: at.best_value} if loop.stage.best else {}
+    run = task.complete(recipe, run, data)
+    return _finish(task, recipe, run, data, rows, folder if processes.leads else None, measure and processes.leads)
+
+
+def train_alone(stage: Stage, recipe: Recipe, device: torch.device, quiet: bool = True) -> Loop:
+    """Train a stage in this process, without a folder: the loop at its end."""
+    loop = Loop(stage, recipe.loop, Team(0, 1, device), recipe.seed, quiet=quiet)
+    loop.train()
+    return loop
+
+
+def _describe(loop: Loop) -> dict[str, Any]:
+    """What the record says of how a stage was trained, besides its recipe."""
+    low = "bfloat16" if loop.precision.low else "float32"
+    described = {"steps_per_epoch": loop.stage.steps_per_epoch, "precision": low, "processes": loop.team.size}
+    return described | ({"peak": loop.precision.peak} if loop.stage.flops_per_example else {})
+
+
+@contextmanager
+def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[None]:
+    """The folder says that the run is being trained; an old run at its place comes back where nothing was learnt."""
+    if folder is None:
+        yield
+        return
+    if not new:
+        write_record(folder, {**read_record(folder), "training": run.record["training"]})
+        yield
+        return
+    try:
+        run.record["training"]["before"] = _put_aside(folder)
+        model, run.model = run.model, loop.untrained  # which is whole, where the other one is sharded
+        save_run(run, folder, {METRICS: ""})
+        run.model = model
+        yield
+    except Exception as error:
+        before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
+        if not isinstance(error, Stopped) and before.exists() and not _has_learnt(folder):
+            shutil.rmtree(_real(folder), ignore_errors=True)
+            os.rename(before, _real(folder))
+        raise
+
+
+def _has_learnt(folder: Path) -> bool:
+    return (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
+
+
+def _finish(
+    task: Task[Any, Any], recipe: Recipe, run: Any, data: Any, rows: Rows, folder: Path | None, measure: bool
+) -> Any:  # fmt: skip
+    """Measure and save, all at once: the folder appears with its page in it."""
+    before = run.record.get("training", {}).pop("before", "")
+    try:
+        texts = task.finish(recipe, run, data, rows, measure, folder)
+        run.model.cpu()
+        if folder is None or int(os.environ.get("RANK", "0")):
+            return run
+        history = [*rows, *([run.record["result"]] if measure else [])]
+        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
+        save_run(run, folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))
+    except KeyboardInterrupt as error:
+        if not (folder and (folder / STATE).is_dir()):
+            raise
+        raise Stopped(f"stopped while measuring; go on with: octavo resume {folder}", signal.SIGINT) from error
+    if before:
+        shutil.rmtree(_real(folder).with_name(Path(before).name), ignore_errors=True)
+    return run
+
+
+# ---------------------------------------------------------------------- folders
+
+
+def is_stopped(folder: Path | None) -> bool:
+    """Whether a run stands there that was stopped and can be resumed."""
+    if folder is None or not (folder / STATE / FILE).is_file():
+        return False
+    return not read_record(folder).get("training", {}).get("finished", True)
+
+
+def restore_old(folder: Path | None) -> None:
+    """Bring an old run back whose place is empty: the process that had put it aside was killed before it saved."""
+    if folder is None:
+        return
+    before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
+    if before.exists() and not (folder / CONFIG).exists():
+        shutil.rmtree(_real(folder), ignore_errors=True)
+        os.rename(before, _real(folder))
+
+
+def log_length(folder: Path | None) -> int:
+    """Bytes of metrics.jsonl."""
+    return (folder / METRICS).stat().st_size if folder is not None and (folder / METRICS).is_file() else 0
+
+
+def _put_aside(folder: Path) -> str:
+    """A finished run that stands there stays until the new one is finished too; returns the name it has meanwhile."""
+    out = _real(folder)
+    if not (out / CONFIG).is_file():
+        return ""
+    aside = out.with_name(f"{out.name}{BEFORE}")
+    if aside.exists():
+        raise UserError(f"{aside} is in the way: {out} would be put there until the new run is finished; move it")
+    os.rename(out, aside)
+    return aside.name
+
+
+def _real(folder: Path | None) -> Path:
+    return Path(os.path.realpath(str(folder)))
