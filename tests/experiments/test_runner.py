@@ -214,6 +214,16 @@ def test_a_finished_cell_whose_files_are_gone_or_whose_record_is_torn_is_repeate
         assert store.find(cell) is None
 
 
+def test_a_second_command_in_the_same_folder_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+    cell = Cell("a", "x", "m")
+    with (
+        Store.open(tmp_path, "test", {}).locked(),
+        pytest.raises(UserError, match=r"another command is at work in .*; wait for it or stop it, or choose another"),
+    ):
+        run(tmp_path, cell)
+    assert run(tmp_path, cell)[1] == ["a"]
+
+
 def test_the_time_left_is_of_budgets_and_of_what_such_cells_took_beside_them(tmp_path: Path) -> None:
     runner = Runner(Store.open(tmp_path, "test", {}), quiet(), lambda outcomes: [], 4, jobs=2, executor=Counting())
     left = [Cell("a", "x", "gru", budget="30s"), Cell("b", "x", "gpt", budget="10s")]

@@ -7,10 +7,12 @@ KEY/             its run
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,17 @@ class Store:
         if difference:
             raise UserError(f"{folder} is a {kind} {difference}; choose another --out, or delete {folder}")
         return store
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
+        with open(self.folder / HEADER, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                remedy = "wait for it or stop it, or choose another --out"
+                raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
+            yield
 
     def find(self, cell: Cell) -> Outcome | None:
         """The outcome of just this cell, if it is finished and the files that belong to it are there."""
