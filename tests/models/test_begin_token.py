@@ -43,7 +43,7 @@ def test_a_transformer_takes_the_tokenizers_begin_and_keeps_it(here: Path, tmp_p
     run = octavo.load(out)
     assert (run.model.begin, run.tokenizer.begin) == (0, 0)
     assert main(["eval", str(out), str(here / "text.txt"), "--prove"]) == 0
-    assert {one.name: one.verdict for one in examine(run).findings}["floors"] == "not applicable"
+    assert {one.name: one.verdict for one in examine(run).findings}["baselines"] == "not applicable"
     octavo.resume(out, budget="4steps")
     assert octavo.load(out).model.begin == 0
 
