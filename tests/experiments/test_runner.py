@@ -214,6 +214,17 @@ def test_a_finished_cell_whose_files_are_gone_or_whose_record_is_torn_is_repeate
         assert store.find(cell) is None
 
 
+def test_a_run_that_was_trained_in_another_way_is_removed_and_one_trained_elsewhere_never(tmp_path: Path) -> None:
+    store, cell = Store.open(tmp_path, "test", {}), Cell("a", "x", "m")
+    for changed, stays in ((replace(cell, title="A"), True), (replace(cell, data={"identity": "1"}), True),
+                           (replace(cell, seed=1), False)):  # fmt: skip
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / "config.json").write_text("{}")
+        store.save(Outcome(cell))
+        store.start(changed)
+        assert (tmp_path / "a").is_dir() == stays
+
+
 def test_a_second_command_in_the_same_folder_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
     cell = Cell("a", "x", "m")
     with (

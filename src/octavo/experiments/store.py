@@ -19,7 +19,7 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
-from octavo.experiments.cell import FINISHED, Cell, Outcome
+from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
 from octavo.io.files import whole_file
 from octavo.tasks.run import CONFIG
 
@@ -88,7 +88,8 @@ class Store:
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
         run = self.folder / cell.key
-        if (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
+        is_ours = IDENTITY not in cell.data  # else the cell is of a model that was trained elsewhere
+        if is_ours and (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
             shutil.rmtree(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 
