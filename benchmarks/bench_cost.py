@@ -5,7 +5,7 @@ tiny Shakespeare's bytes; its speed is that between its first and its last step,
 
 python benchmarks/bench_cost.py                    (a quarter of an hour)
 python benchmarks/bench_cost.py --only gpt --size small --rounds 1
-python benchmarks/bench_cost.py --size large --longest 0.8     (steps of more than 0.8 s are rehearsed in parts)
+python benchmarks/bench_cost.py --size large --longest 0.8     (steps of more than 0.8 s are timed in parts)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from measure import middle
 from octavo.cli import main as command
 from octavo.cli.cost_time import Asked, here, piece_of, this_machine
 from octavo.models import preset
-from octavo.training.step_timing import rehearse
+from octavo.training.step_timing import time_steps
 
 RECURRENT, TRANSFORMER = {"width": 512}, {"width": 256, "layers": 6, "context": 128}
 LARGER: dict[str, dict[str, int]] = {
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--size", choices=("small", "large", "both"), default="both")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=7, help="of training, each time")
-    parser.add_argument("--longest", type=float, help="seconds of a step above which parts of it are rehearsed")
+    parser.add_argument("--longest", type=float, help="seconds of a step above which parts of it are timed")
     args = parser.parse_args()
     threads = torch.get_num_threads()
     print(f"torch {torch.__version__}, {threads} threads, {args.rounds} rounds of {args.seconds:g} s of training")
@@ -81,7 +81,7 @@ def prediction(name: str, settings: dict[str, int]) -> float:
     with contextlib.redirect_stdout(out):
         assert command(["cost", name, *flags, "--json"]) == 0
     found: dict[str, Any] = json.loads(out.getvalue())
-    assert found["predictions"][0]["how"] == "rehearsed", f"{name} was not rehearsed"
+    assert found["predictions"][0]["how"] == "timed", f"{name} was not timed"
     return float(found["predicted_tokens_per_second"])
 
 
@@ -89,7 +89,7 @@ def in_parts(name: str, settings: dict[str, int], longest: float) -> float:
     """Tokens a second from fewer layers and tokens, if a step would take longer than so many seconds."""
     model, usual = preset(name)
     piece = piece_of(model, dataclasses.replace(usual, **settings), BYTES, 0, 0, Asked())
-    found = rehearse(piece, this_machine(Asked()).flops, here(), longest)
+    found = time_steps(piece, this_machine(Asked()).flops, here(), longest)
     assert found is not None, f"{name} cannot be cut so far; try --longest {2 * longest:g}"
     return found.tokens_per_second
 

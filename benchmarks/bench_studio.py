@@ -125,11 +125,11 @@ class Reader:
         began = time.perf_counter()
         self.connection.request("POST", "/api/read", body, {"content-type": "application/json"})
         answer = self.connection.getresponse()
-        told = answer.read()
+        reply = answer.read()
         took = 1e3 * (time.perf_counter() - began)
         if answer.status != 200:
-            raise RuntimeError(f"status {answer.status}: {told[:200]!r}")
-        if len(json.loads(told)["tokens"]) != CHARACTERS:
+            raise RuntimeError(f"status {answer.status}: {reply[:200]!r}")
+        if len(json.loads(reply)["tokens"]) != CHARACTERS:
             raise RuntimeError("some tokens are missing")
         return took
 
@@ -143,7 +143,7 @@ def alone(server: Server, name: str, text: str) -> None:
     for _ in range(WARM_UP):
         reader.read(name)
     times = [reader.read(name) for _ in range(REPEATS)]
-    print(f"{name}: {CHARACTERS} tokens read in {told(times)} (goal {GOALS[name]:g} ms); the first time, "
+    print(f"{name}: {CHARACTERS} tokens read in {post_json(times)} (goal {GOALS[name]:g} ms); the first time, "
           f"when the model is read from disk, {first:.2f} s")  # fmt: skip
 
 
@@ -171,9 +171,9 @@ def crowd(server: Server, text: str, readers: int, seconds: float) -> None:
         memory.append(resident(server))
     every = [one for some in times.values() for one in some]
     print(f"{readers} readers for {seconds:g} s: {len(every)} answers, {len(every) / seconds:.1f} a second, "
-          f"{len(errors)} errors; {told(every)}")  # fmt: skip
+          f"{len(errors)} errors; {post_json(every)}")  # fmt: skip
     for name, some in times.items():
-        print(f"  {name}: {len(some)} answers, {told(some)}")
+        print(f"  {name}: {len(some)} answers, {post_json(some)}")
     half = len(memory) // 2
     print(f"  resident memory {memory[0]:.0f} MB before, {max(memory):.0f} MB at most, {memory[-1]:.0f} MB after; "
           f"from the first half's most to the second's {max(memory[half:]) - max(memory[:half]):+.0f} MB")  # fmt: skip
@@ -183,7 +183,7 @@ def crowd(server: Server, text: str, readers: int, seconds: float) -> None:
         sys.exit(1)
 
 
-def told(times: list[float]) -> str:
+def post_json(times: list[float]) -> str:
     if len(times) < 2:
         return "too few answers"
     twentieths = statistics.quantiles(times, n=20)
@@ -195,10 +195,10 @@ def resident(server: Server) -> float:
     statm = Path(f"/proc/{server.process.pid}/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    told = subprocess.run(
+    reply = subprocess.run(
         ["ps", "-o", "rss=", "-p", str(server.process.pid)], capture_output=True, text=True, check=True
     )
-    return int(told.stdout) * 1024 / 1e6
+    return int(reply.stdout) * 1024 / 1e6
 
 
 if __name__ == "__main__":

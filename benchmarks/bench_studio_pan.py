@@ -5,7 +5,7 @@ python benchmarks/bench_studio_pan.py [--tokens 1000] [--seconds 3]
 A transformer of 6 layers and 6 heads reads a text of that many bytes; it is hardly trained, as how fast a map is drawn
 does not depend on what is in it. A pressed pointer moves the map to and fro, a step each frame, so that every frame
 must be drawn anew; frames are those that the browser shows, counted by requestAnimationFrame. Once with small cells,
-once with cells that have their tokens beside them. The time from opening the page to the first map is told, too.
+once with cells that have their tokens beside them. The time from opening the page to the first map is reply, too.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def measure(page: Any, name: str, seconds: float) -> None:
         sys.exit("the map did not move")
     took.sort()
     rate, most = 1000 / statistics.median(took), took[int(0.95 * len(took))]
-    told = f"{len(took)} | {drawn} | {1000 * len(took) / sum(took):.0f} | {rate:.0f} | {most:.0f} | {took[-1]:.0f}"
-    print(f"| {name} | {told} |", flush=True)
+    reply = f"{len(took)} | {drawn} | {1000 * len(took) / sum(took):.0f} | {rate:.0f} | {most:.0f} | {took[-1]:.0f}"
+    print(f"| {name} | {reply} |", flush=True)
 
 
 def look(address: str, tokens: int, seconds: float) -> None:

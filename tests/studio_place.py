@@ -141,7 +141,7 @@ def opened(address: str, **settings: Any) -> Iterator[Any]:
         page = browser.new_page(**{"viewport": {"width": 1100, "height": 900}} | settings)
         page.set_default_timeout(15_000)
         wrong: list[str] = []
-        page.on("console", lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None)
+        page.on("console", lambda reply: wrong.append(reply.text) if reply.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda asked: wrong.append(f"left the host: {asked.url}")
                 if not asked.url.startswith((address, "data:", "blob:")) else None)  # fmt: skip

@@ -32,7 +32,7 @@ def test_values_of_the_right_type_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"width": 1.0}, "width must be a whole number: width=1.0"),
         ({"width": True}, "width must be a whole number: width=True"),
@@ -50,10 +50,10 @@ def test_values_of_the_right_type_are_taken() -> None:
         ({"loud": 1}, "loud must be true or false: loud=1"),
     ],
 )
-def test_a_wrong_type_is_refused_with_the_value(values: dict[str, Any], told: str) -> None:
+def test_a_wrong_type_is_refused_with_the_value(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         from_json(Settings, values)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
 
 
 def test_an_unknown_key_names_the_near_one_or_all() -> None:

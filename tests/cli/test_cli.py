@@ -73,7 +73,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(done: Done) -> Any:
+def json_of(done: Done) -> Any:
     """The one JSON value on standard output."""
     assert done.code == 0, done.err
     assert "NaN" not in done.out
@@ -154,8 +154,8 @@ def test_every_verb_has_help_with_an_example(run: Octavo, words: list[str]) -> N
         (["zzz"], "there is no verb 'zzz'; see octavo --help"),
         (
             ["train", "trasnformer", "x"],
-            "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, mix, "
-            "local, linear, synthesizer",
+            "there is no model 'trasnformer'; models are bag, ngram, bigram, rnn, gru, lstm, rnn-attention, gpt, "
+            "local, linear, synthesizer, mix",
         ),
         (["data", "gte"], "octavo data takes list, get, show, bin: got 'gte'"),
         (["data", "show", "shakespear"], "shakespeare"),
@@ -227,7 +227,7 @@ def test_an_interrupt_and_a_lack_of_memory_are_one_line(
 # --- processes of their own
 
 
-def test_standard_output_holds_results_and_the_process_exits_as_told(here: Path) -> None:
+def test_standard_output_holds_results_and_the_process_exits_as_documented(here: Path) -> None:
     done = shell("eval", here / "runs" / "kn3", here / "text.txt", "--json")
     assert (done.returncode, done.stderr) == (0, b"")
     score = json.loads(done.stdout)
@@ -282,7 +282,7 @@ def test_a_terminal_that_knows_only_ascii_gets_valid_json(here: Path, monkeypatc
 def train(run: Octavo, source: Path, *words: object) -> dict[str, Any]:
     done = run("train", "ngram", source, "--order", 2, "--out", source.parent / "out", "--json", *words)
     assert "Traceback" not in done.err
-    value: dict[str, Any] = told(done)
+    value: dict[str, Any] = json_of(done)
     return value
 
 
@@ -300,21 +300,21 @@ def test_an_empty_or_tiny_file_is_refused_for_training(run: Octavo, tmp_path: Pa
 @pytest.mark.parametrize("data", [b"ab", b"aaaaaaaaaaaa", b"ab" * 8, bytes(20), b"\n" * 30])
 def test_the_smallest_texts_that_can_be_split_train(run: Octavo, tmp_path: Path, model: str, data: bytes) -> None:
     (tmp_path / "small").write_bytes(data)
-    result = told(run("train", model, tmp_path / "small", "--out", tmp_path / "out", "--json"))
+    result = json_of(run("train", model, tmp_path / "small", "--out", tmp_path / "out", "--json"))
     assert result["bytes"] == len(data) - len(data) * 9 // 10
     assert math.isfinite(result["bits"])
 
 
 def test_one_byte_can_be_scored_and_nothing_cannot(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"T")
-    assert told(run("eval", here / "runs" / "kn3", tmp_path / "one", "--json"))["tokens"] == 1
+    assert json_of(run("eval", here / "runs" / "kn3", tmp_path / "one", "--json"))["tokens"] == 1
     (tmp_path / "none").write_bytes(b"")
     refused(run("eval", here / "runs" / "kn3", tmp_path / "none"), "there is no text in")
 
 
 def test_text_of_one_token_trains(run: Octavo, tmp_path: Path) -> None:
     (tmp_path / "one").write_text("aaa" * 40)
-    result = told(run(
+    result = json_of(run(
         "train", "ngram", tmp_path / "one", "--tokenizer", "word", "--min-count", 1, "--out", tmp_path / "o", "--json"
     ))  # fmt: skip
     assert result["bytes"] == 12
@@ -326,16 +326,18 @@ def test_wrong_encoding_is_refused_with_its_place(run: Octavo, tmp_path: Path, t
     words = ("train", "ngram", tmp_path / "latin.txt", "--tokenizer", tokenizer, "--out", tmp_path / "out")
     refused(run(*words), "must be UTF-8: byte 3 of", "latin.txt (0xe9)")
     done = run(*words, "--errors", "replace", "--json")
-    assert told(done)["label"] == "not comparable"
+    assert json_of(done)["label"] == "not comparable"
 
 
 def test_a_score_of_replaced_bytes_is_labelled(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 au lait\n")
     kn3, word = here / "runs" / "kn3", here / "runs" / "word"
     refused(run("eval", word, tmp_path / "latin.txt"), "byte 3 of")
-    assert told(run("eval", kn3, tmp_path / "latin.txt", "--json"))["label"] == ""
-    assert told(run("eval", word, tmp_path / "latin.txt", "--errors", "replace", "--json"))["label"] == "not comparable"
-    assert told(run("eval", word, tmp_path / "latin.txt", "--errors", "raw", "--json"))["label"] == ""
+    assert json_of(run("eval", kn3, tmp_path / "latin.txt", "--json"))["label"] == ""
+    assert (
+        json_of(run("eval", word, tmp_path / "latin.txt", "--errors", "replace", "--json"))["label"] == "not comparable"
+    )
+    assert json_of(run("eval", word, tmp_path / "latin.txt", "--errors", "raw", "--json"))["label"] == ""
     assert (
         "not comparable: information was lost" in run("eval", word, tmp_path / "latin.txt", "--errors", "replace").out
     )
@@ -346,7 +348,7 @@ def test_binary_junk_trains_scores_and_compresses_as_bytes(run: Octavo, tmp_path
     (tmp_path / "junk").write_bytes(junk)
     result = train(run, tmp_path / "junk")
     assert result["tokens"] == result["bytes"] == pytest.approx(len(junk) / 10, abs=4)  # not inside a character
-    assert told(run("eval", tmp_path / "out", tmp_path / "junk", "--json"))["bytes"] == len(junk)
+    assert json_of(run("eval", tmp_path / "out", tmp_path / "junk", "--json"))["bytes"] == len(junk)
     assert run("compress", tmp_path / "out", tmp_path / "junk", tmp_path / "junk.oct").code == 0
     assert run("decompress", tmp_path / "out", tmp_path / "junk.oct", tmp_path / "back").code == 0
     assert (tmp_path / "back").read_bytes() == junk
@@ -356,7 +358,7 @@ def test_binary_junk_trains_scores_and_compresses_as_bytes(run: Octavo, tmp_path
 def test_one_huge_line_is_a_text_like_any_other(run: Octavo, tmp_path: Path, tokenizer: str) -> None:
     (tmp_path / "line").write_bytes(b"all on one line, no end in sight; " * 150_000)
     assert train(run, tmp_path / "line", "--tokenizer", tokenizer, "--order", 2)["bytes"] == 510_000
-    assert told(run("eval", tmp_path / "out", tmp_path / "line", "--json"))["bytes"] == 5_100_000
+    assert json_of(run("eval", tmp_path / "out", tmp_path / "line", "--json"))["bytes"] == 5_100_000
 
 
 def test_carriage_returns_are_bytes_like_any_other(run: Octavo, tmp_path: Path) -> None:
@@ -369,14 +371,14 @@ def test_carriage_returns_are_bytes_like_any_other(run: Octavo, tmp_path: Path) 
     assert "\\r" in shown
 
 
-def test_a_folder_is_its_texts_and_what_was_passed_over_is_told(run: Octavo, tmp_path: Path) -> None:
+def test_a_folder_is_its_texts_and_what_was_passed_over_is_reported(run: Octavo, tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     (folder / "deep").mkdir(parents=True)
     (folder / "a.txt").write_text(TEXT)
     (folder / "deep" / "b.txt").write_text("the end\n" * 60)
     (folder / "c.bin").write_bytes(bytes(100))
     done = run("train", "ngram", folder, "--order", 2, "--out", tmp_path / "out", "--json")
-    assert told(done)["bytes"] == 480
+    assert json_of(done)["bytes"] == 480
     assert "passed over" in done.err
     assert "c.bin" in done.err
 
@@ -393,11 +395,11 @@ def test_standard_input_is_a_text(run: Octavo, here: Path, tmp_path: Path, monke
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
 
     give()
-    told(run("train", "ngram", "-", "--order", 3, "--out", tmp_path / "run", "--json"))
+    json_of(run("train", "ngram", "-", "--order", 3, "--out", tmp_path / "run", "--json"))
     assert octavo.load(tmp_path / "run").identity == octavo.load(here / "runs" / "kn3").identity
     give()
-    piped = told(run("eval", here / "runs" / "kn3", "-", "--json"))
-    assert piped["bits"] == told(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))["bits"]
+    piped = json_of(run("eval", here / "runs" / "kn3", "-", "--json"))
+    assert piped["bits"] == json_of(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))["bits"]
     refused(run("eval", tmp_path / "run"), "was trained on standard input, which is gone; name a file")
     give()
     assert run("compress", here / "runs" / "kn3", "-", tmp_path / "a.oct").code == 0
@@ -412,9 +414,9 @@ def test_compressed_texts_are_read_as_what_is_in_them(
 ) -> None:
     packed = tmp_path / f"text.txt{ending}"
     packed.write_bytes(pack(TEXT.encode()))
-    plain = told(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))
-    assert told(run("eval", here / "runs" / "kn3", packed, "--json"))["bits"] == plain["bits"]
-    told(run("train", "ngram", packed, "--order", 3, "--out", tmp_path / "run", "--json"))
+    plain = json_of(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))
+    assert json_of(run("eval", here / "runs" / "kn3", packed, "--json"))["bits"] == plain["bits"]
+    json_of(run("train", "ngram", packed, "--order", 3, "--out", tmp_path / "run", "--json"))
     assert octavo.load(tmp_path / "run").identity == octavo.load(here / "runs" / "kn3").identity
     packed.write_bytes(packed.read_bytes()[:-20])
     refused(run("eval", here / "runs" / "kn3", packed), "get a whole copy")
@@ -426,8 +428,8 @@ def test_json_lines_are_documents_of_the_named_field(run: Octavo, here: Path, tm
     lines.write_text("".join(json.dumps({"body": text, "id": i}) + "\n" for i, text in enumerate(texts)))
     for name, text in enumerate(texts):
         (tmp_path / f"{name}.txt").write_text(text, encoding="utf-8")
-    together = told(run("eval", here / "runs" / "kn3", lines, "--field", "body", "--json"))
-    apart = told(run("eval", here / "runs" / "kn3", *(tmp_path / f"{i}.txt" for i in range(3)), "--json"))
+    together = json_of(run("eval", here / "runs" / "kn3", lines, "--field", "body", "--json"))
+    apart = json_of(run("eval", here / "runs" / "kn3", *(tmp_path / f"{i}.txt" for i in range(3)), "--json"))
     assert together["bits"] == pytest.approx(apart["bits"], rel=1e-12)
     assert together["bytes"] == apart["bytes"] == sum(len(text.encode()) for text in texts)
     refused(run("eval", here / "runs" / "kn3", lines), "line 1 of", "has no field 'text': it has body, id")
@@ -486,7 +488,7 @@ def test_an_archive_may_be_written_to_a_device(run: Octavo, here: Path) -> None:
 
 
 def test_evals_json_has_the_promised_keys(run: Octavo, here: Path) -> None:
-    score = told(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))
+    score = json_of(run("eval", here / "runs" / "kn3", here / "text.txt", "--json"))
     assert {"bits_per_byte", "bits", "bytes", "tokens", "perplexity", "seconds", "policy", "label"} <= set(score)
     assert score["bits_per_byte"] == score["bits"] / score["bytes"]
     assert score["perplexity"] == pytest.approx(2 ** (score["bits"] / score["tokens"]))
@@ -506,7 +508,7 @@ def test_without_files_the_held_out_part_is_scored_as_in_the_record(
 ) -> None:
     octavo.train(model, here / "text.txt", out=tmp_path / "run", **settings)
     record = json.loads((tmp_path / "run" / "config.json").read_text())["result"]
-    score = told(run("eval", tmp_path / "run", "--json"))
+    score = json_of(run("eval", tmp_path / "run", "--json"))
     same = ("bits", "bytes", "tokens", "bits_per_byte", "perplexity", "unknown_rate", "label", "policy", "impossible")
     assert {key: score[key] for key in same} == {key: record[key] for key in same}
     if "preprocess" not in settings:
@@ -517,8 +519,8 @@ def test_the_held_out_part_is_found_again_with_field_and_validation_files(run: O
     for name, text in (("a", TEXT), ("v", "The owl and the cat.\n")):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"body": text}) + "\n")
     words = ("--order", 2, "--field", "body", "--valid", tmp_path / "v.jsonl", "--out", tmp_path / "run", "--json")
-    made = told(run("train", "ngram", tmp_path / "a.jsonl", *words))
-    score = told(run("eval", tmp_path / "run", "--json"))
+    made = json_of(run("train", "ngram", tmp_path / "a.jsonl", *words))
+    score = json_of(run("eval", tmp_path / "run", "--json"))
     assert (score["bits"], score["bytes"]) == (made["bits"], 21)
 
 
@@ -534,7 +536,7 @@ def test_a_text_that_has_changed_is_not_scored_as_the_old_one(run: Octavo, tmp_p
 def test_several_files_are_rows_and_a_total(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("The owl")
     files = (here / "text.txt", tmp_path / "b.txt")
-    score = told(run("eval", here / "runs" / "kn3", *files, "--json"))
+    score = json_of(run("eval", here / "runs" / "kn3", *files, "--json"))
     assert [row["name"] for row in score["files"]] == list(map(str, files))
     assert score["bits"] == pytest.approx(sum(row["bits"] for row in score["files"]), rel=1e-14)
     assert score["bytes"] == len(TEXT.encode()) + 7
@@ -547,25 +549,25 @@ def test_several_files_are_rows_and_a_total(run: Octavo, here: Path, tmp_path: P
 def test_infinite_bits_are_null_everywhere(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Zebra!")
     mle = here / "runs" / "mle"
-    score = told(run("eval", mle, tmp_path / "new.txt", "--json"))
+    score = json_of(run("eval", mle, tmp_path / "new.txt", "--json"))
     assert (score["bits"], score["bits_per_byte"], score["perplexity"]) == (None, None, None)
     assert score["impossible"] > 0
-    assert None in [token["bits"] for token in told(run("inspect", mle, "--text", "Zebra", "--json"))]
+    assert None in [token["bits"] for token in json_of(run("inspect", mle, "--text", "Zebra", "--json"))["surprisal"]]
     assert "infinite; smooth the model" in run("eval", mle, tmp_path / "new.txt").out
     refused(run("eval", mle, tmp_path / "new.txt", "--prove"), "probability zero", "smooth the model")
     (tmp_path / "abc.txt").write_text("a" * 90 + "b" * 10)
-    made = told(run("train", "bag", tmp_path / "abc.txt", "--k", 0, "--out", tmp_path / "abc", "--json"))
+    made = json_of(run("train", "bag", tmp_path / "abc.txt", "--k", 0, "--out", tmp_path / "abc", "--json"))
     assert (made["bits"], made["impossible"]) == (None, 10)
     assert (
         json.loads((tmp_path / "abc" / "config.json").read_text(), parse_constant=pytest.fail)["result"]["bits"] is None
     )
-    assert told(run("list", tmp_path, "--json"))[0]["result"]["bits_per_byte"] is None
+    assert json_of(run("list", tmp_path, "--json"))[0]["result"]["bits_per_byte"] is None
     assert run("list", tmp_path).code == 0
 
 
 def test_the_proof_restores_and_costs_what_was_claimed(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text(TEXT[:300])
-    score = told(run("eval", here / "runs" / "kn3", tmp_path / "some.txt", "--prove", "--json"))
+    score = json_of(run("eval", here / "runs" / "kn3", tmp_path / "some.txt", "--prove", "--json"))
     (proof,) = score["proof"]
     assert proof["restored"] is True
     assert proof["claimed_bytes"] == score["bits"] / 8
@@ -575,7 +577,7 @@ def test_the_proof_restores_and_costs_what_was_claimed(run: Octavo, here: Path, 
 
 def test_the_unknown_rate_is_shown_for_words(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("The xylophone")
-    score = told(run("eval", here / "runs" / "word", tmp_path / "new.txt", "--json"))
+    score = json_of(run("eval", here / "runs" / "word", tmp_path / "new.txt", "--json"))
     assert 0 < score["unknown_rate"] < 1
     assert "words that the vocabulary lacks: " in run("eval", here / "runs" / "word", tmp_path / "new.txt").out
 
@@ -586,7 +588,7 @@ def test_a_name_that_is_not_utf8_is_shown_and_not_a_traceback(run: Octavo, here:
     table = run("eval", here / "runs" / "kn3", tmp_path / name)
     assert (table.code, table.err) == (0, "")
     assert "caf\\udce9.txt" in table.out
-    assert told(run("eval", here / "runs" / "kn3", tmp_path / name, "--json"))["name"] == str(tmp_path / name)
+    assert json_of(run("eval", here / "runs" / "kn3", tmp_path / name, "--json"))["name"] == str(tmp_path / name)
 
 
 # --- compress and decompress
@@ -594,10 +596,10 @@ def test_a_name_that_is_not_utf8_is_shown_and_not_a_traceback(run: Octavo, here:
 
 def test_compress_and_decompress_give_the_file_back_as_json_says(run: Octavo, here: Path, tmp_path: Path) -> None:
     kn3, text, archive, back = here / "runs" / "kn3", here / "text.txt", tmp_path / "a.oct", tmp_path / "back"
-    packed = told(run("compress", kn3, text, archive, "--json"))
+    packed = json_of(run("compress", kn3, text, archive, "--json"))
     assert packed["archive_bytes"] == archive.stat().st_size
     assert packed["bytes"] == len(TEXT.encode())
-    assert told(run("decompress", kn3, archive, back, "--json"))["bytes"] == len(TEXT.encode())
+    assert json_of(run("decompress", kn3, archive, back, "--json"))["bytes"] == len(TEXT.encode())
     assert back.read_bytes() == text.read_bytes()
     refused(
         run("decompress", here / "runs" / "mle", archive, tmp_path / "no"), "opens only with the model that wrote it"
@@ -629,7 +631,7 @@ def test_every_method_writes_through_the_command_line(
     assert done.out.startswith("The ")
     assert done.out.endswith("\n")
     assert len(done.out) == len("The ") + 4 + 1
-    written = told(run(*words, "--json"))
+    written = json_of(run(*words, "--json"))
     assert done.out == "The " + written["texts"][0] + "\n"
     assert (written["method"], written["prompt"]) == (method, "The ")
 
@@ -637,7 +639,7 @@ def test_every_method_writes_through_the_command_line(
 def test_seeds_reproduce_and_count_counts(run: Octavo, here: Path) -> None:
     def texts(seed: int, count: int = 3) -> list[str]:
         words = ("--max-tokens", 30, "--seed", seed, "--count", count, "--json")
-        value: list[str] = told(run("generate", here / "runs" / "kn3", *words))["texts"]
+        value: list[str] = json_of(run("generate", here / "runs" / "kn3", *words))["texts"]
         return value
 
     assert texts(1) == texts(1)
@@ -680,7 +682,7 @@ def test_prompts_of_any_bytes_are_continued(run: Octavo, here: Path) -> None:
             done = run(*words)
             assert (done.code, done.err) == (0, "")
             assert done.out.startswith(shown)
-            assert told(run(*words, "--json"))["prompt"] == shown
+            assert json_of(run(*words, "--json"))["prompt"] == shown
 
 
 # --- inspect, list, train, data
@@ -689,8 +691,8 @@ def test_prompts_of_any_bytes_are_continued(run: Octavo, here: Path) -> None:
 def test_inspect_shows_each_tokens_price_and_they_sum_to_evals(run: Octavo, here: Path, tmp_path: Path) -> None:
     (tmp_path / "some.txt").write_text("The owl\nnaïve")
     for name in ("kn3", "word"):
-        tokens = told(run("inspect", here / "runs" / name, "--text", "The owl\nnaïve", "--json"))
-        bits = told(run("eval", here / "runs" / name, tmp_path / "some.txt", "--json"))["bits"]
+        tokens = json_of(run("inspect", here / "runs" / name, "--text", "The owl\nnaïve", "--json"))["surprisal"]
+        bits = json_of(run("eval", here / "runs" / name, tmp_path / "some.txt", "--json"))["bits"]
         assert sum(token["bits"] for token in tokens) == pytest.approx(bits, rel=1e-12)
         table = run("inspect", here / "runs" / name, "--text", "The owl\nnaïve").out
         assert table.splitlines()[-1] == f"{bits:.1f} bits for 14 bytes"
@@ -699,21 +701,21 @@ def test_inspect_shows_each_tokens_price_and_they_sum_to_evals(run: Octavo, here
 def test_inspect_with_preprocessing_agrees_with_eval(run: Octavo, here: Path, tmp_path: Path) -> None:
     octavo.train("ngram", here / "text.txt", order=3, preprocess=["lower"], out=tmp_path / "run", measure=False)
     (tmp_path / "some.txt").write_text("THE OWL")
-    tokens = told(run("inspect", tmp_path / "run", "--text", "THE OWL", "--json"))
-    bits = told(run("eval", tmp_path / "run", tmp_path / "some.txt", "--json"))["bits"]
+    tokens = json_of(run("inspect", tmp_path / "run", "--text", "THE OWL", "--json"))["surprisal"]
+    bits = json_of(run("eval", tmp_path / "run", tmp_path / "some.txt", "--json"))["bits"]
     assert "".join(token["token"] for token in tokens) == "the␣owl"
     assert sum(token["bits"] for token in tokens) == pytest.approx(bits, rel=1e-12)
 
 
 def test_inspect_describes_a_run(run: Octavo, here: Path) -> None:
-    told_run = told(run("inspect", here / "runs" / "kn3", "--json"))
-    assert (told_run["model"], told_run["vocab"], told_run["config"]["order"]) == ("ngram", 257, 3)
-    assert len(told_run["ngrams"]) == 3
+    printed_run = json_of(run("inspect", here / "runs" / "kn3", "--json"))
+    assert (printed_run["model"], printed_run["vocab"], printed_run["config"]["order"]) == ("ngram", 257, 3)
+    assert len(printed_run["ngrams"]) == 3
     assert "it writes:" in run("inspect", here / "runs" / "kn3").out
 
 
 def test_list_is_best_first_and_a_damaged_run_does_not_hide_the_others(run: Octavo, here: Path, tmp_path: Path) -> None:
-    figures = [record["result"]["bits_per_byte"] for record in told(run("list", here / "runs", "--json"))]
+    figures = [record["result"]["bits_per_byte"] for record in json_of(run("list", here / "runs", "--json"))]
     assert figures == sorted(figures)
     assert len(figures) == 3
     octavo.train("bag", here / "text.txt", out=tmp_path / "good")
@@ -722,7 +724,7 @@ def test_list_is_best_first_and_a_damaged_run_does_not_hide_the_others(run: Octa
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(config)
     done = run("list", tmp_path, "--json")
-    assert [Path(record["run"]).name for record in told(done)] == ["good", "bare"]
+    assert [Path(record["run"]).name for record in json_of(done)] == ["good", "bare"]
     assert [line.partition(":")[0] for line in done.err.splitlines()] == ["left out", FOREIGN]
     assert run("list", tmp_path).out.splitlines()[2].split()[0].endswith("good")
 
@@ -734,7 +736,7 @@ def test_list_without_runs_is_empty_and_no_mistake(
     done = run("list")
     assert (done.code, done.out) == (0, "")
     assert "no runs in runs" in done.err
-    assert told(run("list", "--json")) == []
+    assert json_of(run("list", "--json")) == []
 
 
 def test_labels_stand_beside_figures_that_are_not_comparable(run: Octavo, here: Path, tmp_path: Path) -> None:
@@ -750,17 +752,17 @@ def test_train_says_what_came_of_it_and_what_to_do_next(run: Octavo, here: Path,
     assert (done.code, done.err) == (0, "")
     assert f"octavo eval {tmp_path / 'run'}" in done.out
     bare = run("train", "ngram", here / "text.txt", "--order", 2, "--no-measure", "--out", tmp_path / "bare", "--json")
-    assert "bits" not in told(bare)
+    assert "bits" not in json_of(bare)
     assert not (tmp_path / "bare" / "samples.txt").exists()
 
 
 def test_train_mix_through_the_command_line(run: Octavo, here: Path, tmp_path: Path) -> None:
     text, kn3, kn2, mix = here / "text.txt", here / "runs" / "kn3", tmp_path / "kn2", tmp_path / "mix"
-    told(run("train", "ngram", text, "--order", 2, "--out", kn2, "--json"))
-    made = told(run("train", "mix", text, "--parts", kn3, kn2, "--out", mix, "--json"))
-    assert told(run("eval", mix, "--json"))["bits"] == made["bits"]
+    json_of(run("train", "ngram", text, "--order", 2, "--out", kn2, "--json"))
+    made = json_of(run("train", "mix", text, "--parts", kn3, kn2, "--out", mix, "--json"))
+    assert json_of(run("eval", mix, "--json"))["bits"] == made["bits"]
     assert run("generate", mix, "--max-tokens", 5).code == 0
-    assert [part["model"] for part in told(run("inspect", mix, "--json"))["parts"]] == ["ngram", "ngram"]
+    assert [part["model"] for part in json_of(run("inspect", mix, "--json"))["parts"]] == ["ngram", "ngram"]
     refused(
         run("train", "mix", text, "--parts", kn3, here / "runs" / "word"), "with the same tokenizer: kn3 (byte), word"
     )
@@ -768,14 +770,14 @@ def test_train_mix_through_the_command_line(run: Octavo, here: Path, tmp_path: P
 
 
 def test_data_speaks_json_too(run: Octavo) -> None:
-    listed = told(run("data", "list", "--json"))
+    listed = json_of(run("data", "list", "--json"))
     assert "shakespeare" in [source["name"] for source in listed]
-    assert told(run("data", "show", "shakespeare", "--json"))["name"] == "shakespeare"
+    assert json_of(run("data", "show", "shakespeare", "--json"))["name"] == "shakespeare"
 
 
 @pytest.mark.data("shakespeare")
 def test_data_get_and_show_find_what_is_here(run: Octavo, data_root: Path, tmp_path: Path) -> None:
-    got = told(run("data", "get", "shakespeare", "--json"))
+    got = json_of(run("data", "get", "shakespeare", "--json"))
     assert [Path(path).is_file() for path in got.values()] == [True]
     assert run("data", "get", "shakespeare").out == "\n".join(got.values()) + "\n"
     assert "First Citizen:" in run("data", "show", "shakespeare", "--lines", 3).out

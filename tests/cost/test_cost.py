@@ -35,7 +35,7 @@ from octavo.cost import (
     predict_training,
     training_memory,
 )
-from octavo.cost.memory import kept_bytes, optimizer_bytes
+from octavo.cost.memory import activation_bytes, optimizer_bytes
 from octavo.cost.planning import bytes_per_gpu, fewest_gpus
 from octavo.cost.published import DECODERS
 from octavo.errors import UserError
@@ -222,7 +222,7 @@ CARRYING = [name for name, (model, _) in ALL.items() if model != "bigram" and bu
 @pytest.mark.parametrize("variant", CARRYING)
 def test_operations_of_a_window_after_others(variant: str, past: int, lstm_by_hand: None) -> None:
     model = built(variant)
-    with torch.no_grad():  # as in training, where the way back ends at the window's beginning
+    with torch.no_grad():  # as in training, where the backward pass ends at the window's beginning
         state = model.absorb(model.start(B), tokens(past))[1]
     with flop_counter() as there:
         logits = model.absorb(state, tokens(7))[0]
@@ -257,7 +257,7 @@ def test_six_operations_a_weight_and_token() -> None:
 # ---------------------------------------------------------------------- memory
 
 
-def really_kept(model: LanguageModel[Any], T: int, lowered: AbstractContextManager[Any] | None = None) -> int:
+def really_saved(model: LanguageModel[Any], T: int, lowered: AbstractContextManager[Any] | None = None) -> int:
     """Bytes of all that autograd saves of a training step, each storage once, the weights and the text left out."""
     x_BT = tokens(T + 1)
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers(), x_BT)}
@@ -280,7 +280,7 @@ def really_kept(model: LanguageModel[Any], T: int, lowered: AbstractContextManag
 @pytest.mark.parametrize("variant", ALL)
 def test_activations_are_what_autograd_keeps(variant: str, T: int, lstm_by_hand: None) -> None:
     model = built(variant)
-    assert kept_bytes(cost_of(model, Shape(B, T)), "float32") == really_kept(model, T)
+    assert activation_bytes(cost_of(model, Shape(B, T)), "float32") == really_saved(model, T)
 
 
 def test_many_logits_are_not_kept() -> None:
@@ -288,16 +288,16 @@ def test_many_logits_are_not_kept() -> None:
     model = MODELS["gpt"].model(config, vocab)
     model.initialise(seeded_generator(1))
     cost = cost_of_config("gpt", config, vocab, Shape(B, T))
-    assert kept_bytes(cost, "float32") == really_kept(model, T) < 4 * B * T * vocab
+    assert activation_bytes(cost, "float32") == really_saved(model, T) < 4 * B * T * vocab
 
 
 @pytest.mark.parametrize("variant", SOFTMAX)
 def test_activations_in_half_precision_are_within_a_twentieth(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fast, "products_pay", lambda q, k: False)  # as on a GPU
+    monkeypatch.setattr(fast, "products_are_fastest", lambda q, k: False)  # as on a GPU
     model = MODELS["gpt"].model(GPTConfig(**TINY | {"width": 64} | GPTS[variant]), V)
     model.initialise(seeded_generator(1))
-    real = really_kept(model, 60, torch.autocast("cpu", torch.bfloat16))
-    assert kept_bytes(cost_of(model, Shape(B, 60)), "bfloat16") == pytest.approx(real, rel=0.05)
+    real = really_saved(model, 60, torch.autocast("cpu", torch.bfloat16))
+    assert activation_bytes(cost_of(model, Shape(B, 60)), "bfloat16") == pytest.approx(real, rel=0.05)
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
@@ -389,17 +389,17 @@ def test_a_share_of_a_gpu_by_hand() -> None:
     tables, matrices, vectors = 1000 * 128, 4 * 12 * 128 * 128, 9 * 128
     shared = 8 * (tables + matrices + vectors) + 4 * matrices + 8 * (tables + vectors)
     gathered = 4 * tables + 3 * (4 * (matrices + vectors) // 4)
-    kept = 2 * (cost.total("kept") + 4 * 3 * 128 * 128) + cost.total("kept_bytes")  # and queries, keys, values again
-    assert bytes_per_gpu(cost, 2, config, Assumptions()) == shared // 2 + gathered + kept
+    saved = 2 * (cost.total("saved") + 4 * 3 * 128 * 128) + cost.total("saved_bytes")  # and queries, keys, values again
+    assert bytes_per_gpu(cost, 2, config, Assumptions()) == shared // 2 + gathered + saved
     one = bytes_per_gpu(cost, 1, config, Assumptions())
-    assert one == shared + kept + 2 * (matrices - 4 * 3 * 128 * 128 + tables) == training_memory(cost).total
+    assert one == shared + saved + 2 * (matrices - 4 * 3 * 128 * 128 + tables) == training_memory(cost).total
 
 
 def test_computing_blocks_again_holds_less() -> None:
     config = GPTConfig(width=1024, layers=24, heads=16, context=1024)
     cost = cost_of_config("gpt", config, 257, Shape(8, 1024))
-    kept, again = (bytes_per_gpu(cost, 8, config, Assumptions(recompute=way)) for way in (False, True))
-    assert again < kept / 4
+    saved, again = (bytes_per_gpu(cost, 8, config, Assumptions(recompute=way)) for way in (False, True))
+    assert again < saved / 4
     assert again > 24 * 2 * 8 * 1024 * 1024  # what goes into each block
 
 

@@ -1,4 +1,4 @@
-"""The time that training is predicted to take: what is rehearsed is what training does, and lines extend it."""
+"""The time that training is predicted to take: what is timed is what training does, and lines extend it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
 from octavo.tasks import api
-from octavo.training import step_timing as rehearsal
+from octavo.training import step_timing as timing
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.step_timing import MIDDLE, Piece, Rehearsal, Timed, rehearse, rehearsed_loop, sizes_of, usual_past
+from octavo.training.step_timing import MIDDLE, Piece, StepTiming, Timed, sizes_of, time_steps, timed_loop, usual_past
 from octavo.training.streams import RESTARTS
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **s
     return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
 
 
-# ---------------------------------------------------------------------- what is rehearsed
+# ---------------------------------------------------------------------- what is timed
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
@@ -49,7 +49,7 @@ def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **s
 def test_a_step_has_the_operations_that_are_counted(name: str, optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")  # whose products can be seen
     piece = piece_of(name, optimizer=optimizer)
-    loop = rehearsed_loop(piece, CPU)
+    loop = timed_loop(piece, CPU)
     with torch.random.fork_rng(), flop_counter() as step:
         loop.step(MIDDLE)
     assert step.get_total_flops() == piece.operations()
@@ -83,7 +83,7 @@ def test_a_rehearsed_step_does_what_a_step_of_training_does(
     monkeypatch.setattr(Loop, "step", counted)
     api.train(name, str(tmp_path / "text"), tokenizer="byte", width=32, batch=3, budget="4steps", measure=False)
     real, steps[:] = steps[-1], []
-    loop = rehearsed_loop(piece_of(name, precision="auto"), CPU)
+    loop = timed_loop(piece_of(name, precision="auto"), CPU)
     for _ in range(2):  # the first one makes what the optimizer remembers
         with torch.random.fork_rng():
             loop.step(MIDDLE)
@@ -107,11 +107,11 @@ def test_a_window_remembers_what_it_does_on_average() -> None:
 
 
 def test_a_rehearsal_leaves_random_numbers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "SECONDS", 1e-9)
+    monkeypatch.setattr(timing, "SECONDS", 1e-9)
     torch.manual_seed(3)
     first = torch.rand(1)
     torch.manual_seed(3)
-    found = rehearse(piece_of("gru"), MUCH, CPU)
+    found = time_steps(piece_of("gru"), MUCH, CPU)
     assert found is not None
     assert torch.rand(1) == first
     assert [(one.layers, one.rows, one.window) for one in found.timed] == [(2, 3, 32)]
@@ -129,7 +129,7 @@ def test_lines_give_the_whole() -> None:
 
     def from_sizes(*sizes: tuple[int, int]) -> float:
         timed = tuple(Timed(L, B, 64, 3, seconds(L, 64 * B), 0.0, 9.0) for L, B in sizes)
-        return Rehearsal(12, 32, 64, "float32", timed, 1.0).seconds_per_step
+        return StepTiming(12, 32, 64, "float32", timed, 1.0).seconds_per_step
 
     whole = seconds(12, 32 * 64)
     assert from_sizes((12, 32)) == whole
@@ -140,7 +140,7 @@ def test_lines_give_the_whole() -> None:
 
 def test_the_whole_is_never_quicker_than_its_part() -> None:
     timed = (Timed(1, 32, 64, 3, 0.5, 0.5, 0.5), Timed(2, 32, 64, 3, 0.4, 0.4, 0.4))
-    assert Rehearsal(12, 32, 64, "float32", timed, 1.0).seconds_per_step == 0.5
+    assert StepTiming(12, 32, 64, "float32", timed, 1.0).seconds_per_step == 0.5
 
 
 def test_what_is_small_is_rehearsed_whole() -> None:
@@ -165,7 +165,7 @@ def test_what_cannot_be_cut_enough_is_not_rehearsed() -> None:
     assert sizes_of(gpt, least, MUCH) == [(1, 2, 64), (1, 4, 64), (2, 2, 64), (2, 4, 64)]
     assert not sizes_of(gpt, least - 1, MUCH)
     assert not sizes_of(gpt, MUCH, 1000)
-    assert rehearse(gpt, 1.0, CPU) is None
+    assert time_steps(gpt, 1.0, CPU) is None
 
 
 # ---------------------------------------------------------------------- what is said
@@ -185,9 +185,9 @@ def test_the_command_tells_how_long_a_step_takes(capsys: pytest.CaptureFixture[s
     found = json_output(capsys, "cost", "gru", "--width", "32", "--tokens", "1000000")
     assert (found["batch"], found["window"]) == (128, 32)  # as octavo train takes it
     mine, gpu = found["predictions"][:2]
-    assert (mine["how"], gpu["how"]) == ("rehearsed", "assumed")
+    assert (mine["how"], gpu["how"]) == ("timed", "assumed")
     seconds = found["predicted_seconds_per_step"]
-    assert seconds == mine["predicted_seconds_per_step"] == pytest.approx(found["rehearsal"]["timed"][0]["seconds"])
+    assert seconds == mine["predicted_seconds_per_step"] == pytest.approx(found["timing"]["timed"][0]["seconds"])
     assert found["predicted_tokens_per_second"] == pytest.approx(128 * 32 / seconds)
     assert mine["seconds"] == pytest.approx(1e6 / found["predicted_tokens_per_second"])
     assert gpu["predicted_tokens_per_second"] == pytest.approx(0.4 * gpu["tokens_per_second_at_best"])
@@ -195,7 +195,7 @@ def test_the_command_tells_how_long_a_step_takes(capsys: pytest.CaptureFixture[s
 
 def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     found = json_output(capsys, "cost", "gpt", "--no-measure")
-    assert found["rehearsal"] is None
+    assert found["timing"] is None
     assert found["predicted_seconds_per_step"] is None
     assert {one["machine"] for one in found["predictions"]} == {"H100 SXM"}
     assert found["past"] == 64
@@ -207,7 +207,7 @@ def test_what_is_not_rehearsed_is_assumed_and_said_so(capsys: pytest.CaptureFixt
     assert main(["cost", "--like", name]) == 0
     out = capsys.readouterr().out
     assert why in out
-    assert "training rehearsed" not in out
+    assert "training timed" not in out
 
 
 def test_a_trained_run_is_rehearsed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -263,8 +263,8 @@ def test_an_import_without_a_tokenizer_says_that_it_is_not_comparable(
     assert main(["import", str(tmp_path / "a.arpa"), "--out", str(tmp_path / "run")]) == 0
     assert "not comparable" in capsys.readouterr().out
     assert main(["eval", str(tmp_path / "run"), str(tmp_path / "new.txt"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["tokens"], told["label"]) == (6, "not comparable")
+    result = json.loads(capsys.readouterr().out)
+    assert (result["tokens"], result["label"]) == (6, "not comparable")
 
 
 def test_only_ngram_runs_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -295,10 +295,10 @@ def test_what_cannot_be_imported_is_refused_with_what_can(
         (tmp_path / name).write_bytes(data)
     source = "smollm3" if name is None else str(tmp_path / name)
     assert main(["import", source, "--out", str(tmp_path / "run")]) == 2
-    told = capsys.readouterr().err
-    assert len(told.splitlines()) == 1
-    assert said in told
-    assert "an ARPA file" in told or name == "cut.gguf"
+    result = capsys.readouterr().err
+    assert len(result.splitlines()) == 1
+    assert said in result
+    assert "an ARPA file" in result or name == "cut.gguf"
     assert not (tmp_path / "run").exists()
 
 
@@ -358,10 +358,10 @@ def test_eval_of_an_imported_model_is_kenlms_total(
     assert main(["import", str(tmp_path / "out.arpa"), "--out", str(tmp_path / "run"), "--json"]) == 0
     capsys.readouterr()
     assert main(["eval", str(tmp_path / "run"), str(tmp_path / "new.txt"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     reference = kenlm.Model(str(tmp_path / "out.arpa"))
     scores = [one for line in new.decode().split("\n")[:-1] for one in reference.full_scores(line)]
-    assert told["tokens"] == len(scores)
+    assert result["tokens"] == len(scores)
     assert any(unknown for _, _, unknown in scores)
     total = math.fsum(logp for logp, _, _ in scores)
-    assert -told["bits"] * math.log10(2) == pytest.approx(total, abs=1e-4 * len(scores))
+    assert -result["bits"] * math.log10(2) == pytest.approx(total, abs=1e-4 * len(scores))

@@ -69,8 +69,8 @@ def test_every_type_of_value_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_tensors_have_their_shapes_kinds_and_numbers(tmp_path: Path) -> None:
     file = opened(tmp_path, small())
-    told = {name: (tensor.kind, tensor.shape) for name, tensor in file.tensors.items()}
-    assert told == {"matrix": ("F32", (2, 3)), "eighths": ("Q8_0", (2, 32)), "halves": ("F16", (2,))}
+    result = {name: (tensor.kind, tensor.shape) for name, tensor in file.tensors.items()}
+    assert result == {"matrix": ("F32", (2, 3)), "eighths": ("Q8_0", (2, 32)), "halves": ("F16", (2,))}
     assert file.tensor("matrix").tolist() == [[0, 1, 2], [3, 4, 5]]
     assert file.tensor("eighths").tolist() == [[i / 8 for i in range(-16, 16)]] * 2
     assert file.tensor("halves").tolist() == [1.5, -2]

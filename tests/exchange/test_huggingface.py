@@ -72,8 +72,8 @@ def some_ids(vocab: int, length: int = 30) -> Tensor:
 
 
 def edit(folder: Path, **settings: Any) -> None:
-    told = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(told | settings))
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | settings))
 
 
 def edit_tensors(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
@@ -401,15 +401,15 @@ def test_whatever_stands_in_the_json_is_read_or_refused(request: pytest.FixtureR
     folder: Path = request.getfixturevalue(shape)
     refused = 0
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
-        told = json.loads((folder / name).read_text(encoding="utf-8"))
-        for key in told:
+        values = json.loads((folder / name).read_text(encoding="utf-8"))
+        for key in values:
             for junk in JUNK:
-                (folder / name).write_text(json.dumps(told | {key: junk}))
+                (folder / name).write_text(json.dumps(values | {key: junk}))
                 try:
                     octavo.load(folder)
                 except UserError:
                     refused += 1
-        (folder / name).write_text(json.dumps(told))
+        (folder / name).write_text(json.dumps(values))
     assert refused > 100
     octavo.load(folder)
 
@@ -492,8 +492,8 @@ def test_only_what_is_a_foreign_model_is_taken_for_one(gpt2: Path, tmp_path: Pat
 def test_an_imported_run_is_an_ordinary_run(gpt2: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_bytes(TEXT)
     assert main(["import", str(gpt2), "--out", str(tmp_path / "run"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["vocab"], told["comparable"]) == (257, True)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["vocab"], result["comparable"]) == (257, True)
     assert torch.equal(load(tmp_path / "run")(some_ids(257)), load(gpt2)(some_ids(257)))
     for place in ("run", "gpt2"):  # a folder of theirs needs no import
         path = str(tmp_path / place)
@@ -522,7 +522,7 @@ def test_half_precision_halves_the_file_and_computes_in_single(gpt2: Path, tmp_p
     assert torch.equal(rounded(x_BT), read(x_BT))
 
 
-def test_what_was_done_to_the_text_before_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_done_to_the_text_before_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(Run(random_model(GPT2), Byte(), {"preprocess": ["lower"]}), tmp_path / "run")
     assert main(["export", str(tmp_path / "run")]) == 0
     assert "--preprocess lower" in capsys.readouterr().err

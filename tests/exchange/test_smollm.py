@@ -59,12 +59,12 @@ def written(path: Path, model: GPT, settings: dict[str, tuple[int, Any]] = SETTI
     for name in tensors:
         heads = {"attn_q": config.heads, "attn_k": config.groups}.get(name.split(".")[-2])
         tensors[name] = neighbours(tensors[name], heads) if heads else tensors[name]
-    data, told = b"", []
+    data, tensor_headers = b"", []
     for name, tensor in tensors.items():
-        told.append(described(name, tuple(tensor.shape), 0, len(data)))
+        tensor_headers.append(described(name, tuple(tensor.shape), 0, len(data)))
         data += tensor.numpy().astype("<f4").tobytes()
         data += b"\0" * (-len(data) % 32)
-    path.write_bytes(gguf([pair(key, *value) for key, value in settings.items()] + TOKENIZER, told, data))
+    path.write_bytes(gguf([pair(key, *value) for key, value in settings.items()] + TOKENIZER, tensor_headers, data))
     return path
 
 
@@ -80,8 +80,10 @@ def test_a_gguf_file_gives_the_models_logits(small: Path) -> None:
     assert logits_BTV.std() > 0.5
     torch.testing.assert_close(logits_BTV, model(x_BT))
     assert run.model.config == octavo.load(small).model.config
-    told = {name: getattr(run.model.config, name) for name in ("context", "stride", "norm_eps", "rotary_base", "tied")}
-    assert told == {"context": 24, "stride": 12, "norm_eps": 1e-3, "rotary_base": 50.0, "tied": False}
+    result = {
+        name: getattr(run.model.config, name) for name in ("context", "stride", "norm_eps", "rotary_base", "tied")
+    }
+    assert result == {"context": 24, "stride": 12, "norm_eps": 1e-3, "rotary_base": 50.0, "tied": False}
 
 
 def test_the_order_of_rows_matters(tmp_path: Path, small: Path) -> None:
@@ -155,9 +157,9 @@ def test_a_gguf_file_is_imported_as_an_ordinary_run(
     assert main(["import", str(small), "--out", str(tmp_path / "run")]) == 0
     assert "parameters" in capsys.readouterr().out
     assert main(["eval", str(tmp_path / "run"), str(tmp_path / "text.txt"), "--prove", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["bytes"] == len(TEXT.encode())
-    assert told["policy"] == "sliding window of 24 tokens, moved by 12 when it is full"
+    result = json.loads(capsys.readouterr().out)
+    assert result["bytes"] == len(TEXT.encode())
+    assert result["policy"] == "sliding window of 24 tokens, moved by 12 when it is full"
     assert load(tmp_path / "run").record["imported"]["stored"] == "F32"
 
 

@@ -19,7 +19,7 @@ from octavo.exercises.framework import playground
 from octavo.exercises.framework.inputs import InteractiveExercise, Option, Parameter, Table
 from octavo.exercises.framework.playground import PLAYGROUND
 from octavo.exercises.framework.registry import select_exercises
-from octavo.exercises.topics import greedy, long_gradients, noisy_keys, softmax
+from octavo.exercises.topics import greedy_decoding, noisy_keys, softmax, vanishing_gradients
 from octavo.ops.attention import FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 
 MAX_SECONDS = 0.020  # for one result
@@ -96,7 +96,7 @@ def test_a_gradient_grows_as_in_the_exercise(singular: float, steps: int) -> Non
     result = PLAYGROUND["gradient-growth"].function(singular=singular, steps=steps)
     [points] = [one["points"] for one in result["series"] if one["name"] == f"{steps} steps"]
     [at] = [y for x, y in points if math.isclose(x, singular)]
-    assert at == pytest.approx(long_gradients.linear_flow(singular, steps), rel=1e-9)
+    assert at == pytest.approx(vanishing_gradients.linear_flow(singular, steps), rel=1e-9)
     assert f"{at:.4g}" in result["summary"]
 
 
@@ -116,11 +116,13 @@ def test_pattern_costs_are_the_pairs_that_octavo_counts_one_by_one(side: int, wi
     assert {row[0]: row[2] for row in result["rows"][1:]} == counted
 
 
-@pytest.mark.parametrize("texts", [greedy.GREEDY_FAILS, greedy.GREEDY_SUCCEEDS])
+@pytest.mark.parametrize("texts", [greedy_decoding.GREEDY_FAILS, greedy_decoding.GREEDY_SUCCEEDS])
 def test_greedy_and_best_are_the_texts_of_octavos_decoders(texts: dict[str, int]) -> None:
     result = PLAYGROUND["greedy"].function(table=[[texts.get(f"{i}{j}", 0) for j in (0, 1)] for i in (0, 1)])
-    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy.decode_both(texts)
-    assert result["failed"] == (texts is greedy.GREEDY_FAILS)
+    assert tuple("".join(map(str, result[name]["path"])) for name in ("greedy", "best")) == greedy_decoding.decode_both(
+        texts
+    )
+    assert result["failed"] == (texts is greedy_decoding.GREEDY_FAILS)
     assert result["best"]["probability"] == pytest.approx(max(texts.values()) / 9)
 
 

@@ -346,6 +346,23 @@ def test_named_runs_are_measured_as_they_were_trained(
     assert [line for line in shown.splitlines() if len(line.rstrip()) > 88 and "/" not in line] == []
 
 
+@pytest.mark.usefixtures("few_candidates")
+def test_runs_of_one_name_are_distinguished_and_runs_in_the_tables_own_folder_stay(
+    texts: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"))
+    command(*flags, "--preprocess")
+    api.train("bag", texts[0], out=tmp_path / "kn3-chars")
+    capsys.readouterr()
+    command(str(tmp_path / "d" / "kn3-chars"), str(tmp_path / "kn3-chars"), *flags, "--json")
+    first, second = json.loads(capsys.readouterr().out)["models"]
+    assert (first["run"], second["run"]) == (str(tmp_path / "d" / "kn3-chars"), str(tmp_path / "kn3-chars"))
+    assert first["readings"][0]["bits"] < second["readings"][0]["bits"]
+    assert load(tmp_path / "d" / "kn3-chars").model.config.order == 3
+    command(*flags, "--preprocess")
+    assert "2 of 2 are finished" in capsys.readouterr().err
+
+
 def test_a_run_trained_on_the_excerpt_is_refused(texts: tuple[str, str], tmp_path: Path) -> None:
     api.train("bag", texts[0], valid=[texts[1]], out=tmp_path / "cheat")
     with pytest.raises(UserError, match=r"cheat was trained on the excerpt of plays\.txt itself \(100% of it\)"):

@@ -21,8 +21,25 @@ from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.inspect.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
-from octavo.inspect.doctor.baselines import Floor, Floors, against_floors, measure_floors, passed, piece_bits, place
-from octavo.inspect.doctor.context_use import LENGTHS, K, context, judge, judged_tokens, prices, required_field, used
+from octavo.inspect.doctor.baselines import (
+    Baseline,
+    Baselines,
+    compare_with_baselines,
+    measure_baselines,
+    passed,
+    piece_bits,
+    place,
+)
+from octavo.inspect.doctor.context_use import (
+    LENGTHS,
+    K,
+    context,
+    context_costs,
+    judge,
+    judged_tokens,
+    required_field,
+    used,
+)
 from octavo.inspect.doctor.curve import Check, Curve, Point, Training
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
@@ -34,7 +51,7 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, reach_of, softmax, spread, through_time
+from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, gradient_range, softmax, spread, through_time
 from octavo.inspect.gradient_flow import Flow
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
@@ -100,7 +117,7 @@ def test_the_curve_of_a_bigram_is_that_of_its_first_training_up_to_the_steps_of_
     found = Curve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
     assert found == Curve.of(first[:3], 1.0)
     assert overfitting(Curve.of(first, 1.0), None).verdict == "warning"
-    assert overfitting(found, None).figures["rise"] == 0  # the step with 9.0 is none of the model's
+    assert overfitting(found, None).values["rise"] == 0  # the step with 9.0 is none of the model's
     assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100, 150]
 
 
@@ -120,7 +137,7 @@ def test_means_are_of_shares_of_the_run_and_around_steps() -> None:
 def test_the_first_loss_is_compared_with_the_logarithm_of_the_vocabulary(factor: float, verdict: str) -> None:
     found = start(curve([factor * math.log(257)]), 257)
     assert found.verdict == verdict
-    assert found.figures["ln_vocab"] == pytest.approx(5.549076)
+    assert found.values["ln_vocab"] == pytest.approx(5.549076)
     assert bool(found.advice) == (verdict != "ok")
 
 
@@ -146,8 +163,8 @@ def test_overfitting_is_held_out_text_getting_worse_while_training_gets_better()
     losses = [5.0 - 0.045 * i for i in range(100)]
     found = overfitting(curve(losses, checks=[5, 4, 3, 3.2, 3.6]), HEALTHY)
     assert found.verdict == "warning"
-    assert found.figures["rise"] == pytest.approx(0.2)
-    assert found.figures["best_step"] == 60
+    assert found.values["rise"] == pytest.approx(0.2)
+    assert found.values["best_step"] == 60
     assert any("--patience" in one for one in found.advice)
     assert overfitting(curve(losses, checks=[5, 4, 3, 2, 1]), HEALTHY).verdict == "ok"
     assert overfitting(curve(losses, checks=[5, 4, 1.25, 1.26, 1.265]), HEALTHY).verdict != "warning"  # 1.2 % is noise
@@ -163,7 +180,7 @@ def test_worse_held_out_text_before_it_was_read_once_is_not_called_overfitting()
 def test_a_gap_between_training_and_held_out_text_is_noted_unless_smoothing_makes_it() -> None:
     bits = math.log(2)
     found = overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), HEALTHY)
-    assert (found.verdict, found.figures["gap"]) == ("note", pytest.approx(0.5))
+    assert (found.verdict, found.values["gap"]) == ("note", pytest.approx(0.5))
     smoothed = replace(HEALTHY, optim=OptimizerConfig(label_smoothing=0.1))
     assert overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), smoothed).verdict == "ok"
     unread = replace(HEALTHY, steps_per_epoch=1000)
@@ -192,7 +209,7 @@ def test_a_text_that_has_nothing_to_learn_is_not_a_dead_rate() -> None:
     assert learning_rate(curve([5.55] * 100), HEALTHY, 257, bag=8.0, bigram=8.0).verdict == "ok"
 
 
-def test_a_loss_that_stands_still_above_the_floors_is_stuck() -> None:
+def test_a_loss_that_stands_still_above_the_baselines_is_stuck() -> None:
     losses = [5.5 - 0.1 * min(i, 10) for i in range(100)]  # 4.5 nats are 6.49 bits
     assert learning_rate(curve(losses), HEALTHY, 257, bag=4.8, bigram=3.5).verdict == "warning"
     assert learning_rate(curve(losses), HEALTHY, 257).verdict == "note"  # nobody knows what could be reached
@@ -279,18 +296,18 @@ def test_events_are_counted_and_judged() -> None:
     assert events(curve([1.0]), HEALTHY, "r").verdict == "ok"
     assert events(curve([1.0], kinds=["skipped"]), HEALTHY, "r").verdict == "note"
     found = events(curve([1.0], kinds=["skipped"] * 3 + ["went back"]), HEALTHY, "r")
-    assert (found.verdict, found.figures["skipped"], found.figures["went_back"]) == ("warning", 3, 1)
+    assert (found.verdict, found.values["skipped"], found.values["went_back"]) == ("warning", 3, 1)
     gave_up = replace(HEALTHY, why="the loss has exploded; these are the last good weights")
     assert events(curve([1.0]), gave_up, "r").verdict == "warning"
     unfinished = events(curve([1.0]), replace(HEALTHY, finished=False), "runs/a")
-    assert (unfinished.verdict, unfinished.advice) == ("note", ("go on with: octavo resume runs/a",))
+    assert (unfinished.verdict, unfinished.advice) == ("note", ("resume it with: octavo resume runs/a",))
     assert events(curve(), None, "r").verdict == "not applicable"
 
 
-# --- the floors
+# --- the baselines
 
-ROWS = (Floor("bag of words", 1, 5.0, 4.9), Floor("2-gram", 2, 4.0, 3.9), Floor("3-gram", 3, 3.0, 2.9),
-        Floor("4-gram", 4, 2.5, 2.4), Floor("5-gram", 5, 2.2, 2.1))  # fmt: skip
+ROWS = (Baseline("bag of words", 1, 5.0, 4.9), Baseline("2-gram", 2, 4.0, 3.9), Baseline("3-gram", 3, 3.0, 2.9),
+        Baseline("4-gram", 4, 2.5, 2.4), Baseline("5-gram", 5, 2.2, 2.1))  # fmt: skip
 
 
 def gru(vocab: int = 257) -> GRU:
@@ -304,7 +321,7 @@ def ngram(order: int, text: bytes = b"abcabcabdxyz" * 20) -> NGram:
     return NGram.fit(x_N, NGramConfig(order=order), Byte().vocab, Byte().newline)
 
 
-def test_a_figure_is_placed_among_the_floors() -> None:
+def test_a_result_is_placed_among_the_baselines() -> None:
     assert place(2.8, ROWS) == "better than the 3-gram, worse than the 4-gram"
     assert place(3.0, ROWS) == "better than the 2-gram, as good as the 3-gram, worse than the 4-gram"
     assert place(6.0, ROWS) == "worse than the bag of words"
@@ -313,41 +330,45 @@ def test_a_figure_is_placed_among_the_floors() -> None:
 
 @pytest.mark.parametrize(("own", "verdict"), [(6.0, "warning"), (4.5, "warning"), (3.5, "note"), (2.1, "ok")])
 def test_a_network_is_warned_of_below_the_bigram_and_noted_below_the_best(own: float, verdict: str) -> None:
-    assert against_floors(Floors(ROWS, own), curve(), gru()).verdict == verdict
+    assert compare_with_baselines(Baselines(ROWS, own), curve(), gru()).verdict == verdict
 
 
 def test_a_count_model_need_only_reach_its_own_order() -> None:
     bag = Bag(BagConfig(), 257)
-    assert against_floors(Floors(ROWS, 5.0), curve(), bag).verdict == "ok"
-    assert against_floors(Floors(ROWS, 5.2), curve(), bag).verdict == "warning"
-    assert against_floors(Floors(ROWS, 3.0), curve(), ngram(3)).verdict == "ok"
-    assert against_floors(Floors(ROWS, 3.0), curve(), ngram(4)).verdict == "warning"
-    assert against_floors(Floors(ROWS, 2.2), curve(), ngram(7)).verdict == "ok"
+    assert compare_with_baselines(Baselines(ROWS, 5.0), curve(), bag).verdict == "ok"
+    assert compare_with_baselines(Baselines(ROWS, 5.2), curve(), bag).verdict == "warning"
+    assert compare_with_baselines(Baselines(ROWS, 3.0), curve(), ngram(3)).verdict == "ok"
+    assert compare_with_baselines(Baselines(ROWS, 3.0), curve(), ngram(4)).verdict == "warning"
+    assert compare_with_baselines(Baselines(ROWS, 2.2), curve(), ngram(7)).verdict == "ok"
 
 
 def test_impossible_tokens_are_a_warning_of_their_own() -> None:
-    found = against_floors(Floors(ROWS, math.inf, impossible=3), curve(), ngram(3))
+    found = compare_with_baselines(Baselines(ROWS, math.inf, impossible=3), curve(), ngram(3))
     assert (found.verdict, "3 tokens are impossible" in found.why) == ("warning", True)
-    assert found.to_json()["figures"]["bits_per_byte"] is None
+    assert found.to_json()["values"]["bits_per_byte"] is None
 
 
 def test_the_step_is_told_at_which_the_curve_went_below_each_floor_on_the_same_pieces() -> None:
     found = curve([1.0] * 100, checks=[4.95, 4.0, 2.8, 2.6, 2.5])
-    assert [passed(found, floor) for floor in (4.9, 3.9, 2.1)] == [40, 60, None]
-    told = against_floors(Floors(ROWS, 2.8), found, gru()).figures["floors"]
+    assert [passed(found, baseline) for baseline in (4.9, 3.9, 2.1)] == [40, 60, None]
+    told = compare_with_baselines(Baselines(ROWS, 2.8), found, gru()).values["baselines"]
     assert [row["passed_at"] for row in told] == [40, 60, 60, None, None]
 
 
 def test_a_curve_of_other_text_passes_no_floor_that_the_result_loses_to() -> None:
     rows = tuple(replace(row, held_out=None) for row in ROWS)
-    told = against_floors(Floors(rows, 4.2), curve([1.0] * 100, checks=[4.95, 2.0, 1.0]), gru()).figures["floors"]
+    told = compare_with_baselines(Baselines(rows, 4.2), curve([1.0] * 100, checks=[4.95, 2.0, 1.0]), gru()).values[
+        "baselines"
+    ]
     assert [row["passed_at"] for row in told] == [33, None, None, None, None]
 
 
 def test_what_loses_to_the_bag_is_sent_to_the_other_findings_only_where_they_tell_something() -> None:
-    floors = Floors(ROWS, 6.0)
-    assert against_floors(floors, curve(), gru(), "train longer", ill=True).advice == ("what the other findings say",)
-    assert against_floors(floors, curve(), gru(), "train longer", ill=False).advice == ("train longer",)
+    baselines = Baselines(ROWS, 6.0)
+    assert compare_with_baselines(baselines, curve(), gru(), "train longer", ill=True).advice == (
+        "what the other findings say",
+    )
+    assert compare_with_baselines(baselines, curve(), gru(), "train longer", ill=False).advice == ("train longer",)
 
 
 def test_bits_of_pieces_are_counted_by_hand() -> None:
@@ -373,7 +394,7 @@ def test_confidence_is_counted_by_hand() -> None:
     found = confidence(constant(0.5, 0.25, 0.25), x_RS, 1)
     assert (found.predictions, found.top, found.right) == (8, pytest.approx(0.5), 0.5)
     assert found.entropy == pytest.approx(1.5)
-    assert found.paid == pytest.approx((4 * 1 + 4 * 2) / 8)
+    assert found.bits == pytest.approx((4 * 1 + 4 * 2) / 8)
     assert found.logits == pytest.approx(math.log(0.5) - (math.log(0.5) + 2 * math.log(0.25)) / 3)
     assert found.sure == 0
 
@@ -385,7 +406,7 @@ def test_a_calibrated_softmax_is_well_and_a_sure_one_that_errs_is_saturated() ->
     assert softmax(constant(0.9, 0.05, 0.05), x_N).verdict == "warning"
     saturated = softmax(constant(0.998, 0.001, 0.001), x_N)
     assert (saturated.verdict, "saturated" in saturated.why) == ("warning", True)
-    assert saturated.figures["sure_wrong"] == pytest.approx(0.375, abs=0.02)
+    assert saturated.values["sure_wrong"] == pytest.approx(0.375, abs=0.02)
 
 
 def test_huge_logits_of_a_network_are_warned_of() -> None:
@@ -405,9 +426,9 @@ def test_rows_are_spread_over_the_text_without_overlap() -> None:
 
 
 def test_the_reach_is_the_first_step_with_less_than_a_hundredth() -> None:
-    assert reach_of(Flow((1.0, 0.5, 0.02, 0.009, 0.001), 1)) == 3
-    assert reach_of(Flow((1.0, 0.5), 1)) is None
-    assert reach_of(Flow((0.0, 0.0), 1)) == 0  # no gradient at all
+    assert gradient_range(Flow((1.0, 0.5, 0.02, 0.009, 0.001), 1)) == 3
+    assert gradient_range(Flow((1.0, 0.5), 1)) is None
+    assert gradient_range(Flow((0.0, 0.0), 1)) == 0  # no gradient at all
 
 
 def rnn_with(factor: float) -> RNN:
@@ -425,7 +446,7 @@ def rnn_with(factor: float) -> RNN:
 def test_a_gradient_that_shrinks_too_fast_is_told(factor: float, verdict: str, reach: int | None) -> None:
     # 0.5 ** 7 = 0.0078 and 0.2 ** 3 = 0.008 are the first powers below a hundredth
     found = through_time(rnn_with(factor), torch.tensor([*some_text(40).encode()]))
-    assert (found.verdict, found.figures["reach"]) == (verdict, reach)
+    assert (found.verdict, found.values["range"]) == (verdict, reach)
 
 
 def test_a_gradient_that_grows_is_told() -> None:
@@ -456,7 +477,7 @@ def test_no_gradient_flows_through_counts() -> None:
 @pytest.mark.parametrize("model", [Recurrent(6), random_markov(6), gru(6).double()])
 def test_prices_with_a_cut_context_are_those_of_a_state_that_starts_anew(model: LanguageModel[Any]) -> None:
     x_RS = torch.randint(0, 5, (2, K + 5 + K), generator=torch.Generator().manual_seed(1))
-    target_M, found = prices(model, x_RS, K)
+    target_M, found = context_costs(model, x_RS, K)
     assert target_M.tolist() == x_RS[:, K:-K].flatten().tolist()
     for k in LENGTHS:
         for m, (r, q) in enumerate((r, q) for r in range(2) for q in range(K, K + 5)):
@@ -495,9 +516,9 @@ def test_a_bag_uses_no_context_and_a_trigram_two_tokens() -> None:
     data = some_text().encode()
     x_N = torch.tensor([*data])
     bag = Bag.fit(torch.tensor([256, *data]), BagConfig(), 257)
-    assert (context(bag, Byte(), x_N).figures["used"], context(bag, Byte(), x_N).verdict) == (0, "ok")
+    assert (context(bag, Byte(), x_N).values["used"], context(bag, Byte(), x_N).verdict) == (0, "ok")
     found = context(ngram(3, data), Byte(), x_N)
-    assert (found.figures["used"], found.verdict) == (2, "ok")
+    assert (found.values["used"], found.verdict) == (2, "ok")
 
 
 def test_large_models_are_judged_on_fewer_tokens() -> None:
@@ -562,7 +583,7 @@ def test_the_usual_rate_is_the_models_own(tmp_path: Path) -> None:
         == f"a lower learning rate: --learning-rate 0.001 --muon-learning-rate {run.model.muon_learning_rate / 4:g}"
     )
     assert len(training.other_rate()) == 2
-    assert by_name(examine(run))["gradients in time"].verdict != "not applicable"
+    assert by_name(examine(run))["gradient flow"].verdict != "not applicable"
 
 
 def test_what_a_transformer_cannot_see_is_not_missed() -> None:
@@ -608,31 +629,31 @@ def test_a_healthy_run_is_normal(here: Path) -> None:
     assert found.count("warning") == 0, [one.why for one in found.findings if one.verdict == "warning"]
     assert found.verdict.startswith("normal")
     assert len(found.findings) == 9
-    floors = by_name(found)["floors"].figures["floors"]
-    assert floors[0]["passed_at"] is not None  # better than the bag
-    assert all(row["held_out"] is not None for row in floors)
+    baselines = by_name(found)["baselines"].values["baselines"]
+    assert baselines[0]["passed_at"] is not None  # better than the bag
+    assert all(row["held_out"] is not None for row in baselines)
 
 
 def test_a_dead_run_is_warned_of(here: Path) -> None:
     named = by_name(examine(load(here / "dead")))
-    assert [named[name].verdict for name in ("floors", "learning rate", "context")] == ["warning"] * 3
+    assert [named[name].verdict for name in ("baselines", "learning rate", "context")] == ["warning"] * 3
     assert named["start"].verdict == "ok"
-    assert "worse than the bag" in named["floors"].why
-    assert named["context"].figures["used"] <= 1  # tokens that the random weights tell apart by chance
+    assert "worse than the bag" in named["baselines"].why
+    assert named["context"].values["used"] <= 1  # tokens that the random weights tell apart by chance
 
 
 def test_a_run_of_a_few_steps_is_told_to_train_longer(here: Path) -> None:
     named = by_name(examine(load(here / "short")))
-    assert "worse than the bag of bytes" in named["floors"].why
-    assert named["floors"].advice == named["learning rate"].advice == ("train longer: --budget 200steps",)
+    assert "worse than the bag of bytes" in named["baselines"].why
+    assert named["baselines"].advice == named["learning rate"].advice == ("train longer: --budget 200steps",)
 
 
 def test_a_bigram_is_advised_in_its_own_flags(here: Path) -> None:
     found = examine(load(here / "bigram"))
     flags = {flag for one in found.findings for advice in one.advice for flag, _ in FLAG.findall(advice)}
     assert flags <= {field.name for field in fields(BigramConfig)}
-    told = by_name(found)["floors"].figures
-    assert all(row["passed_at"] is None or told["bits_per_byte"] < row["bits_per_byte"] for row in told["floors"])
+    told = by_name(found)["baselines"].values
+    assert all(row["passed_at"] is None or told["bits_per_byte"] < row["bits_per_byte"] for row in told["baselines"])
 
 
 def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: Path, tmp_path: Path) -> None:
@@ -642,18 +663,18 @@ def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: 
     metrics = (here / "rnn" / METRICS).read_text()
     named = by_name(examine(save(run, tmp_path / "blind", {METRICS: metrics}), quick=True))
     assert named["context"].verdict == "warning"
-    assert named["context"].figures["used"] == 1
-    assert named["gradients in time"].verdict == "warning"
-    assert "does not read its state" in named["gradients in time"].why
+    assert named["context"].values["used"] == 1
+    assert named["gradient flow"].verdict == "warning"
+    assert "does not read its state" in named["gradient flow"].why
 
 
-def test_floors_are_those_of_models_trained_on_the_same_text(here: Path) -> None:
+def test_baselines_are_those_of_models_trained_on_the_same_text(here: Path) -> None:
     run = load(here / "kn3")
-    floors = measure_floors(run, held_out(run)[1])
-    assert floors.find(3).bits_per_byte == pytest.approx(run.record["result"]["bits_per_byte"], rel=1e-12)
-    assert floors.own == run.record["result"]["bits_per_byte"]
-    assert [row.order for row in floors.rows] == [1, 2, 3, 4, 5]
-    assert floors.whole
+    baselines = measure_baselines(run, held_out(run)[1])
+    assert baselines.find(3).bits_per_byte == pytest.approx(run.record["result"]["bits_per_byte"], rel=1e-12)
+    assert baselines.own == run.record["result"]["bits_per_byte"]
+    assert [row.order for row in baselines.rows] == [1, 2, 3, 4, 5]
+    assert baselines.whole
 
 
 def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
@@ -663,36 +684,40 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
     _, valid = held_out(run)
     monkeypatch.setattr("octavo.inspect.doctor.baselines.COUNTED", 1000)
     monkeypatch.setattr("octavo.inspect.doctor.baselines.SCORED", 500)
-    floors = measure_floors(run, valid)
-    assert (floors.counted, floors.whole) == (1000, False)
+    baselines = measure_baselines(run, valid)
+    assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte
-    assert floors.own == pytest.approx(expected, rel=1e-12)
-    assert "first 0 MB" in against_floors(floors, curve(), run.model).why
+    assert baselines.own == pytest.approx(expected, rel=1e-12)
+    assert "first 0 MB" in compare_with_baselines(baselines, curve(), run.model).why
 
 
 def test_a_counted_run_is_examined_as_far_as_it_makes_sense(here: Path) -> None:
     named = by_name(examine(load(here / "kn3")))
-    assert {name for name, one in named.items() if one.verdict != "not applicable"} == {"floors", "softmax", "context"}
+    assert {name for name, one in named.items() if one.verdict != "not applicable"} == {
+        "baselines",
+        "softmax",
+        "context",
+    }
     assert all(one.why for one in named.values())
 
 
 def test_a_stopped_run_is_examined_with_its_last_weights(here: Path, tmp_path: Path) -> None:
     run = load(here / "rnn")
-    trained = by_name(examine(run, quick=True))["softmax"].figures["paid"]
+    trained = by_name(examine(run, quick=True))["softmax"].values["bits"]
     fresh = RNN(run.model.config, run.model.vocab)
     fresh.initialise(torch.Generator().manual_seed(0))
     record = {key: value for key, value in run.record.items() if key != "result"}
     record["training"] = record["training"] | {"finished": False, "why": ""}
     rows = (here / "rnn" / METRICS).read_text().splitlines(keepends=True)
     stopped = save(replace(run, model=fresh, record=record), tmp_path / "stopped", {METRICS: "".join(rows[:-1])})
-    untrained = by_name(examine(load(tmp_path / "stopped"), quick=True))["softmax"].figures["paid"]
+    untrained = by_name(examine(load(tmp_path / "stopped"), quick=True))["softmax"].values["bits"]
     assert untrained == pytest.approx(math.log2(257), rel=0.1)  # there was no checkpoint
     shutil.copytree(here / "rnn" / "state", tmp_path / "stopped" / "state")
     found = examine(load(stopped.path or ""))
     named = by_name(found)
-    assert named["softmax"].figures["paid"] == pytest.approx(trained, rel=1e-6)
+    assert named["softmax"].values["bits"] == pytest.approx(trained, rel=1e-6)
     assert named["events"].verdict == "note"
-    assert named["floors"].verdict in ("ok", "note")
+    assert named["baselines"].verdict in ("ok", "note")
 
 
 def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, tmp_path: Path) -> None:
@@ -700,8 +725,8 @@ def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, t
     run.record["corpus"] = run.record["corpus"] | {"source": [str(tmp_path / "gone.txt")]}
     metrics = (here / "rnn" / METRICS).read_text()
     named = by_name(examine(save(run, tmp_path / "moved", {METRICS: metrics})))
-    assert named["floors"].verdict == named["softmax"].verdict == named["context"].verdict == "not applicable"
-    assert "gone.txt" in named["floors"].why
+    assert named["baselines"].verdict == named["softmax"].verdict == named["context"].verdict == "not applicable"
+    assert "gone.txt" in named["baselines"].why
     assert named["start"].verdict == "ok"
 
 
@@ -713,7 +738,7 @@ def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys
     assert "bag of bytes" in out
     doctor(str(here / "kn3"), quick=True)
     out = capsys.readouterr().out
-    assert "floors: left out by --quick" in out
+    assert "baselines: left out by --quick" in out
     assert "normal" in out
 
 
@@ -721,10 +746,10 @@ def test_json_holds_every_finding_with_its_figures(here: Path, capsys: pytest.Ca
     doctor(str(here / "rnn"), quick=True, json=True)
     told = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in told["findings"]] == [
-        "start", "floors", "overfitting", "learning rate", "softmax", "gradient lengths", "gradients in time",
+        "start", "baselines", "overfitting", "learning rate", "softmax", "gradient lengths", "gradient flow",
         "context", "events",
     ]  # fmt: skip
-    assert told["findings"][0]["figures"]["ln_vocab"] == pytest.approx(math.log(257))
+    assert told["findings"][0]["values"]["ln_vocab"] == pytest.approx(math.log(257))
     assert told["warnings"] == 0
 
 

@@ -16,6 +16,7 @@ from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
 from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
+from octavo.models.mix import MixConfig
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.views import Table
@@ -25,6 +26,7 @@ from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import run_page
+from octavo.tasks.mixture import MixtureConfig
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
 from octavo.tasks.run_facts import stored, title_of
@@ -231,10 +233,11 @@ def test_the_command_of_a_mixture_makes_it_again(runs: dict[str, Run], corpus: P
 
 def test_the_command_of_a_mixture_names_its_validation_text(runs: dict[str, Run], corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text(sentences(20, seed=9), encoding="utf-8")
-    parts = [str(runs[name].path) for name in ("kn4", "bag")]
-    settings = {"parts": parts, "valid": [str(tmp_path / "other.txt")], "by_class": False, "rounds": 7}
-    words = shlex.split(train_command(TASK, TASK.recipe("mix", settings), [str(corpus)], tmp_path / "mix"))
-    assert words[words.index("--parts") + 1 :][:2] == parts
+    parts = tuple(str(runs[name].path) for name in ("kn4", "bag"))
+    settings = {"config": MixConfig(by_class=False, rounds=7),
+                "settings": MixtureConfig(parts=parts, valid=(str(tmp_path / "other.txt"),))}  # fmt: skip
+    recipe = TASK.made_recipe("mix", settings, 0, "auto")
+    words = shlex.split(train_command(TASK, recipe, [str(corpus)], tmp_path / "mix"))
     assert words[words.index("--valid") + 1] == str(tmp_path / "other.txt")
     assert "--no-by-class" in words
     assert words[words.index("--rounds") + 1] == "7"

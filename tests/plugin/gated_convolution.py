@@ -91,7 +91,7 @@ class GatedConvolution(LanguageModel[State]):
 def cost(config: ConvolutionConfig, vocab: int, shape: Shape) -> Cost:
     """Exact parameters, operations and bytes of state."""
     N, D, K = shape.tokens, config.width, config.kernel
-    layers = repeated(linear("convolutions", N, [(2 * D, K * D)], kept=N * (K + 5) * D), config.layers)
+    layers = repeated(linear("convolutions", N, [(2 * D, K * D)], saved=N * (K + 5) * D), config.layers)
     parts = Part("embeddings", vocab * D), layers, output(N, vocab, D, tied=True)
     return Cost("gated-convolution", vocab, shape, parts, (Cache(constant=config.layers * (K - 1) * D),))
 

@@ -50,15 +50,15 @@ def ask(asks: TestClient, **more: Any) -> Any:
 
 
 def test_only_runs_that_answer_questions_are_listed(runs: Path) -> None:
-    told = client(runs).get("/api/oracles").json()
-    assert told == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
+    reply = client(runs).get("/api/oracles").json()
+    assert reply == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
 
 
 def test_scores_are_those_of_the_record(runs: Path, oracle: Oracle) -> None:
-    told = client(runs).get("/api/oracle", params={"run": "facts"}).json()["measured"]
+    reply = client(runs).get("/api/oracle", params={"run": "facts"}).json()["measured"]
     result = oracle.run.record["result"]
-    assert told["curve"] == result["curve"]
-    assert {name: one["ece"] for name, one in told["groups"].items()} == {
+    assert reply["curve"] == result["curve"]
+    assert {name: one["ece"] for name, one in reply["groups"].items()} == {
         name: one["ece"] for name, one in result["groups"].items()
     }
 
@@ -79,12 +79,12 @@ def test_the_answer_is_the_models_with_its_confidence_and_what_else_a_beam_finds
     [said], [beam] = oracle.answer([ASKED]), oracle.answer([ASKED], 6)
     assert said.text == "Paris"
     for question in (ASKED, " Ada  Ash "):
-        told = ask(client(runs), question=question).json()
-        assert (told["source"], told["asked"], told["answer"]) == ("model", ASKED, "Paris")
-        assert told["confidence"] == pytest.approx(said.confidence, rel=1e-4)
+        reply = ask(client(runs), question=question).json()
+        assert (reply["source"], reply["asked"], reply["answer"]) == ("model", ASKED, "Paris")
+        assert reply["confidence"] == pytest.approx(said.confidence, rel=1e-4)
         every = {text: p for text, p in ((beam.text, beam.confidence), *beam.others) if text and text != "Paris"}
-        assert len(told["others"]) == min(5, len(every)) > 0
-        assert dict(told["others"]).items() <= {text: pytest.approx(p) for text, p in every.items()}.items()
+        assert len(reply["others"]) == min(5, len(every)) > 0
+        assert dict(reply["others"]).items() <= {text: pytest.approx(p) for text, p in every.items()}.items()
 
 
 def chance(oracle: Oracle, question: str, answer: str) -> float:
@@ -99,20 +99,20 @@ def chance(oracle: Oracle, question: str, answer: str) -> float:
 
 
 def test_what_a_word_did_is_how_far_the_log_odds_fall_without_it(runs: Path, oracle: Oracle) -> None:
-    told = ask(client(runs)).json()
+    reply = ask(client(runs)).json()
     words = ASKED.split()
-    assert [word for word, _ in told["words"]] == words
+    assert [word for word, _ in reply["words"]] == words
     whole = chance(oracle, ASKED, "Paris")
-    assert told["confidence"] == pytest.approx(whole, rel=1e-4)
-    for i, (_, did) in enumerate(told["words"]):
+    assert reply["confidence"] == pytest.approx(whole, rel=1e-4)
+    for i, (_, did) in enumerate(reply["words"]):
         without = chance(oracle, " ".join(words[:i] + words[i + 1 :]), "Paris")
         assert did == pytest.approx(math.log(whole / (1 - whole)) - math.log(without / (1 - without)), abs=0.01)
 
 
 def test_below_the_threshold_it_abstains_and_nothing_is_written(runs: Path, oracle: Oracle) -> None:
-    told = ask(client(runs), threshold=1.0).json()
-    assert (told["answer"], told["source"], told["stored"]) == (None, "nobody", False)
-    assert told["guess"] == oracle.answer([ASKED])[0].text
+    reply = ask(client(runs), threshold=1.0).json()
+    assert (reply["answer"], reply["source"], reply["stored"]) == (None, "nobody", False)
+    assert reply["guess"] == oracle.answer([ASKED])[0].text
     assert not (runs / FACTS_FOLDER).exists()
 
 

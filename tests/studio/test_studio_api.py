@@ -18,8 +18,8 @@ REQUESTS = 15  # made up for each address and way of asking
 
 def operations() -> list[Any]:
     """Every address of the API with each way of asking."""
-    told = make_app(Studio(ModelCache(Path(__file__).parents[1], device="cpu"))).openapi()
-    return [found.ok() for found in schemathesis.openapi.from_dict(told).get_all_operations()]
+    reply = make_app(Studio(ModelCache(Path(__file__).parents[1], device="cpu"))).openapi()
+    return [found.ok() for found in schemathesis.openapi.from_dict(reply).get_all_operations()]
 
 
 @pytest.fixture(scope="module")

@@ -46,17 +46,17 @@ def made(runs: Path) -> Classifier:
 
 
 def test_probabilities_are_the_classifiers_own(asks: TestClient, made: Classifier) -> None:
-    told = asks.post("/api/classify", json={"run": "averaged", "text": TEXT}).json()["classes"]
+    reply = asks.post("/api/classify", json={"run": "averaged", "text": TEXT}).json()["classes"]
     p_C = made.probabilities([TEXT])[0].tolist()
-    assert told == [list(one) for one in sorted(zip(made.classes, p_C, strict=True), key=lambda pair: -pair[1])]
+    assert reply == [list(one) for one in sorted(zip(made.classes, p_C, strict=True), key=lambda pair: -pair[1])]
 
 
 def test_words_are_explained_as_the_lens_does(asks: TestClient, made: Classifier) -> None:
-    told = asks.post("/api/classify/words", json={"run": "averaged", "text": TEXT}).json()
+    reply = asks.post("/api/classify/words", json={"run": "averaged", "text": TEXT}).json()
     [one] = explain(made, [TEXT], [None])
-    assert (told["words"], told["answer"], told["verdict"]) == (one.words, one.answer, one.verdict())
-    assert told["contributions"] == pytest.approx(one.contributions)
-    assert told["confidence"] == pytest.approx(float(made.probabilities([TEXT]).max()), abs=1e-6)
+    assert (reply["words"], reply["answer"], reply["verdict"]) == (one.words, one.answer, one.verdict())
+    assert reply["contributions"] == pytest.approx(one.contributions)
+    assert reply["confidence"] == pytest.approx(float(made.probabilities([TEXT]).max()), abs=1e-6)
 
 
 def test_a_long_text_is_explained_in_turns_and_each_word_by_leaving_it_out(made: Classifier) -> None:
@@ -79,15 +79,15 @@ def test_a_long_text_is_explained_in_turns_and_each_word_by_leaving_it_out(made:
 
 def test_the_curve_is_saved_by_training_and_is_that_of_the_examples_held_out(asks: TestClient, runs: Path) -> None:
     made = load_classifier(runs / "averaged")
-    test = read_labelled(made.record["data"]["sources"]).last_tenth()[1]
+    test = read_labelled(made.record["data"]["source"]).last_tenth()[1]
     p_NC = made.probabilities(test.texts)
     right_N = (p_NC.argmax(1) == torch.from_numpy(test.y_N)).tolist()
     wanted = coverage_curve(p_NC.max(1).values.double().tolist(), right_N)
-    told = asks.get("/api/classifier", params={"run": "averaged"}).json()
-    assert told["calibrated"]
-    assert told["temperature"] == made.temperature
-    assert [pytest.approx(tuple(point)) for point in wanted] == [tuple(point) for point in told["measured"]["curve"]]
-    assert told["measured"]["confusion"] == made.record["result"]["confusion"]
+    reply = asks.get("/api/classifier", params={"run": "averaged"}).json()
+    assert reply["calibrated"]
+    assert reply["temperature"] == made.temperature
+    assert [pytest.approx(tuple(point)) for point in wanted] == [tuple(point) for point in reply["measured"]["curve"]]
+    assert reply["measured"]["confusion"] == made.record["result"]["confusion"]
 
 
 def test_what_is_not_in_the_record_is_told_as_missing_and_no_path_of_it_is_opened(
@@ -98,7 +98,7 @@ def test_what_is_not_in_the_record_is_told_as_missing_and_no_path_of_it_is_opene
     shutil.copytree(runs / "moods", root / "moods")
     config = json.loads((root / "moods" / "config.json").read_text())
     config["result"] = {"accuracy": "much", "curve": [[3, 1, 1]]}
-    config["data"]["sources"] = [str(tmp_path / "not there.tsv")]
+    config["data"]["source"] = [str(tmp_path / "not there.tsv")]
     (root / "moods" / "config.json").write_text(json.dumps(config))
     other = client(root)
     assert other.get("/api/classifier", params={"run": "moods"}).json()["measured"] is None
@@ -106,12 +106,12 @@ def test_what_is_not_in_the_record_is_told_as_missing_and_no_path_of_it_is_opene
 
 
 def test_examples_of_ones_own_are_measured(asks: TestClient, made: Classifier) -> None:
-    told = asks.post("/api/classify/measure", json={"run": "averaged", "examples": EXAMPLES}).json()
+    reply = asks.post("/api/classify/measure", json={"run": "averaged", "examples": EXAMPLES}).json()
     data = Labelled.of(
         ["a fine warm day", "cold and grim", "the dull cat", "so sad"], ["good", "bad"] * 2, made.classes
     )
     wanted = classified(made.probabilities(data.texts), torch.from_numpy(data.y_N), made.classes)
-    assert told == json.loads(json.dumps(wanted.to_json()))
+    assert reply == json.loads(json.dumps(wanted.to_json()))
 
 
 @pytest.mark.parametrize(

@@ -41,20 +41,20 @@ def every() -> list[Exercise]:
 
 
 def test_every_exercise_is_listed_by_topic(asks: TestClient) -> None:
-    told = asks.get("/api/exercises").json()
-    assert [(one["topic"], one["id"], one["claims"]) for one in told] == [
+    reply = asks.get("/api/exercises").json()
+    assert [(one["topic"], one["id"], one["claims"]) for one in reply] == [
         (topic, one.id, len(one.parts)) for topic, some in exercises_by_topic().items() for one in some
     ]
-    assert {one["id"]: one["play"] for one in told if one["play"]} == {
+    assert {one["id"]: one["play"] for one in reply if one["play"]} == {
         play.exercise_id: name for name, play in PLAYGROUND.items()
     }
 
 
 def test_an_exercise_is_the_booklets_without_its_figure(asks: TestClient) -> None:
-    told = asks.get(f"/api/exercises/{ONE}").json()
+    reply = asks.get(f"/api/exercises/{ONE}").json()
     [one] = select_exercises([ONE])
-    assert told["body"] == html_tree(article(one, None, ""))
-    assert [part["id"] for part in told["parts"]] == [part.id for part in one.parts]
+    assert reply["body"] == html_tree(article(one, None, ""))
+    assert [part["id"] for part in reply["parts"]] == [part.id for part in one.parts]
 
 
 def test_lists_hold_everything_that_the_html_holds(every: list[Exercise]) -> None:
@@ -80,10 +80,10 @@ def test_the_page_knows_every_tag_and_attribute_of_the_booklet(every: list[Exerc
 
 
 def test_a_claims_evidence_is_computed(asks: TestClient) -> None:
-    told = asks.post(f"/api/exercises/{ONE}/check", json={"part": CLAIM}).json()
+    reply = asks.post(f"/api/exercises/{ONE}/check", json={"part": CLAIM}).json()
     evidence = select_exercises([ONE])[0].part(CLAIM).check()
-    assert told["holds"]
-    assert (told["found"], told["tolerance"], told["expected"]) == (
+    assert reply["holds"]
+    assert (reply["found"], reply["tolerance"], reply["expected"]) == (
         evidence.found,
         evidence.tolerance,
         evidence.expected,
@@ -128,8 +128,8 @@ def test_a_failing_check_is_told_and_not_an_error(monkeypatch: pytest.MonkeyPatc
         raise ZeroDivisionError("by hand")
 
     monkeypatch.setattr(type(select_exercises([ONE])[0].parts[0]), "check", fails)
-    told = apart.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
-    assert (told["holds"], told["problem"]) == (False, f"{CLAIM}: ZeroDivisionError: by hand")
+    reply = apart.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
+    assert (reply["holds"], reply["problem"]) == (False, f"{CLAIM}: ZeroDivisionError: by hand")
     assert checking.check_exercise(select_exercises([ONE])[0]).problem
 
 
@@ -162,9 +162,9 @@ def test_what_is_asked_is_checked(asks: TestClient, path: str, body: Any, status
 
 @pytest.mark.parametrize("name", PLAYGROUND)
 def test_what_is_turned_is_what_the_playground_computes(asks: TestClient, name: str) -> None:
-    told = {one["name"]: one for one in asks.get("/api/playground").json()}[name]
-    values = {one["name"]: one["value"] for one in told["parameters"]}
-    assert told["title"] == PLAYGROUND[name].title
+    reply = {one["name"]: one for one in asks.get("/api/playground").json()}[name]
+    values = {one["name"]: one["value"] for one in reply["parameters"]}
+    assert reply["title"] == PLAYGROUND[name].title
     seen, wanted = asks.post(f"/api/playground/{name}", json={"values": values}).json(), PLAYGROUND[name].function()
     assert seen["summary"] == wanted["summary"]
     assert [[tuple(point) for point in one["points"]] for one in seen["series"]] == [
@@ -176,8 +176,8 @@ def test_what_is_turned_is_what_the_playground_computes(asks: TestClient, name: 
 
 
 def grade(asks: TestClient, answers: str) -> dict[tuple[str, str], dict[str, Any]]:
-    told = asks.post("/api/grade", json={"answers": answers}).json()
-    return {(row["exercise"], row["part"]): row for row in told["rows"]}
+    reply = asks.post("/api/grade", json={"answers": answers}).json()
+    return {(row["exercise"], row["part"]): row for row in reply["rows"]}
 
 
 def test_answers_are_right_half_right_or_shown_where_they_go_wrong(asks: TestClient) -> None:
@@ -195,8 +195,8 @@ def test_answers_are_right_half_right_or_shown_where_they_go_wrong(asks: TestCli
 def test_the_template_is_empty_answers_and_fits_into_what_may_be_sent(asks: TestClient, every: list[Exercise]) -> None:
     text = asks.get("/api/template").json()["text"]
     assert list(tomllib.loads(text)) == [one.id for one in every]
-    told = asks.post("/api/grade", json={"answers": text}).json()
-    assert (told["points"], {row["outcome"] for row in told["rows"]}) == (0, {"missing"})
+    reply = asks.post("/api/grade", json={"answers": text}).json()
+    assert (reply["points"], {row["outcome"] for row in reply["rows"]}) == (0, {"missing"})
     assert list(tomllib.loads(asks.get("/api/template", params={"name": ONE}).json()["text"])) == [ONE]
 
 
@@ -214,10 +214,10 @@ def test_a_python_file_is_neither_run_nor_graded(asks: TestClient, every: list[E
     ("text", "why"),
     [("[a", "it is not valid TOML"), ("a = " + "[" * 100 + "]" * 100, "nested"), ("a = 1\na = 2", "not valid TOML")],
 )
-def test_what_is_no_file_of_answers_is_told(asks: TestClient, text: str, why: str) -> None:
-    told = asks.post("/api/grade", json={"answers": text}).json()
-    assert why in told["problem"]
-    assert told["rows"] == []
+def test_what_is_no_file_of_answers_is_refused(asks: TestClient, text: str, why: str) -> None:
+    reply = asks.post("/api/grade", json={"answers": text}).json()
+    assert why in reply["problem"]
+    assert reply["rows"] == []
 
 
 def test_a_hostile_formula_costs_no_more_than_its_limit(every: list[Exercise]) -> None:

@@ -198,8 +198,8 @@ def test_a_model_that_is_too_large_is_refused_with_the_remedy(runs: Path) -> Non
 
 def test_a_damaged_run_is_told_of_and_tried_again(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "runs" / "bad").mkdir(parents=True)
-    told = json.loads((runs / "kn" / CONFIG).read_text())
-    (tmp_path / "runs" / "bad" / CONFIG).write_text(json.dumps(told))
+    reply = json.loads((runs / "kn" / CONFIG).read_text())
+    (tmp_path / "runs" / "bad" / CONFIG).write_text(json.dumps(reply))
     asks = client(tmp_path / "runs")
     for _ in range(2):
         answer = asks.post("/api/read", json=READ | {"run": "bad"})
@@ -210,8 +210,8 @@ def test_a_damaged_run_is_told_of_and_tried_again(runs: Path, tmp_path: Path) ->
 
 def test_a_base_outside_the_folder_is_not_read(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "runs" / "head").mkdir(parents=True)
-    told = json.loads((runs / "moods" / CONFIG).read_text()) | {"model": "head", "base": {"path": str(runs / "kn")}}
-    (tmp_path / "runs" / "head" / CONFIG).write_text(json.dumps(told))
+    reply = json.loads((runs / "moods" / CONFIG).read_text()) | {"model": "head", "base": {"path": str(runs / "kn")}}
+    (tmp_path / "runs" / "head" / CONFIG).write_text(json.dumps(reply))
     with pytest.raises(UserError, match="not below the studio's folder"):
         ModelCache(tmp_path / "runs", device="cpu").get("head", Ticket(FairLock()))
 
@@ -220,7 +220,7 @@ def test_a_base_outside_the_folder_is_not_read(runs: Path, tmp_path: Path) -> No
 
 
 class Reader:
-    """A request whose reader leaves when told to."""
+    """A request whose reader leaves when reply to."""
 
     def __init__(self) -> None:
         self.left = asyncio.Event()

@@ -158,9 +158,9 @@ def test_an_answer_to_a_long_text_is_bounded(asks: TestClient, monkeypatch: pyte
     monkeypatch.setattr(reading, "MAX_CANDIDATES", 40_000)
     text = "\U0001f600" * 2000  # four bytes each, which are tokens
     answer = asks.post("/api/read", json={"run": "kn", "text": text, "candidates": 50})
-    told = answer.json()
-    assert len(told["tokens"]) == 8000
-    assert sum(map(len, told["candidates"])) == 40_000
+    reply = answer.json()
+    assert len(reply["tokens"]) == 8000
+    assert sum(map(len, reply["candidates"])) == 40_000
 
 
 def test_a_run_cannot_take_the_place_of_the_studios_own_folders(asks: TestClient, made: Path) -> None:

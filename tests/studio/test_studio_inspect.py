@@ -49,7 +49,7 @@ def asking(runs: Path) -> Iterator[TestClient]:
         yield one
 
 
-def told(asking: TestClient, path: str, **asked: Any) -> dict[str, Any]:
+def post_json(asking: TestClient, path: str, **asked: Any) -> dict[str, Any]:
     answer = asking.post(f"/api/inspect/{path}", json=asked)
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -71,7 +71,7 @@ def picture(size: tuple[int, int] = (8, 8), kind: str = "PNG") -> str:
 
 
 def test_every_family_has_its_views(asking: TestClient) -> None:
-    views = {name: [one["view"] for one in told(asking, "about", run=name)["views"]] for name in NAMES[:-1]}
+    views = {name: [one["view"] for one in post_json(asking, "about", run=name)["views"]] for name in NAMES[:-1]}
     assert views == {
         "kn": ["backoff"], "mixed": ["votes"], "bag": ["unigram"], "bigram": ["gates"],
         "gru": ["gates", "gradient-flow"], "gpt": ["attention", "attention-heads", "logit-lens", "gradient-flow"],
@@ -82,7 +82,7 @@ def test_every_family_has_its_views(asking: TestClient) -> None:
 
 
 def test_the_path_is_that_of_the_view_and_sums_to_p(asking: TestClient, runs: Path) -> None:
-    found, run = told(asking, "table", run="kn", text=TEXT), load(runs / "kn")
+    found, run = post_json(asking, "table", run="kn", text=TEXT), load(runs / "kn")
     path = backoff(run.model, tokens_of(run, TEXT))  # type: ignore[arg-type]
     assert len(found["details"]) == len(found["tokens"]) == len(path.p_N)
     for n, detail in enumerate(found["details"]):
@@ -97,7 +97,7 @@ def shortened(value: float) -> str:
 
 
 def test_the_votes_of_a_mixture_sum_to_its_probability(asking: TestClient, runs: Path) -> None:
-    found, run = told(asking, "table", run="mixed", text=TEXT), load(runs / "mixed")
+    found, run = post_json(asking, "table", run="mixed", text=TEXT), load(runs / "mixed")
     p = run.model.score(torch.tensor([tokens_of(run, TEXT)]))[0].exp().tolist()
     assert [detail["rows"][-1][-1] for detail in found["details"]] == [shortened(one) for one in p]
     assert found["parts"] == ["5-gram", "bag"]
@@ -112,13 +112,13 @@ def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: P
     assert np.abs(maps[0].astype(int) - wanted.maps_LHTS[1, 0]).max() <= 1  # both round, on their own, what they sum
     _, small = unpack_tables(asking.post("/api/inspect/overview", json={"run": "gpt", "text": TEXT}).content)
     assert len(small) == 4
-    found = told(asking, "maps", run="gpt", text=TEXT)
+    found = post_json(asking, "maps", run="gpt", text=TEXT)
     assert found["queries"] == list(wanted.queries)
     assert [one["kind"] for one in found["statistics"]] == [one.kind for one in wanted.statistics]
 
 
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
-    found = told(asking, "maps", run="reverse", text="abc")
+    found = post_json(asking, "maps", run="reverse", text="abc")
     _, maps = unpack_tables(
         asking.post("/api/inspect/map", json={"run": "reverse", "text": "abc", "layer": 1, "head": 2}).content
     )
@@ -130,7 +130,7 @@ def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:
 def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
     run = load(runs / "gru")
     gates = token_rows(run.model, tokens_of(run, TEXT))
-    found = told(asking, "rows", run="gru", text=TEXT)
+    found = post_json(asking, "rows", run="gru", text=TEXT)
     assert [(one["row"], one["layer"]) for one in found["rows"]] == [(one.name, one.layer) for one in gates]
     for shown, gate in zip(found["rows"], gates, strict=True):
         assert shown["mean"] == pytest.approx(gate.mean.tolist())
@@ -144,17 +144,17 @@ def test_units_are_those_of_the_gates(asking: TestClient, runs: Path) -> None:
 def test_depths_and_gradients_are_the_lens_s(asking: TestClient, runs: Path) -> None:
     run = load(runs / "gpt")
     x_N = tokens_of(run, TEXT)
-    found, depths = told(asking, "layers", run="gpt", text=TEXT), layer_predictions(run.model, x_N)
+    found, depths = post_json(asking, "layers", run="gpt", text=TEXT), layer_predictions(run.model, x_N)
     assert [one["bits"] for one in found["layers"]] == pytest.approx([one.bits for one in depths], rel=1e-5)
     assert found["layers"][-1]["rights"] == depths[-1].right_N.tolist()
-    flow = told(asking, "curve", run="gpt", text=TEXT, back=6)
+    flow = post_json(asking, "curve", run="gpt", text=TEXT, back=6)
     wanted = gradient_flow(run.model, x_N, 6)
     assert flow["whole"]["shares"] == pytest.approx(list(relative(wanted.norms)))
     assert flow["theory"][0]["shares"][2] == pytest.approx(0.81)
 
 
 def test_masks_are_filled_in_as_the_encoder_does(asking: TestClient) -> None:
-    found = told(asking, "masked", run="masked", text="The [MASK] sat on the [MASK].")
+    found = post_json(asking, "masked", run="masked", text="The [MASK] sat on the [MASK].")
     assert len(found["places"]) == 2
     assert "[MASK]" not in found["filled"]
     assert refused(asking, "masked", run="masked", text=TEXT)[0] == 400
@@ -162,7 +162,7 @@ def test_masks_are_filled_in_as_the_encoder_does(asking: TestClient) -> None:
 
 def test_a_sent_picture_is_seen_as_the_lens_sees_it(asking: TestClient, runs: Path) -> None:
     run, sent = load_images(runs / "stripes2"), picture()
-    found = told(asking, "image", run="stripes2", picture=sent)
+    found = post_json(asking, "image", run="stripes2", picture=sent)
     x_CHW = torch.from_numpy(np.array(Image.open(io.BytesIO(base64.b64decode(sent)))))[None]
     sight = look(run, x_CHW)
     assert found["classes"][0]["label"] == run.labels[sight.answer]
@@ -175,7 +175,7 @@ def test_only_small_pngs_and_jpegs_are_taken(asking: TestClient) -> None:
     def sent(data: str) -> tuple[int, str]:
         return refused(asking, "image", run="stripes2", picture=data)
 
-    assert "classes" in told(asking, "image", run="stripes2", picture=picture(kind="JPEG"))
+    assert "classes" in post_json(asking, "image", run="stripes2", picture=picture(kind="JPEG"))
     drawn = base64.b64encode(b'<svg xmlns="http://www.w3.org/2000/svg"/>').decode()
     for wrong in (drawn, picture(kind="GIF"), picture(kind="BMP"), base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()):
         assert sent(wrong)[0] == 400
@@ -187,8 +187,9 @@ def test_only_small_pngs_and_jpegs_are_taken(asking: TestClient) -> None:
 
 def test_images_of_a_path_in_the_run_s_folder_are_never_opened(asking: TestClient, runs: Path) -> None:
     about = json.loads((runs / "stripes2" / "config.json").read_text())["images"]
-    assert Path(about["source"]).is_dir()  # it could be opened, but a run's folder may say anything
-    assert told(asking, "about", run="stripes2")["held_out"] == 0
+    (source,) = about["source"]
+    assert Path(source).is_dir()  # it could be opened, but a run's folder may say anything
+    assert post_json(asking, "about", run="stripes2")["held_out"] == 0
     status, why = refused(asking, "image", run="stripes2", image=0)
     assert status == 400
     assert "not opened" in why
@@ -253,8 +254,8 @@ def test_held_out_images_of_a_named_source_are_seen_by_number(tmp_path: Path) ->
     words = "train vit digits --width 16 --layers 1 --heads 2 --budget 2steps --checks 1 --device cpu --out"
     assert main([*words.split(), str(tmp_path / "digits")]) == 0
     with client(tmp_path) as asking:
-        assert told(asking, "about", run="digits")["held_out"] == len(open_images("digits").test_N)
-        found = told(asking, "image", run="digits", image=3)
+        assert post_json(asking, "about", run="digits")["held_out"] == len(open_images("digits").test_N)
+        found = post_json(asking, "image", run="digits", image=3)
         images = open_images("digits")
         assert found["truth"] == images.labels[int(images.test_N[3])]
         assert refused(asking, "image", run="digits", image=100_000)[0] == 400
@@ -352,7 +353,7 @@ def test_tabs_are_walked_with_the_arrow_keys_and_heads_lead_to_their_map(page: A
     page.wait_for_selector("text=gradient norm, relative")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("text=read out after")
-    assert settings(page)["view"] == "depths"
+    assert settings(page)["view"] == "logit-lens"
 
 
 @pytest.mark.browser
@@ -378,7 +379,7 @@ def test_the_path_of_a_chosen_token_is_shown(page: Any, address: str, asking: Te
     page.wait_for_selector("h2:text('“a” after')")
     assert (
         page.inner_text("tr.total").split()[-1]
-        == told(asking, "table", run="kn", text=TEXT)["details"][5]["rows"][-1][-1]
+        == post_json(asking, "table", run="kn", text=TEXT)["details"][5]["rows"][-1][-1]
     )
     assert settings(page)["token"] == "5"
 

@@ -166,7 +166,7 @@ def test_views_are_drawn_in_the_notebooks_own_light(browser: Any, views: dict[st
     body, system, wanted = THEMES[theme]
     page = browser.new_page(color_scheme=system, viewport={"width": 700, "height": 900})
     wrong: list[str] = []
-    page.on("console", lambda told: wrong.append(told.text))
+    page.on("console", lambda reply: wrong.append(reply.text))
     page.on("request", lambda asked: wrong.append(asked.url))
     page.set_content(f"<!doctype html>{body}" + "".join(view._repr_html_() for view in views.values()))
     paper = page.evaluate("getComputedStyle(document.querySelector('.octavo')).backgroundColor")

@@ -37,7 +37,7 @@ def asked(runs: Path) -> Iterator[TestClient]:
         yield found
 
 
-def told(asked: TestClient, path: str, **value: Any) -> Any:
+def post_json(asked: TestClient, path: str, **value: Any) -> Any:
     answer = asked.post(f"/api/{path}", json=value)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -53,7 +53,7 @@ def change(config: Path, **values: Any) -> None:
 @pytest.mark.parametrize("name", ["kn", "words", "gpt", "looking", "gru"])
 def test_what_is_read_is_what_the_lens_says(asked: TestClient, runs: Path, name: str) -> None:
     run = load(runs / name)
-    said = told(asked, "read", run=name, text=TEXT, candidates=3)
+    said = post_json(asked, "read", run=name, text=TEXT, candidates=3)
     every = surprises(run.model, run.tokenizer, TEXT.encode())
     assert said["tokens"] == [one.token for one in every]
     assert said["bits"] == pytest.approx([one.bits for one in every])
@@ -71,7 +71,7 @@ def test_what_is_read_is_what_the_lens_says(asked: TestClient, runs: Path, name:
 @pytest.mark.parametrize("name", ["kn", "words", "gpt", "looking", "gru"])
 def test_bits_per_byte_are_those_of_octavo_eval(asked: TestClient, runs: Path, name: str) -> None:
     score = octavo.evaluate(load(runs / name), TEXT * 40)
-    said = told(asked, "read", run=name, text=TEXT * 40)["score"]
+    said = post_json(asked, "read", run=name, text=TEXT * 40)["score"]
     for key in ("bits_per_byte", "bits", "perplexity", "tokens", "bytes"):
         assert said[key] == getattr(score, key), key
 
@@ -80,7 +80,7 @@ def test_bits_per_byte_are_those_of_octavo_eval(asked: TestClient, runs: Path, n
 @pytest.mark.parametrize("layers", ["last", "all"])
 def test_top_attention_is_the_mean_of_the_maps(asked: TestClient, runs: Path, name: str, layers: str) -> None:
     run = load(runs / name)
-    said = told(asked, "read/attention", run=name, text=TEXT, layers=layers)
+    said = post_json(asked, "read/attention", run=name, text=TEXT, layers=layers)
     x_N = tokens_of(run, TEXT)
     maps = attention_over(run.model, x_N).layers
     chosen = maps[-1:] if layers == "last" else maps
@@ -94,9 +94,9 @@ def test_top_attention_is_the_mean_of_the_maps(asked: TestClient, runs: Path, na
 
 
 def test_two_tokenizers_are_compared_over_the_same_bytes(asked: TestClient, runs: Path) -> None:
-    said = told(asked, "read/compare", run="kn", other="words", text=TEXT)
-    assert said["first"] == told(asked, "read", run="kn", text=TEXT)
-    assert said["second"] == told(asked, "read", run="words", text=TEXT)
+    said = post_json(asked, "read/compare", run="kn", other="words", text=TEXT)
+    assert said["first"] == post_json(asked, "read", run="kn", text=TEXT)
+    assert said["second"] == post_json(asked, "read", run="words", text=TEXT)
     assert "".join(said["spans"]) == "".join(said["first"]["tokens"])
     assert sum(said["bytes"]) == len(TEXT.encode())
     for side in ("first", "second"):
@@ -116,16 +116,16 @@ def test_runs_that_do_not_read_the_same_bytes_are_not_compared(asked: TestClient
         answer = asked.post("/api/read/compare", json={"run": "kn", "other": "words", "text": TEXT})
         assert answer.status_code == 400
         assert answer.json()["error"].startswith("kn does not read the text unchanged")
-        assert not told(asked, "read", run="kn", text=TEXT)["comparable"]
+        assert not post_json(asked, "read", run="kn", text=TEXT)["comparable"]
     finally:
         (runs / "kn" / "config.json").write_text(record)
 
 
 def test_an_empty_text_has_no_tokens(asked: TestClient) -> None:
     for name in ("kn", "gpt"):
-        assert told(asked, "read", run=name, text="")["tokens"] == []
-    assert told(asked, "read/attention", run="gpt", text="") == {"positions": [], "weights": []}
-    assert told(asked, "read/compare", run="kn", other="gpt", text="")["spans"] == []
+        assert post_json(asked, "read", run=name, text="")["tokens"] == []
+    assert post_json(asked, "read/attention", run="gpt", text="") == {"positions": [], "weights": []}
+    assert post_json(asked, "read/compare", run="kn", other="gpt", text="")["spans"] == []
 
 
 def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monk
     plain = NGram.distribution
     monkeypatch.setattr(NGram, "distribution", lambda self, state: plain(self, state).index_fill(
         1, run.model.word_M.new_tensor(tokens_of(run, "T")).long(), 0.0))  # type: ignore[union-attr,operator]  # fmt: skip
-    assert told(asked, "read", run="kn", text="Tea")["bits"][0] is None
+    assert post_json(asked, "read", run="kn", text="Tea")["bits"][0] is None
 
 
 @pytest.mark.parametrize(("path", "value", "status", "part"), [
@@ -150,7 +150,7 @@ def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monk
     ("read/attention", {"run": "gpt", "text": "a", "layers": "first"}, 422, "layers"),
     ("read/compare", {"run": "kn", "text": "a"}, 422, "other"),
 ])  # fmt: skip
-def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
+def test_mistakes_are_reported(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
     answer = asked.post(f"/api/{path}", json=value)
     assert answer.status_code == status
     assert part in answer.json()["error"]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from octavo.cli import main
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
@@ -28,7 +29,7 @@ from octavo.tasks.run import load
 from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
-from studio_place import TEXT, client, make_runs, opened, served
+from studio_place import MADE, TEXT, client, make_runs, opened, served, write_texts
 
 PLAY = "ROMEO: But soft, what light through yonder window breaks?\n" * 200
 TINY = {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 16, "evaluations": 1}
@@ -54,10 +55,10 @@ def place(tmp_path: Path) -> Iterator[Studio]:
     studio.close()
 
 
-def until(told: Any, seconds: float = 60) -> Any:
-    """What `told()` gives as soon as it is true."""
+def until(reply: Any, seconds: float = 60) -> Any:
+    """What `reply()` gives as soon as it is true."""
     ends = time.monotonic() + seconds
-    while not (found := told()):
+    while not (found := reply()):
         assert time.monotonic() < ends, "it took too long"
         time.sleep(0.2)
     return found
@@ -70,7 +71,7 @@ def rows_of(asking: TestClient) -> dict[str, dict[str, Any]]:
 # ---------------------------------------------------------------------- rows
 
 
-def test_a_row_has_the_figure_of_its_task_and_what_it_cost(runs: Path, asking: TestClient) -> None:
+def test_a_row_has_the_score_of_its_task_and_what_it_cost(runs: Path, asking: TestClient) -> None:
     rows = rows_of(asking)
     assert set(rows) == {"kn", "gru", "gpt", "moods"}
     for name in ("kn", "gru", "gpt"):
@@ -97,7 +98,7 @@ def test_operations_are_those_of_the_loaded_model(runs: Path, asking: TestClient
     assert rows["kn"]["flops"] is None  # counts are looked up
 
 
-def test_figures_of_every_task() -> None:
+def test_scores_of_every_task() -> None:
     assert figures_of({"result": {"languages": {"de": {"bleu": 31.5}, "fr": {"bleu": 40}}}}) == [
         ("de BLEU", 31.5),
         ("fr BLEU", 40.0),
@@ -116,7 +117,7 @@ def test_a_forged_record_costs_no_time_and_no_memory(tmp_path: Path) -> None:
     assert numbers_in(tmp_path) in (0, None)
 
 
-def test_a_folder_that_is_no_run_is_told_in_its_row(runs: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_reported_in_its_row(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "config.json").write_text("{}")
     (row,) = client(tmp_path).get("/api/runs").json()
@@ -129,8 +130,8 @@ def test_a_row_is_read_anew_when_its_run_changes(tmp_path: Path) -> None:
     root = make_runs(tmp_path / "runs", "bag")
     asking = client(root)
     assert rows_of(asking)["bag"]["seconds"] is not None
-    told = read_record(root / "bag") | {"train_seconds": 77.0}
-    (root / "bag" / "config.json").write_text(json.dumps(told))
+    reply = read_record(root / "bag") | {"train_seconds": 77.0}
+    (root / "bag" / "config.json").write_text(json.dumps(reply))
     assert rows_of(asking)["bag"]["seconds"] == 77.0
 
 
@@ -138,15 +139,15 @@ def test_a_row_is_read_anew_when_its_run_changes(tmp_path: Path) -> None:
 
 
 def test_a_curve_is_metrics_jsonl_column_by_column(runs: Path, asking: TestClient) -> None:
-    told = asking.get("/api/curve", params={"run": "gru"}).json()
+    reply = asking.get("/api/curve", params={"run": "gru"}).json()
     rows = [row for row in read_rows((runs / "gru" / METRICS).read_bytes()) if "step" in row]
-    assert told["columns"]["step"] == [row["step"] for row in rows]
-    assert told["columns"]["bits_per_byte"] == [row.get("bits_per_byte") for row in rows]
-    assert told["columns"]["held_out_bits_per_byte"] == [row.get("held_out_bits_per_byte") for row in rows]
-    assert told["offset"] == (runs / "gru" / METRICS).stat().st_size
-    assert not told["restarted"]
-    assert not told["more"]
-    assert told["result"] == read_record(runs / "gru")["result"]["bits_per_byte"]
+    assert reply["columns"]["step"] == [row["step"] for row in rows]
+    assert reply["columns"]["bits_per_byte"] == [row.get("bits_per_byte") for row in rows]
+    assert reply["columns"]["held_out_bits_per_byte"] == [row.get("held_out_bits_per_byte") for row in rows]
+    assert reply["offset"] == (runs / "gru" / METRICS).stat().st_size
+    assert not reply["restarted"]
+    assert not reply["more"]
+    assert reply["result"] == read_record(runs / "gru")["result"]["bits_per_byte"]
     assert asking.get("/api/curve", params={"run": "kn"}).json()["columns"] == {}  # its one row is the result
 
 
@@ -156,8 +157,8 @@ def test_a_curve_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     path.write_bytes(b'{"step": 1, "loss": 3.0}\n{"step": 2, "lo')
 
     def ask(offset: int) -> dict[str, Any]:
-        told: dict[str, Any] = asking.get("/api/curve", params={"run": "bag", "offset": offset}).json()
-        return told
+        reply: dict[str, Any] = asking.get("/api/curve", params={"run": "bag", "offset": offset}).json()
+        return reply
 
     first = ask(0)
     assert first["columns"] == {"step": [1], "loss": [3.0]}  # half a row waits
@@ -172,14 +173,14 @@ def test_a_curve_is_read_on_from_where_it_was(tmp_path: Path) -> None:
 
 
 def test_two_runs_differ_in_these_settings(runs: Path, asking: TestClient) -> None:
-    told = asking.get("/api/compare", params={"run": ["gru", "gpt"]}).json()
+    reply = asking.get("/api/compare", params={"run": ["gru", "gpt"]}).json()
     a, b = settings_of(read_record(runs / "gru")), settings_of(read_record(runs / "gpt"))
     expected = {name: [a.get(name), b.get(name)] for name in {*a, *b} if a.get(name) != b.get(name)}
-    assert {line["name"]: line["values"] for line in told["settings"]} == expected
+    assert {line["name"]: line["values"] for line in reply["settings"]} == expected
     assert expected["model"] == ["gru", "gpt"]
     assert expected["heads"] == [None, 2]
-    assert told["same_settings"] == len({*a, *b}) - len(expected)
-    figures = {line["name"]: line["values"] for line in told["results"]}
+    assert reply["same_settings"] == len({*a, *b}) - len(expected)
+    figures = {line["name"]: line["values"] for line in reply["results"]}
     assert figures["bits per byte"] == [read_record(runs / name)["result"]["bits_per_byte"] for name in ("gru", "gpt")]
     one = asking.get("/api/compare", params={"run": "gru"}).json()
     assert {line["name"] for line in one["settings"]} == set(a)
@@ -215,11 +216,11 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path: Path) -> None:
     [("My play.txt", "My-play.txt"), ("../../etc/passwd", "passwd.txt"), ("a\\b\\c.md", "c.md.txt"), ("..", "text.txt"),
      (".hidden", "hidden.txt"), ("x" * 300, "x" * 76 + ".txt"), ("名前.txt", "text.txt"), ("-rf.txt", "rf.txt")],
 )  # fmt: skip
-def test_a_text_is_kept_under_a_safe_name(sent: str, kept: str) -> None:
+def test_a_text_is_stored_under_a_safe_name(sent: str, kept: str) -> None:
     assert safe_name(sent) == kept
 
 
-def test_texts_are_kept_below_the_runs_and_never_written_over(tmp_path: Path) -> None:
+def test_texts_are_stored_below_the_runs_and_never_overwritten(tmp_path: Path) -> None:
     asking = client(tmp_path)
     for text, kept in (("one " * 20, "play.txt"), ("two " * 20, "play-2.txt"), ("one " * 20, "play.txt")):
         answer = asking.post("/api/texts", params={"name": "../play.txt"}, content=text.encode())
@@ -234,7 +235,7 @@ def test_texts_are_kept_below_the_runs_and_never_written_over(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("data", "why"), [(b"\xff" * 50, "not UTF-8"), (b"a\0" * 50, "zero bytes"), (b"short", "at least")]
 )
-def test_what_is_no_text_is_not_kept(tmp_path: Path, data: bytes, why: str) -> None:
+def test_what_is_no_text_is_not_stored(tmp_path: Path, data: bytes, why: str) -> None:
     answer = client(tmp_path).post("/api/texts", params={"name": "x.txt"}, content=data)
     assert answer.status_code == 400
     assert why in answer.json()["error"]
@@ -320,30 +321,30 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     assert (seen["run"], seen["state"]) == ("mine", "elsewhere")
     assert "kill -INT" in second.post("/api/training/stop", json={}).json()["error"]
 
-    told = until(lambda: (now := state())["trained_seconds"] and now)
-    assert told["status"] == "training"
-    assert 0 < told["remaining_seconds"] < 600
-    assert told["has_curve"]
+    reply = until(lambda: (now := state())["trained_seconds"] and now)
+    assert reply["status"] == "training"
+    assert 0 < reply["remaining_seconds"] < 600
+    assert reply["has_curve"]
     assert rows_of(asking)["mine"]["state"] == rows_of(second)["mine"]["state"] == "training"
     first = asking.get("/api/curve", params={"run": "mine"}).json()
     until(lambda: asking.get("/api/curve", params={"run": "mine", "offset": first["offset"]}).json()["columns"])
 
     assert asking.post("/api/training/stop", json={}).json()["state"] in ("stopping", "ended")
-    told = until(lambda: (now := state())["state"] == "ended" and now)
-    assert told["status"] == "stopped; its checkpoint is saved"
-    assert told["exit_code"] == 130
-    assert "go on with: octavo resume" in told["log"][-1]
+    reply = until(lambda: (now := state())["state"] == "ended" and now)
+    assert reply["status"] == "stopped; its checkpoint is saved"
+    assert reply["exit_code"] == 130
+    assert "go on with: octavo resume" in reply["log"][-1]
     assert (place.root / "mine" / STATE / FILE).is_file()
     row = rows_of(asking)["mine"]
     assert (row["state"], row["resumable"]) == ("stopped", True)
     steps = asking.get("/api/curve", params={"run": "mine"}).json()["columns"]["step"]
 
-    spent = told["trained_seconds"]
+    spent = reply["trained_seconds"]
     resumed = asking.post("/api/training/resume", json={"run": "mine", "seconds": spent + 1}).json()
     assert resumed["command"].startswith("octavo resume ")
     assert resumed["state"] == "running"
-    told = until(lambda: (now := state())["state"] == "ended" and now)
-    assert (told["exit_code"], told["status"]) == (0, "finished")
+    reply = until(lambda: (now := state())["state"] == "ended" and now)
+    assert (reply["exit_code"], reply["status"]) == (0, "finished")
     row = rows_of(asking)["mine"]
     assert row["state"] == ""
     assert row["score"] == read_record(place.root / "mine")["result"]["bits_per_byte"]
@@ -353,7 +354,7 @@ def test_a_run_is_trained_stopped_and_resumed_one_at_a_time(place: Studio) -> No
     assert second.get("/api/training").json() is None  # the lock went with the process
 
 
-def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lock(place: Studio) -> None:
+def test_a_mistake_in_training_is_reported_and_a_lock_whose_process_is_gone_is_no_lock(place: Studio) -> None:
     (place.root / LOCK).write_text(json.dumps({"pid": 1, "run": "old", "started": 0}))
     assert place.training.current() is None
     asked = place.training.start_process("mine", ["nonsense"], 5)  # a process that ends by a mistake at once
@@ -361,9 +362,9 @@ def test_a_mistake_in_training_is_told_and_a_lock_whose_process_is_gone_is_no_lo
     assert asked.process is not None
     assert asked.process.returncode == 2
     assert "there is no verb 'nonsense'" in place.training.log_tail()[-1]
-    told = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
-    assert (told["state"], told["exit_code"], told["has_curve"]) == ("ended", 2, False)
-    assert told["status"] == "failed; the end of its log says why"
+    reply = TestClient(make_app(place), base_url="http://localhost").get("/api/training").json()
+    assert (reply["state"], reply["exit_code"], reply["has_curve"]) == ("ended", 2, False)
+    assert reply["status"] == "failed; the end of its log says why"
 
 
 def test_a_studio_that_ends_starts_nothing(place: Studio) -> None:
@@ -413,7 +414,36 @@ def test_a_run_whose_text_lies_elsewhere_is_resumed_by_hand(runs: Path) -> None:
         (path / "extra").unlink()
 
 
-def test_stopping_nothing_is_told(asking: TestClient) -> None:
+@pytest.mark.parametrize(
+    ("name", "measure"), [("averaged", "loss"), ("stripes", "accuracy"), ("reverse", "right"), ("masked", "loss")]
+)
+def test_runs_of_every_task_have_a_curve_and_are_resumed(tmp_path: Path, name: str, measure: str) -> None:
+    root = tmp_path / "runs"
+    root.mkdir()
+    write_texts(root / "data")  # below the runs, so that the studio may read it
+    words = MADE[name].format(t=root / "data", r=root).split()
+    assert main([*words, "--out", str(root / name)]) == 0
+    studio = Studio(ModelCache(root, device="cpu"))
+    asking = TestClient(make_app(studio), base_url="http://localhost")
+    columns = asking.get("/api/curve", params={"run": name}).json()["columns"]
+    assert {"step", "seconds", measure} <= set(columns)
+    record = read_record(root / name)
+    assert studio.training.why_not_resumable(root / name, record) == ""
+    assert rows_of(asking)[name]["resumable"]
+    settings = record["training"]["settings"] | {"valid": ["/etc/passwd"]}
+    foreign = record | {"training": record["training"] | {"settings": settings}}
+    assert "not below this folder" in studio.training.why_not_resumable(root / name, foreign)
+    before = record["training"]["steps"]
+    resumed = asking.post("/api/training/resume", json={"run": name, "seconds": 2 + record["train_seconds"]}).json()
+    assert resumed["command"].startswith("octavo resume "), resumed
+    status = until(lambda: (now := asking.get("/api/training").json())["state"] == "ended" and now)
+    assert (status["exit_code"], status["status"]) == (0, "finished"), status["log"]
+    assert read_record(root / name)["training"]["steps"] > before
+    assert max(asking.get("/api/curve", params={"run": name}).json()["columns"]["step"]) > before
+    studio.close()
+
+
+def test_stopping_nothing_is_refused(asking: TestClient) -> None:
     assert "nothing is being trained" in asking.post("/api/training/stop", json={}).json()["error"]
     assert asking.post("/api/training/resume", json={"run": "nobody"}).status_code == 404
     wrong = {"model": "gru", "corpus": "x", "run": "a", "seconds": 1e9}
@@ -440,8 +470,8 @@ def test_a_studio_that_is_terminated_leaves_no_training_behind(place: Studio) ->
         assert asking.post("/api/training", json=start).status_code == 200
         until(lambda: asking.get("/api/training").json()["trained_seconds"])
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=60)
-    assert "stopping the training of mine" in told
+        _, reply = process.communicate(timeout=60)
+    assert "stopping the training of mine" in reply
     assert (place.root / "mine" / STATE / FILE).is_file()
     assert place.training.current() is None  # nobody holds the lock
     assert "stopped at step" in place.training.log_tail()[-1]

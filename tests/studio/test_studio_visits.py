@@ -58,7 +58,7 @@ def page(browser: Any, address: str) -> Iterator[Any]:
     found.set_default_timeout(15_000)
     wrong: list[str] = []
     found.wrong = wrong
-    found.on("console", lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None)
+    found.on("console", lambda reply: wrong.append(reply.text) if reply.type in ("error", "warning") else None)
     found.on("pageerror", lambda error: wrong.append(str(error)))
     yield found
     visit.close()
@@ -101,7 +101,7 @@ def test_the_focus_stays_on_the_link_that_was_followed_or_goes_to_the_page(page:
     "view", ["read?run=gone", "read?run=kn&other=gone", "inspect?run=gone", "write?run=gone", "classify?run=gone",
              "runs?a=kn&b=gone"],
 )  # fmt: skip
-def test_a_run_that_is_not_there_is_told(page: Any, view: str) -> None:
+def test_a_run_that_is_missing_is_reported(page: Any, view: str) -> None:
     page.goto(f"/#/{view}")
     page.wait_for_selector("[role=alert]:text('There is no run “gone” in this folder')")
 
@@ -115,7 +115,7 @@ def test_a_run_that_is_there_but_has_another_task_is_no_mistake(page: Any) -> No
 @pytest.mark.parametrize(
     ("view", "fit"), [("read?run=kn", 20_000), ("inspect?run=kn", 20_000), ("write?run=kn", 8_000)]
 )
-def test_what_is_pasted_and_does_not_fit_is_told(page: Any, view: str, fit: int) -> None:
+def test_what_is_pasted_and_does_not_fit_is_reported(page: Any, view: str, fit: int) -> None:
     page.goto(f"/#/{view}")
     page.wait_for_selector("[aria-busy=true]", state="detached")
     page.evaluate("text => navigator.clipboard.writeText(text)", LONG)
@@ -130,9 +130,9 @@ def test_what_is_pasted_and_does_not_fit_is_told(page: Any, view: str, fit: int)
 
 
 def test_an_address_with_too_long_a_text_is_told_in_words(runs: Path) -> None:
-    told = client(runs).post("/api/read", json={"run": "kn", "text": "x" * 20_001})
-    assert told.status_code == 422
-    assert told.json()["error"] == "text: at most 20,000 characters are read, and these are 20,001; shorten it"
+    reply = client(runs).post("/api/read", json={"run": "kn", "text": "x" * 20_001})
+    assert reply.status_code == 422
+    assert reply.json()["error"] == "text: at most 20,000 characters are read, and these are 20,001; shorten it"
 
 
 def test_a_slider_that_is_moved_fast_leaves_its_last_value_in_the_address(page: Any) -> None:
@@ -153,11 +153,11 @@ def test_the_token_that_is_told_about_is_in_the_address(page: Any) -> None:
     page.locator(".walk span").nth(4).click()
     page.keyboard.press("ArrowRight")
     address_has(page, "at=5")
-    told = page.inner_text(".about")
+    reply = page.inner_text(".about")
     page.goto("about:blank")
     page.goto("/#/read?run=kn&text=The+cat+sat&at=5")
     page.wait_for_selector(".about table")
-    assert page.inner_text(".about") == told
+    assert page.inner_text(".about") == reply
     page.goto("/#/read?run=kn&other=bag&text=The+cat+sat&at=b3")
     page.wait_for_selector(".about table")
     assert page.inner_text(".about").startswith("bag")

@@ -40,7 +40,7 @@ def asked(runs: Path) -> Iterator[TestClient]:
         yield found
 
 
-def told(asked: TestClient, question: str, **value: Any) -> Any:
+def post_json(asked: TestClient, question: str, **value: Any) -> Any:
     answer = asked.post(f"/api/{question}", json=value)
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -121,7 +121,7 @@ def test_a_beam_tells_its_best_and_the_others_with_their_bits(asked: TestClient,
     ("tree", {"run": "kn", "expanded": 61}, 422, "expanded"),
     ("branch", {"run": "kn", "path": [1] * 1001}, 422, "path"),
 ])  # fmt: skip
-def test_mistakes_are_told(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
+def test_mistakes_are_reported(asked: TestClient, path: str, value: dict[str, Any], status: int, part: str) -> None:
     answer = asked.post(f"/api/{path}", json=value)
     assert answer.status_code == status
     assert part in answer.json()["error"]
@@ -160,7 +160,7 @@ def test_the_shown_distribution_is_the_one_that_is_drawn_from(
     asked: TestClient, runs: Path, name: str, cuts: dict[str, Any]
 ) -> None:
     run = load(runs / name)
-    said = told(asked, "next", run=name, prompt=PROMPT, **cuts)
+    said = post_json(asked, "next", run=name, prompt=PROMPT, **cuts)
     logits_1V = prepare(run.model, tokens_of(run, PROMPT)).logits_1V
     drawn_V = Sample(**cuts).filtered(without_begin(logits_1V, run.model.begin)).softmax(-1)[0]
     own_V = logits_1V[0].double().softmax(-1)
@@ -172,7 +172,8 @@ def test_the_shown_distribution_is_the_one_that_is_drawn_from(
 
 def test_three_and_three_point_nothing_are_the_same_number(asked: TestClient) -> None:
     same = [
-        told(asked, "next", run="kn", prompt=PROMPT, path=[path], top_k=top_k) for path, top_k in ((7, 3), (7.0, 3.0))
+        post_json(asked, "next", run="kn", prompt=PROMPT, path=[path], top_k=top_k)
+        for path, top_k in ((7, 3), (7.0, 3.0))
     ]
     assert same[0] == same[1]
     assert asked.post("/api/next", json={"run": "kn", "top_k": 3.5}).status_code == 422
@@ -181,18 +182,18 @@ def test_three_and_three_point_nothing_are_the_same_number(asked: TestClient) ->
 def test_a_place_is_not_read_again_for_another_temperature(asked: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     from octavo.studio.routes import write as writing
 
-    told(asked, "next", run="gpt", prompt="Anew")
+    post_json(asked, "next", run="gpt", prompt="Anew")
     monkeypatch.setattr(writing, "prepare", lambda *_: pytest.fail("it was read again"))
-    told(asked, "next", run="gpt", prompt="Anew", temperature=0.3)
+    post_json(asked, "next", run="gpt", prompt="Anew", temperature=0.3)
 
 
 def test_a_node_opened_later_is_as_if_it_had_grown_there(asked: TestClient) -> None:
-    whole = told(asked, "tree", run="gru", prompt=PROMPT, branches=3, expanded=9)
+    whole = post_json(asked, "tree", run="gru", prompt=PROMPT, branches=3, expanded=9)
     inner = next(i for i in whole["parents"][1:] if i > 0)
     path, at = [], inner
     while at > 0:
         path, at = [whole["ids"][at], *path], whole["parents"][at]
-    part = told(asked, "tree", run="gru", prompt=PROMPT, path=path, branches=3, expanded=1)
+    part = post_json(asked, "tree", run="gru", prompt=PROMPT, path=path, branches=3, expanded=1)
     below = [i for i, parent in enumerate(whole["parents"]) if parent == inner]
     assert part["ids"][1:] == [whole["ids"][i] for i in below]
     assert part["p"][1:] == pytest.approx([whole["p"][i] for i in below], rel=1e-4)
@@ -203,7 +204,7 @@ def test_a_node_opened_later_is_as_if_it_had_grown_there(asked: TestClient) -> N
 def test_a_branch_is_the_prompt_and_the_tokens_as_text(asked: TestClient, runs: Path) -> None:
     run = load(runs / "kn")
     path = run.tokenizer.encode("é d".encode()).tolist()
-    assert told(asked, "branch", run="kn", prompt="Ü", path=path) == {"text": "Üé d"}
+    assert post_json(asked, "branch", run="kn", prompt="Ü", path=path) == {"text": "Üé d"}
     half = asked.post("/api/branch", json={"run": "kn", "prompt": "Ü", "path": path[:1]})
     if run.tokenizer.token_bytes(path[0]) != "é".encode():
         assert half.status_code == 400

@@ -20,7 +20,7 @@ import transformers
 
 import octavo
 from octavo.cli import main
-from octavo.cli.cost_bert import counted
+from octavo.cli.cost_tasks import bert_parameters
 from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
@@ -617,7 +617,7 @@ def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ..
     width, layers, heads, inner = like
     config = BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=512)
     for tied in (True, False):
-        count = counted(replace(config, tied=tied), 30522)
+        count = bert_parameters(replace(config, tied=tied), 30522)
         cost = bert_cost(replace(config, tied=tied), 30522, Shape(1, 8))
         assert sum(count.values()) == cost.parameters
         parts = {part.name: part.parameters for part in cost.parts}
@@ -625,7 +625,7 @@ def test_the_cost_of_a_bert_is_the_count_of_the_model_itself(like: tuple[int, ..
         assert count["feed-forward"] == parts["feed-forward"]
         assert count["attention"] == parts["queries, keys, values"] + parts["out"]
         assert count["masked words' head"] + count.get("output weights", 0) == parts["masked words"]
-    bare = counted(replace(config, tasks=()), 30522)
+    bare = bert_parameters(replace(config, tasks=()), 30522)
     assert round(sum(bare.values()) / 1e6, -1) == published
     assert sum(bare.values()) == bert_cost(replace(config, tasks=()), 30522, Shape(1, 8)).parameters
 

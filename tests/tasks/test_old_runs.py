@@ -72,9 +72,7 @@ def test_stopped_ones_are_resumed_where_they_were(copied: Path) -> None:
     assert not read_record(copied)["training"]["finished"]
     at = Checkpoint.load(copied).position.step
     assert at > 0
-    if (
-        copied.name == "stopped-facts"
-    ):  # it would pretrain for hours
+    if copied.name == "stopped-facts":  # it would pretrain for hours
         record = json.loads((copied / CONFIG).read_text())
         record["facts"]["settings"]["how"]["pretrain_passes"] = at // 2 + 2
         (copied / CONFIG).write_text(json.dumps(record))

@@ -1,4 +1,4 @@
-"""Files become documents, documents two parts, parts tokens; whatever is wrong is told with its place."""
+"""Files become documents, documents two parts, parts tokens; whatever is wrong is reported with its place."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_json_lines_are_one_document_a_record(tmp_path: Path, chunk_size: int) -
         (b'{"text": "\\ud800"}', "line 2 of .*surrogate"), (b'{"text": "\xff"}', "line 2 of .*not JSON"),
     ],
 )  # fmt: skip
-def test_a_bad_record_is_told_with_its_line(line: bytes, complaint: str, tmp_path: Path) -> None:
+def test_a_bad_record_is_reported_with_its_line(line: bytes, complaint: str, tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", b'{"text": "fine"}\n' + line + b"\n")
     with pytest.raises(UserError, match=complaint):
         open_corpus(path)
@@ -212,7 +212,7 @@ def test_an_empty_text_is_refused(errors: str, tmp_path: Path) -> None:
         open_corpus(write(tmp_path / "empty.txt", b""), errors=errors)  # type: ignore[arg-type]
 
 
-def test_a_missing_file_is_told_with_the_sources_there_are(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_the_sources_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no file or folder .*gone\.txt.*shakespeare"):
         open_corpus(str(tmp_path / "gone.txt"))
     with pytest.raises(UserError, match="at least one"):

@@ -72,7 +72,7 @@ def test_white_space_in_a_label_is_one_space(tmp_path: Path) -> None:
     assert read_labelled(tmp_path / "a.csv").classes == ["x y", "z"]
 
 
-def test_texts_for_classes_are_told_from_labels() -> None:
+def test_texts_for_classes_are_separated_from_labels() -> None:
     data = Labelled.of(["x"] * 30, [f"a whole sentence {n}" for n in range(30)])
     with pytest.raises(UserError, match=r"30 in 30 classes.*the label comes first"):
         data.last_tenth()

@@ -201,13 +201,13 @@ def test_data_bin_writes_both_parts_and_the_tokenizer(tmp_path: Path, capsys: py
     text, out = tmp_path / "text.txt", tmp_path / "out"
     text.write_bytes(SAMPLE)
     assert main(["data", "bin", str(text), "--tokenizer", "bpe", "--size", "280", "--out", str(out), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     tokenizer = load_tokenizer(out / "tokenizer.json")
-    assert (told["tokenizer"], told["vocab"], told["begin"]) == ("bpe", 281, 280)
+    assert (result["tokenizer"], result["vocab"], result["begin"]) == ("bpe", 281, 280)
     corpus = open_corpus(text)
     for name, split in (("train.bin", corpus.train), ("val.bin", corpus.valid)):
         tokens = np.fromfile(out / name, "<u2")
-        assert told["tokens"][name] == len(tokens)
+        assert result["tokens"][name] == len(tokens)
         assert tokens.tolist() == tokenize(split, tokenizer).tokens.tolist()
         assert documents_of(open_text(out / name, errors="raw")) == [split.read()]
 

@@ -1,61 +1,18 @@
-"""A tokenizer written in one file outside octavo, installed as a package is, works like those built in."""
+"""The tokenizer of docs/extending.md, one file outside octavo, installed as a package, works like those built in."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-PLUGIN = """
-from dataclasses import dataclass
-
-import numpy as np
-
-from octavo.text import Tokenizer
-
-
-@dataclass(frozen=True)
-class PairSettings:
-    vocab_size: int = 257 + 8
-
-
-class Pairs(Tokenizer):
-    name = "pairs"
-    unit = "bytes and pairs of bytes"
-    Settings = PairSettings
-
-    def __init__(self, pairs):
-        super().__init__([*(bytes([b]) for b in range(256)), *pairs, b""])
-        self.pairs = {pair: 256 + i for i, pair in enumerate(pairs)}
-
-    @classmethod
-    def learn(cls, chunks, settings=None):
-        data = b"".join(chunk.data for chunk in chunks)
-        pairs = [data[i : i + 2] for i in range(0, len(data) - 1)]
-        ranked = sorted(set(pairs), key=lambda pair: (-pairs.count(pair), pair))
-        return cls(ranked[: (settings or PairSettings()).vocab_size - 257])
-
-    def encode(self, data):
-        tokens, at = [], 0
-        while at < len(data):
-            tokens.append(self.pairs.get(data[at : at + 2], data[at]))
-            at += len(self.token_bytes(tokens[-1]))
-        return np.array(tokens, np.int32)
-
-    def split_point(self, data):
-        return 0
-
-    def to_json(self):
-        return {"octavo_tokenizer": self.name, "pairs": [pair.hex() for pair in self.pairs]}
-
-    @classmethod
-    def from_json(cls, values):
-        return cls([bytes.fromhex(pair) for pair in values["pairs"]])
-"""
+PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
+(PLUGIN,) = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
 TEXT = "".join(f"{n} times {n} is {n * n}, and so on; " for n in range(60))
 
 

@@ -244,7 +244,7 @@ def test_a_vocabulary_of_thousands_of_words_is_found_again_after_the_table_has_g
     assert word.decode(tokens) == text
 
 
-def test_words_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_with_the_same_hash_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     # A hash of three values makes nearly all long words clash; the result must not change.
     spellings = [f" longword{i}".encode() for i in range(50)]
     text = b"".join(spellings) * 2 + b" longwordless" + b" longword7" + b" short" * 2

@@ -218,7 +218,7 @@ def test_words_are_found_without_spaces_and_capitals_and_rare_ones_take_no_place
     assert words[0] == "the"
     assert set(words) == {"the", "cat", "."}
     assert [words[i] for i in numbers if i >= 0] == ["the", "cat", ".", "the", "cat", "the", "."]
-    cased, _ = words_of(text.chunks(), GloveConfig(min_count=1, lower=False, size=2))
+    cased, _ = words_of(text.chunks(), GloveConfig(min_count=1, lower=False, vocab_size=2))
     assert cased[0] in ("The", ".")
     assert len(cased) == 2
 
@@ -256,13 +256,15 @@ def clusters(seed: int = 0) -> bytes:
 def test_words_of_one_cluster_are_nearer_each_other_than_those_of_another() -> None:
     losses: list[float] = []
     config = GloveConfig(dim=8, window=4, epochs=15)
-    vectors, told = train_glove(text_in_memory(clusters()).chunks(), config, 1, lambda row: losses.append(row["loss"]))
+    vectors, result = train_glove(
+        text_in_memory(clusters()).chunks(), config, 1, lambda row: losses.append(row["loss"])
+    )
     compass = Compass(vectors)
     for words in (("sun", "rain", "wind", "snow", "storm"), ("bread", "cheese", "wine", "soup", "cake")):
         for word in words:
             assert {near for near, _ in compass.nearest(word, 4)} == set(words) - {word}
     assert losses[-1] < losses[0] / 4
-    assert told["words"] == 12
+    assert result["words"] == 12
     again, _ = train_glove(text_in_memory(clusters()).chunks(), config, 1)
     assert again.rows_WD.tobytes() == vectors.rows_WD.tobytes()
 
@@ -285,7 +287,7 @@ def test_a_text_without_enough_words_is_refused() -> None:
         train_glove(text_in_memory("a " * 9 + "b").chunks(), GloveConfig())
 
 
-@pytest.mark.parametrize("name", ["dim", "window", "min_count", "size", "epochs", "rate", "budget"])
+@pytest.mark.parametrize("name", ["dim", "window", "min_count", "vocab_size", "epochs", "learning_rate", "budget"])
 def test_settings_that_make_no_vectors_are_refused(name: str) -> None:
     settings: dict[str, Any] = {name: 0}
     with pytest.raises(UserError, match=f"{name} must be .*{name}=0; try --{name.replace('_', '-')} "):
@@ -293,8 +295,10 @@ def test_settings_that_make_no_vectors_are_refused(name: str) -> None:
 
 
 def test_a_rate_that_makes_vectors_infinite_is_refused() -> None:
-    with pytest.raises(UserError, match=r"rate must be above 0 and at most 10: rate=1e\+30; try --rate 0.2"):
-        GloveConfig(rate=1e30)
+    with pytest.raises(
+        UserError, match=r"learning_rate must be above 0 and at most 10: learning_rate=1e\+30; try --learning-rate 0.2"
+    ):
+        GloveConfig(learning_rate=1e30)
 
 
 # Looking at vectors
@@ -319,10 +323,10 @@ def test_an_analogy_leaves_its_own_words_out() -> None:
 
 
 def test_the_check_counts_only_what_has_vectors() -> None:
-    told = check(Compass(square()))
-    assert told["analogies"]["family"] == {"right": 2, "asked": 2, "of": 42}
-    assert told["analogies"]["plural"]["asked"] == 0
-    assert told["similarity"] == {"pairs": 2, "of": len(SIMILARITIES), "spearman": None}
+    result = check(Compass(square()))
+    assert result["analogies"]["family"] == {"right": 2, "asked": 2, "of": 42}
+    assert result["analogies"]["plural"]["asked"] == 0
+    assert result["similarity"] == {"pairs": 2, "of": len(SIMILARITIES), "spearman": None}
 
 
 def test_the_built_in_lists_are_well_formed() -> None:
@@ -346,9 +350,9 @@ def test_rank_correlation_is_scipys() -> None:
 def test_vectors_of_a_text_are_learnt_written_and_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = file(tmp_path, clusters(), "text.txt"), tmp_path / "out.txt"
     run_vectors([str(text), "--out", str(out), "--dim", "8", "--window", "4", "--epochs", "15", "--header", "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert told["words"] == 12
-    assert told["loss"][-1] < told["loss"][0]
+    result = json.loads(capsys.readouterr().out)
+    assert result["words"] == 12
+    assert result["loss"][-1] < result["loss"][0]
     assert out.read_text().startswith("12 8\n")
     run_vectors(["near", str(out), "sun", "--count", "4", "--json"])
     near = json.loads(capsys.readouterr().out)["sun"]

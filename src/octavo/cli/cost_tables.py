@@ -53,14 +53,14 @@ def print_parts(record: dict[str, Any]) -> None:
     wide = {"float32": 4, "bfloat16": 2}[record["assumed"]["precision"]]
     rows = [
         (part["name"], f"{part['parameters']:,}", *(big(part[what] / tokens) for what in FLOPS),
-         size((wide * part["kept"] + part["kept_bytes"]) / tokens))
+         size((wide * part["saved"] + part["saved_bytes"]) / tokens))
         for part in record["parts"]
     ]  # fmt: skip
     per_token = record["flops_per_token"]
-    total = sum(wide * part["kept"] + part["kept_bytes"] for part in record["parts"]) / tokens
+    total = sum(wide * part["saved"] + part["saved_bytes"] for part in record["parts"]) / tokens
     rows.append(("in all", f"{record['parameters']:,}", *(big(per_token[what]) for what in FLOPS), size(total)))
     print(f"\nfor each token of {record['batch']:,} × {record['window']:,}, in FLOPs of products:\n")
-    print_table(("part", "parameters", "forward", "of it needed", "backward", "kept"), rows)
+    print_table(("part", "parameters", "forward", "of it needed", "backward", "saved"), rows)
     if record.get("past"):
         whole = big(per_token["training_with_past"])
         print(f"\na window that remembers {record['past']:,} tokens, as most do in training: {whole} there and back")
@@ -101,44 +101,44 @@ WORK = {"training": "training", "decoding": "decoding, 1 row"}
 def print_times(found: list[Prediction], record: dict[str, Any]) -> None:
     """How fast each machine can be at best, how fast it is expected to be, and how that is known."""
     print()
-    assumed, rehearsal = record["assumed"], record["rehearsal"]
+    assumed, timing = record["assumed"], record["timing"]
     tokens, share = assumed["tokens"], f"{assumed['utilisation']:.0%} of that"
     rows = [
         (one.machine, WORK[one.work], f"{one.tokens_per_second_at_best:,.0f}",
          f"{one.predicted_tokens_per_second:,.0f}", duration(one.predicted_seconds_per_step),
          *([duration(tokens / one.predicted_tokens_per_second) if one.work == "training" else ""] if tokens else []),
-         share + ", assumed" if one.how == "assumed" else "training rehearsed")
+         share + ", assumed" if one.how == "assumed" else "training timed")
         for one in found
     ]  # fmt: skip
     some = [f"{big(tokens)} tokens"] if tokens else []
     titles = ("machine", "work", "tokens/s at best", "predicted", "a step", *some, "because")
     print_table(titles, rows, left=(0, 1, len(titles) - 1))
     print("\nat best: peak and bandwidth, of this machine as measured just now, of a GPU by its datasheet")
-    if rehearsal:
-        print(rehearsed(rehearsal))
+    if timing:
+        print(timing_line(timing))
     elif found[0].machine.startswith("this machine"):
         spec = MODELS[record["model"]]
         timed = spec.trained_by_gradient and spec.task == "language"
         why = "too large to be tried in a few seconds" if timed else "no language model that is trained step by step"
-        print(f"training is not rehearsed here: the model is {why}")
+        print(f"training is not timed here: the model is {why}")
 
 
-def rehearsed(rehearsal: dict[str, Any]) -> str:
-    """How the rehearsal was made."""
-    timed = rehearsal["timed"]
+def timing_line(timing: dict[str, Any]) -> str:
+    """How the timing was made."""
+    timed = timing["timed"]
     cut = []
     for what, whole in (("layers", "layers"), ("rows", "batch"), ("window", "window")):
         sizes = sorted({one[what] for one in timed})
-        if sizes != [rehearsal[whole]]:
+        if sizes != [timing[whole]]:
             name = "tokens of a row" if what == "window" else what
-            cut.append(f"{' and '.join(map(str, sizes))} of {rehearsal[whole]} {name}")
+            cut.append(f"{' and '.join(map(str, sizes))} of {timing[whole]} {name}")
     extended = f", with {', '.join(cut)}, extended in straight lines" if cut else ""
     steps = sum(one["steps"] for one in timed)
     quickest, slowest = max(((one["quickest"], one["slowest"]) for one in timed), key=lambda pair: pair[1] / pair[0])
     busy = f"\nthe machine is busy: the same step took {duration(quickest)} and {duration(slowest)}"
     return (
-        f"rehearsed: {steps} real steps on random tokens, {rehearsal['precision']} products{extended}; "
-        f"took {rehearsal['took']:.1f} s; checks and saving are not in it" + (busy if slowest > BUSY * quickest else "")
+        f"timed: {steps} real steps on random tokens, {timing['precision']} products{extended}; "
+        f"took {timing['took']:.1f} s; checks and saving are not in it" + (busy if slowest > BUSY * quickest else "")
     )
 
 

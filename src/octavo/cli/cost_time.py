@@ -28,7 +28,7 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.metrics_log import matmul_rate
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.precision import has_bfloat16
-from octavo.training.step_timing import Piece, Rehearsal, rehearse
+from octavo.training.step_timing import Piece, StepTiming, time_steps
 
 TRIES = 5  # at the machine's peak: on a busy one, the best of a few is nearer to it
 
@@ -40,11 +40,11 @@ class Asked:
     gpu: str = "h100"
     """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
     utilisation: float = UTILISATION
-    """The share of a machine's peak and bandwidth that is reached where training is not rehearsed: an assumption."""
+    """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
     optimizer: Optimizer = "muon"
     """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
     precision: Precision = "bfloat16"
-    """That of products and of what is kept for the way back; weights are trained in float32."""
+    """That of products and of what is saved for the backward pass; weights are trained in float32."""
     tokens: int = 0
     """Tokens to train on: says how long that takes; of an n-gram, how large its tables can be."""
     measure: bool = True
@@ -94,19 +94,17 @@ def this_machine(asked: Asked) -> Machine:
 
 def predictions(
     training: Cost, decoding: Cost | None, asked: Asked, piece: Piece | None
-) -> tuple[list[Prediction], Rehearsal | None]:
-    """For this machine and the GPU, training first; a model without products has none. Training is rehearsed here."""
+) -> tuple[list[Prediction], StepTiming | None]:
+    """For this machine and the GPU, training first; a model without products has none. Training is timed here."""
     if not training.training_flops:
         return [], None
-    machines, share, rehearsal = [named_gpu(asked.gpu)], asked.utilisation, None
+    machines, share, timing = [named_gpu(asked.gpu)], asked.utilisation, None
     if asked.measure:
         machines.insert(0, this_machine(asked))
-        rehearsal = rehearse(piece, machines[0].flops, here()) if piece else None
+        timing = time_steps(piece, machines[0].flops, here()) if piece else None
     found = [predict_training(training, one, share, asked.optimizer, asked.precision) for one in machines]
-    if rehearsal:
-        found[0] = dataclasses.replace(
-            found[0], predicted_tokens_per_second=rehearsal.tokens_per_second, how="rehearsed"
-        )
+    if timing:
+        found[0] = dataclasses.replace(found[0], predicted_tokens_per_second=timing.tokens_per_second, how="timed")
     if decoding is not None:
         found += [predict_decoding(decoding, one, share, asked.precision) for one in machines]
-    return found, rehearsal
+    return found, timing

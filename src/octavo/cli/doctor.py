@@ -10,13 +10,13 @@ from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.tasks.run import load
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
-TOLD = ("floors", "context")  # their figures are worth a sentence even where all is well
+ALWAYS_EXPLAINED = ("baselines", "context")  # their values are worth a sentence even where all is well
 
 
 def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
     """Is my loss normal? Examine a run, say what is unusual, and what to try.
 
-    It compares the first loss with ln(vocabulary) and the curve with what a bag and n-grams reach on the same
+    It compares the first loss with ln(vocabulary) and the curve with the bag and n-gram baselines on the same
     text, and looks for overfitting, a dead learning rate, a saturated softmax, vanishing or exploding gradients, and
     context that is never used.
 
@@ -35,16 +35,16 @@ def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
 
 
 def print_diagnosis(found: Diagnosis) -> None:
-    """The verdict, a table of the examinations, the floors, and sentences about all that is not plainly well."""
+    """The verdict, a table of the examinations, the baselines, and sentences about all that is not plainly well."""
     print(f"{found.run}: {found.verdict}\n")
     rows = [(one.name, _verdict(one), one.measured, one.expected) for one in found.findings]
     print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
     for one in found.findings:
-        if one.name == "floors" and "floors" in one.figures:
+        if one.name == "baselines" and "baselines" in one.values:
             print()
-            _print_floors(one.figures["floors"])
+            _print_baselines(one.values["baselines"])
     for one in sorted(found.findings, key=lambda one: ORDER.index(one.verdict)):
-        if one.verdict == "not applicable" or (one.verdict == "ok" and one.name not in TOLD):
+        if one.verdict == "not applicable" or (one.verdict == "ok" and one.name not in ALWAYS_EXPLAINED):
             continue
         print(f"\n{one.name}: {one.why}")
         for advice in one.advice:
@@ -60,11 +60,11 @@ def _verdict(one: Finding) -> str:
     return "-" if one.verdict == "not applicable" else one.verdict
 
 
-def _print_floors(floors: list[dict[str, Any]]) -> None:
-    """What counting reaches on the same text, and when the curve went below it."""
+def _print_baselines(baselines: list[dict[str, Any]]) -> None:
+    """What counting achieves on the same text, and when the curve went below it."""
     rows = [
         (row["name"], f"{row['bits_per_byte']:.4f}", "" if row["held_out"] is None else f"{row['held_out']:.4f}",
          "" if row["passed_at"] is None else f"{row['passed_at']:,}")
-        for row in floors
+        for row in baselines
     ]  # fmt: skip
-    print_table(("floor", "bits/byte", "of held-out pieces", "passed at step"), rows)
+    print_table(("baseline", "bits/byte", "of held-out pieces", "passed at step"), rows)

@@ -59,7 +59,7 @@ def train(
     Example: octavo vectors shakespeare --out plays.txt
 
     Args:
-        corpus: A named source (octavo data list), a file, several, a folder, or - for standard input.
+        corpus: A named dataset (octavo data list), a file, several, a folder, or - for standard input.
         config: The vectors.
         out: The file they are written to.
         header: Begin the file with word2vec's line of counts.

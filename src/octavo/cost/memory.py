@@ -1,4 +1,4 @@
-"""What training has to hold: weights, gradients, what the optimizer remembers, and what is kept for the way back.
+"""What training has to hold: weights, gradients, what the optimizer remembers, and what is saved for the backward pass.
 
 Weights, gradients and what the optimizer remembers are in single precision, as octavo trains; products may be in half.
 """
@@ -32,7 +32,7 @@ class Memory:
 def training_memory(cost: Cost, optimizer: Optimizer = "muon", precision: Precision = "bfloat16") -> Memory:
     """Of a step on the cost's shape."""
     learnt = cost.parameters - cost.total("fixed")
-    return Memory(4 * cost.parameters, 4 * learnt, optimizer_bytes(cost, optimizer), kept_bytes(cost, precision))
+    return Memory(4 * cost.parameters, 4 * learnt, optimizer_bytes(cost, optimizer), activation_bytes(cost, precision))
 
 
 def optimizer_bytes(cost: Cost, optimizer: Optimizer) -> int:
@@ -42,20 +42,20 @@ def optimizer_bytes(cost: Cost, optimizer: Optimizer) -> int:
     return 4 * (matrices + 2 * (learnt - matrices))
 
 
-def kept_bytes(cost: Cost, precision: Precision) -> int:
-    """What is kept for the way back, copies of weights included: in half precision, one of each that is multiplied.
+def activation_bytes(cost: Cost, precision: Precision) -> int:
+    """What is saved for the backward pass, with copies of weights: in half precision, one of each that is multiplied.
 
     Nearly, for half precision: sums that PyTorch keeps in single precision there are taken for half.
     """
     copies = cost.total("copies" if precision == "float32" else "half_copies")
-    return SIZE[precision] * (cost.total("kept") + copies) + cost.total("kept_bytes")
+    return SIZE[precision] * (cost.total("saved") + copies) + cost.total("saved_bytes")
 
 
 def training_traffic(cost: Cost, optimizer: Optimizer = "muon", precision: Precision = "bfloat16") -> int:
     """Bytes that a step has to move at the least: everything once when it is made and once when it is used.
 
-    Weights are read on the way there and on the way back; gradients are written, and read by the optimizer, which
-    reads and writes weights and what it remembers; what is kept is written and read.
+    Weights are read on the forward and in the backward pass; gradients are written, and read by the optimizer, which
+    reads and writes weights and what it remembers; what is saved is written and read.
     """
     memory = training_memory(cost, optimizer, precision)
     return 4 * memory.weights + 2 * memory.gradients + 2 * memory.optimizer + 2 * memory.activations

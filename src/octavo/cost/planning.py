@@ -2,7 +2,7 @@
 
 N parameters, D tokens, C operations of training in all, L layers, V vocabulary.
 
-    C = 6 N D        a product takes 2 operations for each weight and token, and on the way back twice as many
+    C = 6 N D        a product takes 2 operations for each weight and token, and in the backward pass twice as many
     D = 20 N         where a given C buys the lowest loss, nearly (Hoffmann and others, 2022)
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from octavo.cost.machines import Machine
-from octavo.cost.memory import SIZE, Optimizer, Precision, kept_bytes, training_memory
+from octavo.cost.memory import SIZE, Optimizer, Precision, activation_bytes, training_memory
 from octavo.cost.models import cost_of_config
 from octavo.cost.roofline import UTILISATION
 from octavo.errors import UserError
@@ -48,7 +48,7 @@ class Assumptions:
     gather: Literal["block", "whole"] = "block"
     """FSDP puts weights together block by block, or all of the model at once."""
     recompute: bool = False
-    """Keep only what goes into each block, and compute the block again on the way back."""
+    """Keep only what goes into each block, and compute the block again in the backward pass."""
     headroom: float = 0.9
     """The share of a GPU's memory that may be planned with."""
     optimizer: Optimizer = "muon"
@@ -125,7 +125,7 @@ def bytes_per_gpu(cost: Cost, gpus: int, config: GPTConfig, assumed: Assumptions
     """
     memory = training_memory(cost, assumed.optimizer, assumed.precision)
     shared = memory.weights + memory.gradients + memory.optimizer
-    activations = activation_bytes(cost, config, assumed, shared=gpus > 1)
+    activations = activation_bytes_per_gpu(cost, config, assumed, shared=gpus > 1)
     if gpus == 1:
         return shared + activations
     tables = 4 * sum(part.parameters for part in cost.parts if part.name in OUTSIDE_BLOCKS)
@@ -134,20 +134,20 @@ def bytes_per_gpu(cost: Cost, gpus: int, config: GPTConfig, assumed: Assumptions
     return -(-shared // gpus) + gathered + activations
 
 
-def activation_bytes(cost: Cost, config: GPTConfig, assumed: Assumptions, shared: bool) -> int:
-    """What a GPU keeps for the way back.
+def activation_bytes_per_gpu(cost: Cost, config: GPTConfig, assumed: Assumptions, shared: bool) -> int:
+    """What a GPU keeps for the backward pass.
 
-    Shared weights are put together anew on the way back, so no copies are kept but of those put side by side.
+    Shared weights are gathered again in the backward pass, so no copies are saved but of those put side by side.
     """
     size, precision = SIZE[assumed.precision], assumed.precision
-    kept = kept_bytes(cost, precision) - (size * unkept_copies(cost, precision) if shared else 0)
+    saved = activation_bytes(cost, precision) - (size * regathered_copies(cost, precision) if shared else 0)
     if not assumed.recompute:
-        return kept
-    outside = sum(size * part.kept + part.kept_bytes for part in cost.parts if part.name in OUTSIDE_BLOCKS)
-    return outside + (kept - outside) // config.layers + config.layers * size * cost.shape.tokens * config.width
+        return saved
+    outside = sum(size * part.saved + part.saved_bytes for part in cost.parts if part.name in OUTSIDE_BLOCKS)
+    return outside + (saved - outside) // config.layers + config.layers * size * cost.shape.tokens * config.width
 
 
-def unkept_copies(cost: Cost, precision: Precision) -> int:
+def regathered_copies(cost: Cost, precision: Precision) -> int:
     """Weights of which half precision keeps a copy on one GPU, but not where they are shared."""
     return cost.total("half_copies") - cost.total("copies") if precision == "bfloat16" else 0
 

@@ -1,7 +1,7 @@
 """How fast a model can be at best on a machine: bound by products or by memory, whichever takes longer.
 
 The time that a small model spends on starting its many small products is not in it. What is reached of the bound is an
-assumption here; on the machine at hand training can be rehearsed instead (`octavo.training.step_timing`).
+assumption here; on the machine at hand training can be timed instead (`octavo.training.step_timing`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, tra
 from octavo.models.cost.parts import Cost
 
 Work = Literal["training", "decoding"]
-How = Literal["assumed", "rehearsed"]
+How = Literal["assumed", "timed"]
 UTILISATION = 0.4  # an assumption: the share of the bound that is reached
 
 
@@ -38,7 +38,7 @@ class Prediction:
     tokens_per_step: int
     predicted_tokens_per_second: float
     how: How = "assumed"
-    """assumed: a share of what is possible at best; rehearsed: steps of training were timed."""
+    """assumed: a share of what is possible at best; timed: steps of training were timed."""
 
     @property
     def predicted_seconds_per_step(self) -> float:

@@ -21,6 +21,7 @@ from octavo.training.schedule import Budget
 
 Json = dict[str, Any]
 FINISHED, FAILED = "finished", "failed"
+IDENTITY = "identity"  # in the data of a cell that measures a model which is there already
 WORK = {  # what executes a cell, by its kind of work: module and function of (cell, folder of the experiment)
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),

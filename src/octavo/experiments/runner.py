@@ -36,18 +36,19 @@ class Runner:
 
     def run(self, cells: Sequence[Cell]) -> Outcomes:
         """Execute what is not finished; the outcomes of the cells, in their order."""
-        found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell)) is not None}
-        if found:
-            self.progress.note(f"{len(found)} of {len(cells)} are finished in {self.store.folder} already")
-            self.outcomes |= found
-            self.begun += len(found)
-            self.progress.show_rows(self.rows(self.outcomes))
-        left = [cell for cell in cells if cell.key not in found]
-        try:
-            for outcome in self.executor.execute(self._begin(left), self.store.folder, self.progress):
-                self.finish(outcome)
-        except KeyboardInterrupt as stop:
-            raise self.stopped(stop) from stop
+        with self.store.locked():
+            found = {cell.key: outcome for cell in cells if (outcome := self.store.find(cell)) is not None}
+            if found:
+                self.progress.note(f"{len(found)} of {len(cells)} are finished in {self.store.folder} already")
+                self.outcomes |= found
+                self.begun += len(found)
+                self.progress.show_rows(self.rows(self.outcomes))
+            left = [cell for cell in cells if cell.key not in found]
+            try:
+                for outcome in self.executor.execute(self._begin(left), self.store.folder, self.progress):
+                    self.finish(outcome)
+            except KeyboardInterrupt as stop:
+                raise self.stopped(stop) from stop
         return {cell.key: self.outcomes[cell.key] for cell in cells}
 
     def stopped(self, stop: KeyboardInterrupt) -> Stopped:

@@ -7,17 +7,19 @@ KEY/             its run
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
-from octavo.experiments.cell import FINISHED, Cell, Outcome
+from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
 from octavo.io.files import whole_file
 from octavo.tasks.run import CONFIG
 
@@ -61,6 +63,17 @@ class Store:
             raise UserError(f"{folder} is a {kind} {difference}; choose another --out, or delete {folder}")
         return store
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Within it, no other command executes cells of this folder; the lock of a killed one is released with it."""
+        with open(self.folder / HEADER, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                remedy = "wait for it or stop it, or choose another --out"
+                raise UserError(f"another command is at work in {self.folder}; {remedy}") from error
+            yield
+
     def find(self, cell: Cell) -> Outcome | None:
         """The outcome of just this cell, if it is finished and the files that belong to it are there."""
         record = self._read(cell.key)
@@ -75,7 +88,8 @@ class Store:
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
         run = self.folder / cell.key
-        if (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
+        is_ours = IDENTITY not in cell.data  # else the cell is of a model that was trained elsewhere
+        if is_ours and (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
             shutil.rmtree(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 

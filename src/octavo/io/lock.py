@@ -32,7 +32,7 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
         yield
         return
     file = lock_file(path)
-    missing = [folder for folder in file.parents if not folder.exists()]
+    made = [folder for folder in (file.parent, *file.parent.parents) if not folder.exists()]
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = _take(file, path)
     try:
@@ -43,7 +43,7 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
     finally:
         file.unlink(missing_ok=True)  # while it is held, so that nobody takes a file that is about to go
         os.close(handle)
-        for folder in missing:  # where nothing came of it, nothing is left behind
+        for folder in made:  # empty where the work was refused before it wrote anything
             with suppress(OSError):
                 folder.rmdir()
 

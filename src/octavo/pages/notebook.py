@@ -1,4 +1,4 @@
-"""Parts of pages in a notebook: whole in themselves, without a script, and with a style that reaches no further.
+"""Parts of pages in a notebook: complete, without a script, and with a style that applies to nothing else.
 
 The notebook's own theme decides whether the colours are light or dark, and where it names none, the system.
 """

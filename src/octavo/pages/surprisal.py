@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import codecs
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,6 +27,18 @@ class Piece:
     @property
     def bits_per_byte(self) -> float:
         return self.bits / max(1, self.bytes)
+
+
+def whole_characters(chunks: Iterable[tuple[bytes, float]]) -> list[Piece]:
+    """Bytes and their costs in bits as pieces of whole characters; a character that is in several costs their sum."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    pieces, size, bits = [], 0, 0.0
+    for data, cost in chunks:
+        size, bits = size + len(data), bits + cost
+        if text := decoder.decode(data):
+            pieces.append(Piece(text, size, bits))
+            size, bits = 0, 0.0
+    return [*pieces, Piece(decoder.decode(b"", final=True), size, bits)] if size else pieces
 
 
 def annotated_text(pieces: Sequence[Piece], context: str = "") -> Markup:

@@ -1,4 +1,4 @@
-"""The studio: a local web page that looks inside the models of one folder."""
+"""The studio: a local web application that inspects and trains the models of one folder."""
 
 from octavo.studio.server.app import Studio, make_app
 from octavo.studio.server.model_cache import ModelCache

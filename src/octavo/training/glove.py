@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -40,32 +40,36 @@ BREAK = -1  # between documents, in a list of words
 
 @dataclass(frozen=True)
 class GloveConfig:
-    """How word vectors are learnt."""
+    """How GloVe vectors are trained."""
 
     dim: int = 50
     """Dimensions of a vector."""
     window: int = 10
-    """Words at most this far away are near."""
+    """The context window: words at most this far away count as neighbours."""
     min_count: int = 5
     """Leave out words that occur less often; those around them move together."""
-    size: int | None = None
-    """Know at most so many words, the most frequent ones."""
+    vocab_size: int | None = None
+    """The number of words at most; the most frequent are taken."""
     lower: bool = True
     """Lower-case all words; --no-lower makes capitals words of their own."""
     epochs: int = 25
-    """How often every pair is learnt from."""
-    rate: float = 0.2
-    """AdaGrad's rate; higher than the paper's 0.05, because a step sums the gradients of many pairs."""
+    """Passes over all pairs."""
+    learning_rate: float = 0.2
+    """AdaGrad's learning rate; higher than the paper's 0.05, because a step sums the gradients of many pairs."""
     budget: float | None = None
-    """Stop after so many seconds of learning, if it takes longer."""
+    """Stop after so many seconds of training."""
+    RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size", "rate": "learning_rate"}
 
     def __post_init__(self) -> None:
-        for name, usual in (("dim", 50), ("window", 10), ("min_count", 5), ("size", 20000), ("epochs", 25)):
+        for name, usual in (("dim", 50), ("window", 10), ("min_count", 5), ("vocab_size", 20000), ("epochs", 25)):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1: {name}={value}; try --{name.replace('_', '-')} {usual}")
-        if not 0 < self.rate <= 10:
-            raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.2")
+        if not 0 < self.learning_rate <= 10:
+            raise UserError(
+                f"learning_rate must be above 0 and at most 10: learning_rate={self.learning_rate}; "
+                "try --learning-rate 0.2"
+            )
         if self.budget is not None and not 0 < self.budget < math.inf:
             raise UserError(f"budget must be a number above 0: budget={self.budget}; try --budget 60")
 
@@ -90,7 +94,7 @@ def words_of(blocks: Iterable[Chunk], config: GloveConfig) -> tuple[list[str], N
     number_V[tokenizer.begin] = BREAK
     number_N = number_V[token_N]
     count_W = np.bincount(number_N[number_N >= 0], minlength=len(number))
-    order_W = np.argsort(-count_W, kind="stable")[: config.size]
+    order_W = np.argsort(-count_W, kind="stable")[: config.vocab_size]
     kept_W = order_W[count_W[order_W] >= config.min_count]
     place_W = np.full(len(number) + 2, -2, np.int32)  # the last two are for -2 and BREAK
     place_W[BREAK] = BREAK
@@ -187,7 +191,7 @@ def learn_near(
                 other = i_M != j_M  # a word with itself has one direction only
                 both = torch.cat([i_M, j_M[other]]), torch.cat([j_M, i_M[other]])
                 logx, f = torch.cat([logx_M, logx_M[other]]), torch.cat([f_M, f_M[other]])
-                loss += glove.step(*both, logx, f, config.rate)
+                loss += glove.step(*both, logx, f, config.learning_rate)
                 advance(len(at_M))
                 if config.budget is not None and time.perf_counter() - began > config.budget:
                     return glove.vectors()

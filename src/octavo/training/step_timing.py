@@ -1,9 +1,9 @@
-"""A rehearsal of training: a few real steps on random tokens, timed, say how long a step takes on this machine.
+"""A timing of training: a few real steps on random tokens, timed, say how long a step takes on this machine.
 
 L layers, B rows, T tokens of a window.
 
 The step is the loop's own, so it holds whatever a real one does: small products, what is done number by number, the
-optimizer, the time to start each operation. A model whose step would take too long is rehearsed with fewer layers, and
+optimizer, the time to start each operation. A model whose step would take too long is timed with fewer layers, and
 if need be fewer tokens, in two sizes each; a step's time is linear in either, so two sizes give the whole.
 """
 
@@ -33,7 +33,7 @@ from octavo.training.streams import RESTARTS, Streams, Window
 SECONDS = 2.0  # of timed steps, all sizes together
 LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE
 PATIENCE = 8.0  # seconds of timed steps after which one of each size must do: the machine is busy
-LONGEST = 2.0  # seconds that a step to rehearse may be expected to take
+LONGEST = 2.0  # seconds that a step to time may be expected to take
 EXPECTED = 0.4  # of the machine's peak: to guess how long a step takes before one is timed
 STRETCH = 2  # what cannot be cut further may take so many times as long
 FEWEST = 2  # layers, rows or tokens of a row that a piece is cut to
@@ -59,7 +59,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class StepTiming:
     """What was timed, and the whole that it stands for."""
 
     layers: int
@@ -153,7 +153,7 @@ def muon_flops(model: LanguageModel[Any]) -> int:
 
 
 def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, int, int]]:
-    """Layers, rows and tokens of a row to rehearse with: the whole, or two of each that is cut until a step has so few
+    """Layers, rows and tokens of a row to time with: the whole, or two of each that is cut until a step has so few
     operations, or at its smallest twice as many, and holds so few bytes; none: it cannot be cut so far.
 
     A transformer is cut in rows. Of a recurrent network a row's tokens are taken one after the other, all rows at once,
@@ -192,7 +192,7 @@ class Onward(Streams):
         return super().at(step)._replace(fresh=False)
 
 
-def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
+def timed_loop(piece: Piece, device: torch.device) -> Loop:
     """The loop that training would run, on random tokens, at a window that remembers as much as most do."""
     model: Any = MODELS[piece.model].model(piece.config, piece.vocab)
     model.initialise(seeded_generator(0))
@@ -212,9 +212,9 @@ def rehearsed_loop(piece: Piece, device: torch.device) -> Loop:
     return loop
 
 
-def rehearse(
+def time_steps(
     piece: Piece, peak: float, device: torch.device | None = None, longest: float = LONGEST
-) -> Rehearsal | None:
+) -> StepTiming | None:
     """Time steps; None: the model is too large to be tried here.
 
     `peak` is the machine's, in operations a second; a step that would take more than `longest` seconds is cut.
@@ -225,7 +225,7 @@ def rehearse(
     if not sizes:
         return None
     with torch.random.fork_rng([device] if device.type == "cuda" else []):  # each step seeds the generators
-        loops = [rehearsed_loop(piece.cut(*size), device) for size in sizes]
+        loops = [timed_loop(piece.cut(*size), device) for size in sizes]
         seconds = _time_in_turns(loops)
     timed = [
         Timed(*size, len(each), statistics.median(each), min(each), max(each))
@@ -233,7 +233,7 @@ def rehearse(
     ]
     precision = "bfloat16" if loops[0].precision.low else "float32"
     took = time.perf_counter() - began
-    return Rehearsal(piece.layers, piece.batch, piece.window, precision, tuple(timed), took)
+    return StepTiming(piece.layers, piece.batch, piece.window, precision, tuple(timed), took)
 
 
 def _time_in_turns(loops: list[Loop]) -> list[list[float]]:

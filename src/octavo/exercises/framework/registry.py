@@ -16,14 +16,15 @@ from octavo.exercises.framework.exercise import Exercise
 
 TOPICS_PACKAGE = "octavo.exercises.topics"
 TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
-    "Attention and softmax": ("softmax", "scores", "attention", "heads", "head_width", "permutation"),
-    "Copy and average": ("copying", "noisy_keys", "lookup"),
+    "Attention and softmax": ("softmax", "score_scaling", "attention", "heads", "head_width", "permutation"),
+    "Copy and average": ("copying", "noisy_keys", "key_value_lookup"),
     "Positions": ("positions", "positions_learnt"),
-    "Efficient attention": ("efficient", "linear_attention", "encoder_decoder"),
-    "Recurrent networks": ("sigmoid", "recurrence", "lstm_gradients", "long_gradients"),
-    "Language models": ("language", "greedy", "perplexity", "preprocessing"),
+    "Efficient attention": ("attention_cost", "linear_attention", "encoder_decoder"),
+    "Recurrent networks": ("sigmoid", "gates", "lstm_gradients", "vanishing_gradients"),
+    "Language models": ("ngrams", "greedy_decoding", "perplexity", "preprocessing"),
     "Networks and pretraining": (
-        "networks", "hidden_layer", "averaging", "pretraining", "self_labels", "facts", "unseen", "thresholds",
+        "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision",
+        "factual_knowledge", "unknown_names", "confidence_threshold",
     ),
 }  # fmt: skip
 FOLDER_TOPIC = "Your own"  # the topic of exercises that come from a teacher's folder

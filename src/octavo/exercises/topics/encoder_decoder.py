@@ -11,7 +11,7 @@ from torch import Tensor
 from octavo.cost import Shape, cost_of_config
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate
-from octavo.exercises.topics.efficient import two_layers
+from octavo.exercises.topics.attention_cost import two_layers
 from octavo.exercises.topics.linear_attention import first_size
 from octavo.models.bert import BertConfig
 from octavo.ops.attention import CAUSAL, FULL, Pattern

@@ -5,10 +5,8 @@ All of it comes from the bits that each byte cost when it was scored; no model r
 
 from __future__ import annotations
 
-import codecs
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -19,7 +17,8 @@ from numpy.typing import NDArray
 from octavo.experiments.compare.rows import MIXTURE, Comparison, Row
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
-from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend
+from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
+from octavo.tasks.surprisal import character_start, readable_end
 
 ByteCosts = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
 
@@ -44,7 +43,7 @@ class Place(NamedTuple):
 def same_passage(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts) -> Markup:
     """One passage coloured by each model's surprisal, chosen by a row of buttons that need no script."""
     rows = [row for row in comparison if row.model in byte_costs]
-    end = _passage_end(held_out)
+    end = readable_end(held_out, PASSAGE_BYTES)
     if not rows or not end:
         return NOTHING
     views = []
@@ -107,7 +106,7 @@ def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Pl
 def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> Markup:
     """A place under two models, side by side."""
     start, end, _ = place
-    first = _character_start(text, max(0, start - CONTEXT_BYTES))
+    first = character_start(text, max(0, start - CONTEXT_BYTES))
     context = text[first:start].decode("utf-8", "replace")
     views = []
     for row in rows:
@@ -119,21 +118,15 @@ def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts)
 
 def pieces_of(data: bytes, bits_N: NDArray[Any]) -> list[Piece]:
     """Characters and their cost; neighbours whose bytes cost exactly the same were one token, and stay together."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    found: list[Piece] = []
-    size, cost = 0, 0.0
-    for i, bits in enumerate(bits_N.astype(np.float64).tolist()):
-        size, cost = size + 1, cost + bits
-        text = decoder.decode(data[i : i + 1], final=i == len(data) - 1)
-        if not text:
-            continue
-        last = found[-1] if found else None
-        if last and "\n" not in last.text + text and _same(last, cost / size):
-            found[-1] = replace(last, text=last.text + text, bytes=last.bytes + size, bits=last.bits + cost)
+    merged: list[Piece] = []
+    costs = bits_N.astype(np.float64).tolist()
+    for piece in whole_characters((data[i : i + 1], bits) for i, bits in enumerate(costs)):
+        last = merged[-1] if merged else None
+        if last and "\n" not in last.text + piece.text and _same(last, piece.bits_per_byte):
+            merged[-1] = Piece(last.text + piece.text, last.bytes + piece.bytes, last.bits + piece.bits)
         else:
-            found.append(Piece(text, size, cost))
-        size, cost = 0, 0.0
-    return found
+            merged.append(piece)
+    return merged
 
 
 def _same(last: Piece, bits_per_byte: float) -> bool:
@@ -149,25 +142,9 @@ def _finite(row: Row) -> bool:
     return row.bits_per_byte is not None and math.isfinite(row.bits_per_byte) and row.error is None
 
 
-def _passage_end(data: bytes) -> int:
-    """Where the passage ends: after a line, a word or at least a character."""
-    if len(data) <= PASSAGE_BYTES:
-        return len(data)
-    ends = (data.rfind(mark, PASSAGE_BYTES // 2, PASSAGE_BYTES) + 1 for mark in (b"\n", b" "))
-    return next(filter(None, ends), _character_start(data, PASSAGE_BYTES))
-
-
-def _character_start(data: bytes, at: int) -> int:
-    """The same place, or a little before it where it lies inside a character."""
-    for start in range(at, max(at - 4, -1), -1):
-        if start >= len(data) or data[start] & 0xC0 != 0x80:
-            return start
-    return at  # not UTF-8
-
-
 def _whole_words(place: Place, text: bytes) -> Place:
     """The place, grown to whole words where their ends are near, else to whole characters."""
     ahead = max(text.rfind(mark, max(0, place.start - WORD_BYTES), place.start) for mark in (b" ", b"\n"))
     after = [at for mark in (b" ", b"\n") if (at := text.find(mark, place.end, place.end + WORD_BYTES)) >= 0]
-    start = ahead + 1 if ahead >= 0 else _character_start(text, place.start)
-    return place._replace(start=start, end=min(after) if after else _character_start(text, place.end))
+    start = ahead + 1 if ahead >= 0 else character_start(text, place.start)
+    return place._replace(start=start, end=min(after) if after else character_start(text, place.end))

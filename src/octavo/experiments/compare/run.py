@@ -12,7 +12,7 @@ from typing import Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome, file_identity
+from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.compare.advice import advice, rank_rows
 from octavo.experiments.compare.byte_costs import t_interval
 from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
@@ -112,7 +112,7 @@ class Comparing:
         device = str(pick_device(self.config.device))
         for one in self.pretrained:
             options = {"seed": self.config.seed, "title": one.title, "family": PRETRAINED, "device": device}
-            data = self.data | {"identity": file_identity(Path(one.model))}
+            data = self.data | {IDENTITY: file_identity(Path(one.model))}
             cells.append(Cell(one.name, "pretrained", one.model, data=data, options=options))
         return cells
 

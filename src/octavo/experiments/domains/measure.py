@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from octavo.core import single_thread
-from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
+from octavo.experiments.cell import IDENTITY, Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.domains.scoring import Vocabulary, excerpt, read
 from octavo.experiments.excerpts import first_part
 from octavo.tasks.corpus import learnt_text
@@ -16,7 +16,7 @@ from octavo.text import Split, open_corpus
 
 def measure_run(cell: Cell, folder: Path) -> Json:
     """Score the excerpts with a run, which is trained first where the cell is not of a run that is there."""
-    trained_here = "sources" in cell.data
+    trained_here = IDENTITY not in cell.data
     run = train_or_resume(cell, folder / cell.key, cell.data["sources"]) if trained_here else load(cell.model)
     steps = tuple(run.record.get("preprocess", ()))
     vocabulary = _vocabulary(run, steps)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome, file_identity
+from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.domains.measure import open_excerpt
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
@@ -87,11 +87,7 @@ def domains(
     progress = progress or default_progress()
     candidates = CANDIDATES if candidates is None else candidates
     if named:
-        families, known = _named(named, originals, progress)
-        cells = [
-            Cell(Path(run).absolute().name, "domains", run, data={"identity": file_identity(Path(run))},
-                 options=options) for run in named
-        ]  # fmt: skip
+        cells, families, known = _named(named, options, originals, progress)
     else:
         cells, families = _plan(
             texts[0], CANDIDATES if candidates is None else candidates, steps, budget, seed, options
@@ -150,15 +146,17 @@ def _plan(
 
 
 def _named(
-    runs: Sequence[str], originals: Sequence[tuple[str, bytes]], progress: Progress
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Of runs that are there already: each is a family of its own, and what it knows of the excerpts."""
-    known = {}
-    for path in runs:
+    runs: Sequence[str], options: dict[str, Any], originals: Sequence[tuple[str, bytes]], progress: Progress
+) -> tuple[list[Cell], dict[str, str], dict[str, float]]:
+    """A cell for each run that is there already; each is a family of its own; and what it knows of the excerpts."""
+    cells, families, known = [], {}, {}
+    for i, path in enumerate(runs, 1):
         run = load(path)
-        steps = tuple(run.record.get("preprocess", ()))
-        known[run.name] = _overlap(run.name, learnt_text(run), steps, originals, progress)
-    return {name: name for name in known}, known
+        key, steps = f"run{i}-{run.name}", tuple(run.record.get("preprocess", ()))
+        known[key] = _overlap(run.name, learnt_text(run), steps, originals, progress)
+        families[key] = run.name
+        cells.append(Cell(key, "domains", path, {}, {IDENTITY: file_identity(Path(path))}, options=options))
+    return cells, families, known
 
 
 def _overlap(
@@ -181,7 +179,7 @@ def _overlap(
 def _result(outcome: Outcome, families: Mapping[str, str], known: Mapping[str, float], folder: Path) -> ModelResult:
     cell, value = outcome.cell, outcome.value
     home, away = (Reading.of(record) for record in value["readings"])
-    run = str(folder / cell.key) if "sources" in cell.data else cell.model
+    run = str(folder / cell.key) if IDENTITY not in cell.data else cell.model
     return ModelResult(value["name"], value["title"], families[cell.key], home, away, known[cell.key], run)
 
 

@@ -1,4 +1,4 @@
-"""Is my loss normal? A run's curve, floors, softmax, gradients and use of context, each examined and explained."""
+"""Is my loss normal? A run's curve, baselines, softmax, gradients and use of context, each examined and explained."""
 
 from octavo.inspect.doctor.checks import examine
 from octavo.inspect.doctor.finding import Diagnosis, Finding

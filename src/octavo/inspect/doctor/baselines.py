@@ -1,4 +1,4 @@
-"""What counting alone reaches on the same text and tokens: the bag of tokens and n-grams, as floors of the curve.
+"""What counting alone achieves on the same text and tokens: the bag of tokens and n-grams, as baselines of the curve.
 
 N tokens, P pieces, L tokens of a piece.
 """
@@ -28,39 +28,39 @@ from octavo.text.validation_chunks import hold_out
 
 ORDERS = (2, 3, 4, 5)  # beyond, byte n-grams of a small text gain little, and those of words nothing
 COUNTED = 20_000_000  # bytes of the training part at most: in bytes as tokens, some 20 s on two cores and 1.0 GB
-SCORED = 1 << 18  # bytes of the validation part where the run's own figure has to be found anew
-TIE = 0.01  # as good as a floor: within so much of it
+SCORED = 1 << 18  # bytes of the validation part where the run's own result has to be computed again
+TIE = 0.01  # as good as a baseline: within so much of it
 
 
 @dataclass(frozen=True)
-class Floor:
-    """One counted model: what it pays for the validation part, and for the pieces that the curve is measured on."""
+class Baseline:
+    """One counted model: its cost on the validation part, and on the chunks that the curve is measured on."""
 
     name: str
-    order: int  # tokens it looks at, the predicted one included; 1 is the bag
+    order: int  # tokens of its n-grams, the predicted one included; 1 is the bag
     bits_per_byte: float
     held_out: float | None = None
 
 
 @dataclass(frozen=True)
-class Floors:
-    """The floors, the run's own figure on the same text, and how they were found."""
+class Baselines:
+    """The baselines, the run's own result on the same text, and how they were found."""
 
-    rows: tuple[Floor, ...]
+    rows: tuple[Baseline, ...]
     own: float
     impossible: int = 0
     counted: int = 0  # bytes
     whole: bool = True  # whether all of the training part was counted
 
-    def find(self, order: int) -> Floor:
+    def find(self, order: int) -> Baseline:
         return next(row for row in self.rows if row.order == order)
 
-    def for_curve(self, row: Floor) -> float:
+    def for_curve(self, row: Baseline) -> float:
         """What the held-out curve is compared with: the same pieces where they could be had."""
         return row.bits_per_byte if row.held_out is None else row.held_out
 
 
-def measure_floors(run: Run, valid: Split) -> Floors:
+def measure_baselines(run: Run, valid: Split) -> Baselines:
     """Count the run's training part and score its validation part; the run itself is scored only where it was not."""
     result = run.record.get("result", {})
     own, impossible = result.get("bits_per_byte"), int(result.get("impossible") or 0)
@@ -78,17 +78,17 @@ def measure_floors(run: Run, valid: Split) -> Floors:
         config: Any = BagConfig() if order == 1 else NGramConfig(order=order)
         kind, name = ("bag", f"bag of {run.tokenizer.unit}") if order == 1 else ("ngram", f"{order}-gram")
         model = fit_counts(kind, torch.from_numpy(x_N.astype(np.int32)), config, run.tokenizer).model
-        paid = score_text(model, run.tokenizer, valid, name).bits_per_byte
-        rows.append(Floor(name, order, paid, piece_bits(model, run.tokenizer, pieces_PL)))
-    return Floors(tuple(rows), float(own), impossible, part.size, part.size == train.size)
+        bits = score_text(model, run.tokenizer, valid, name).bits_per_byte
+        rows.append(Baseline(name, order, bits, piece_bits(model, run.tokenizer, pieces_PL)))
+    return Baselines(tuple(rows), float(own), impossible, part.size, part.size == train.size)
 
 
 def _learnt_from(run: Run, x_N: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The tokens that the run learnt from, and the pieces held out of them, if they are the run's own."""
-    told = run.record.get("training")
-    if isinstance(told, dict):
+    """The tokens that the run learnt from, and the validation chunks taken out of them, if they are the run's own."""
+    training = run.record.get("training")
+    if isinstance(training, dict):
         held = hold_out(x_N, run.tokenizer.begin)
-        if held.pieces_PL.size and held.identity == told.get("held"):
+        if held.pieces_PL.size and held.identity == training.get("held"):
             return held.train_N, held.pieces_PL
     return x_N, np.empty((0, 0), np.int64)
 
@@ -99,71 +99,71 @@ def piece_bits(model: LanguageModel[Any], tokenizer: Tokenizer, pieces_PL: NDArr
     if not pieces_PL.size:
         return None
     logp_PL = model.score(torch.from_numpy(pieces_PL.astype(np.int64)))
-    paid = logp_PL[torch.from_numpy(pieces_PL != model.begin)]  # a document's begin inside a piece is free
-    return float(-paid.double().sum()) / math.log(2) / max(1, sum(len(tokenizer.decode(x_L)) for x_L in pieces_PL))
+    scored = logp_PL[torch.from_numpy(pieces_PL != model.begin)]  # a document's begin inside a piece is free
+    return float(-scored.double().sum()) / math.log(2) / max(1, sum(len(tokenizer.decode(x_L)) for x_L in pieces_PL))
 
 
-def passed(curve: Curve, floor: float) -> int | None:
-    """The step of the first check that is below a floor."""
-    return next((check.step for check in curve.checks if check.bits < floor), None)
+def passed(curve: Curve, baseline: float) -> int | None:
+    """The step of the first check that is below a baseline."""
+    return next((check.step for check in curve.checks if check.bits < baseline), None)
 
 
-def place(own: float, rows: Sequence[Floor]) -> str:
-    """Between which floors a figure stands, in words."""
+def place(own: float, rows: Sequence[Baseline]) -> str:
+    """Between which baselines a result stands, in words."""
     beaten = [row for row in rows if own < (1 - TIE) * row.bits_per_byte]
     tied = [row for row in rows if row not in beaten and own <= (1 + TIE) * row.bits_per_byte]
     above = [row for row in rows if row not in (*beaten, *tied)]
-    told = []
+    places = []
     if beaten:
-        told.append(f"better than the {min(beaten, key=lambda row: row.bits_per_byte).name}")
+        places.append(f"better than the {min(beaten, key=lambda row: row.bits_per_byte).name}")
     if tied:
-        told.append(f"as good as the {tied[0].name}")
+        places.append(f"as good as the {tied[0].name}")
     if above:
-        told.append(f"worse than the {max(above, key=lambda row: row.bits_per_byte).name}")
-    return ", ".join(told)
+        places.append(f"worse than the {max(above, key=lambda row: row.bits_per_byte).name}")
+    return ", ".join(places)
 
 
-def against_floors(
-    floors: Floors, curve: Curve, model: LanguageModel[Any], longer: str = "", ill: bool = True
+def compare_with_baselines(
+    baselines: Baselines, curve: Curve, model: LanguageModel[Any], longer: str = "", ill: bool = True
 ) -> Finding:  # fmt: skip
-    """Where the run's figure stands among what counting reaches.
+    """Where the run's result stands among what counting achieves.
 
-    `longer` is how to train for longer, if that helps; `ill` whether other findings tell what is wrong.
+    `longer` is how to train for longer, if that helps; `ill` whether other findings say what is wrong.
     """
-    name, own = "floors", floors.own
+    name, own = "baselines", baselines.own
     least = own_order(model)
-    wanted = floors.find(min(least, max(ORDERS)))
-    best = min(floors.rows, key=lambda row: row.bits_per_byte)
-    told = [
-        asdict(row) | {"passed_at": passed(curve, floors.for_curve(row)) if _was_passed(row, own) else None}
-        for row in floors.rows
+    wanted = baselines.find(min(least, max(ORDERS)))
+    best = min(baselines.rows, key=lambda row: row.bits_per_byte)
+    rows = [
+        asdict(row) | {"passed_at": passed(curve, baselines.for_curve(row)) if _was_passed(row, own) else None}
+        for row in baselines.rows
     ]
-    figures = {"bits_per_byte": own, "floors": told, "counted_bytes": floors.counted, "whole": floors.whole}
+    values = {"bits_per_byte": own, "baselines": rows, "counted_bytes": baselines.counted, "whole": baselines.whole}
     measured, expected = f"{own:.4f} bits per byte", f"{wanted.name}: {wanted.bits_per_byte:.4f}"
-    how = "" if floors.whole else f" (floors counted on the first {floors.counted / 1e6:.0f} MB of the text)"
-    other = curve.checks and any(row.held_out is None for row in floors.rows)
-    about = " The curve is of other held-out text than the floors, so the steps are about right only." if other else ""
-    why = f"{place(own, floors.rows)}{how}.{about}"
+    how = "" if baselines.whole else f" (baselines counted on the first {baselines.counted / 1e6:.0f} MB of the text)"
+    other = curve.checks and any(row.held_out is None for row in baselines.rows)
+    about = " The curve is of other held-out text than the baselines, so the steps are approximate." if other else ""
+    why = f"{place(own, baselines.rows)}{how}.{about}"
     if not math.isfinite(own):
-        tell = f"{floors.impossible:,} tokens are impossible for the model, so its bits are infinite."
+        infinite = f"{baselines.impossible:,} tokens are impossible for the model, so its bits are infinite."
         advice = ("an estimator that leaves nothing out: --estimator kneser-ney", "more smoothing: --k 1")
-        return Finding(name, "warning", "infinite", expected, tell, advice, figures)
+        return Finding(name, "warning", "infinite", expected, infinite, advice, values)
     verdict: Verdict = "ok"
     if own > (1 + TIE) * wanted.bits_per_byte:
         verdict = "warning"
     elif own > (1 + TIE) * best.bits_per_byte and spec_of(model).fitting != "counts":
         verdict, expected = "note", f"{best.name}: {best.bits_per_byte:.4f}"
     if verdict == "ok":
-        return Finding(name, verdict, measured, f"at most the {expected}", why, (), figures)
+        return Finding(name, verdict, measured, f"at most the {expected}", why, (), values)
     sizes = {flag: getattr(model.config, flag, 0) for flag in ("width", "hidden")}
     tries = (longer, *(f"a wider model: --{flag} {2 * size}" for flag, size in sizes.items() if size))
-    if own > floors.find(1).bits_per_byte:  # more weights do not mend what has learnt nothing
+    if own > baselines.find(1).bits_per_byte:  # more weights do not mend what has learnt nothing
         tries = ("what the other findings say",) if ill else (longer,)
-    return Finding(name, verdict, measured, f"at most the {expected}", why, tuple(filter(None, tries)), figures)
+    return Finding(name, verdict, measured, f"at most the {expected}", why, tuple(filter(None, tries)), values)
 
 
-def _was_passed(row: Floor, own: float) -> bool:
-    """Whether the curve can tell when: it is of other text where the floor has no figure for the same pieces."""
+def _was_passed(row: Baseline, own: float) -> bool:
+    """Whether the curve can show when: it is of other text where the baseline has no result for the same pieces."""
     return row.held_out is not None or own < row.bits_per_byte
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor.advice import fitting, settings
-from octavo.inspect.doctor.baselines import against_floors, measure_floors
+from octavo.inspect.doctor.baselines import compare_with_baselines, measure_baselines
 from octavo.inspect.doctor.context_use import context
 from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
@@ -26,12 +26,12 @@ from octavo.training.checkpoint import Checkpoint, check_shapes
 from octavo.training.metrics_log import read_rows
 
 QUICK = "left out by --quick"
-MODEL = ("softmax", "gradients in time", "context")  # what is found by looking at the model, not at its history
-READ = 2_000_000  # bytes of the validation part that the model is looked at with
+MODEL = ("softmax", "gradient flow", "context")  # found by examining the model, not its history
+READ = 2_000_000  # bytes of the validation part that the model is examined with
 
 
 def examine(run: Run, quick: bool = False) -> Diagnosis:
-    """Examine a run; `quick` leaves the floors out. An unfinished one is looked at with its best weights so far."""
+    """Examine a run; `quick` leaves the baselines out. An unfinished one is examined with its best weights so far."""
     training = Training.of(run)
     if training is not None and not training.finished:
         _take_latest(run)
@@ -39,13 +39,13 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
     name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
-    floors, why_none = None, QUICK if quick else why_not
+    baselines, why_none = None, QUICK if quick else why_not
     if valid is not None and not quick:
         try:
-            floors = measure_floors(run, valid)
+            baselines = measure_baselines(run, valid)
         except UserError as error:  # there are tokenizers that count models cannot have
             why_none = str(error).partition(";")[0]
-    bag, bigram = (floors.for_curve(floors.find(order)) if floors else None for order in (1, 2))
+    bag, bigram = (baselines.for_curve(baselines.find(order)) if baselines else None for order in (1, 2))
     own = settings(run.model, training)
     first, *others = (
         replace(one, advice=fitting(one.advice, run.model, own))
@@ -57,10 +57,10 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
             events(curve, training, name),
         )
     )
-    placed = not_applicable("floors", why_none)
-    if floors is not None:
+    placed = not_applicable("baselines", why_none)
+    if baselines is not None:
         longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
-        placed = against_floors(floors, curve, run.model, longer, _is_ill([first, *others], curve, training))
+        placed = compare_with_baselines(baselines, curve, run.model, longer, _is_ill([first, *others], curve, training))
         placed = replace(placed, advice=fitting(placed.advice, run.model, own))
     return Diagnosis(name, (first, placed, *others))
 
@@ -74,11 +74,11 @@ def _longer(run: Run, curve: Curve, training: Training | None) -> str:
 
 
 def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None) -> bool:
-    """Whether the findings tell what else is wrong with a run than that it was short."""
-    told = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
+    """Whether the findings say what else is wrong with a run than that it was short."""
+    notable = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
     if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
-        return any(one.verdict == "warning" and one.name not in MODEL for one in told)
-    return any(training is None or training.longer() not in one.advice for one in told)
+        return any(one.verdict == "warning" and one.name not in MODEL for one in notable)
+    return any(training is None or training.longer() not in one.advice for one in notable)
 
 
 def _curve(run: Run) -> Curve:
@@ -109,9 +109,7 @@ def _validation(run: Run) -> tuple[Split | None, str]:
 def _looked_at(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
     """What the model does with the validation text."""
     if valid is None:
-        softmax_, time_, context_ = (
-            not_applicable(name, why_not) for name in ("softmax", "gradients in time", "context")
-        )
+        softmax_, time_, context_ = (not_applicable(name, why_not) for name in ("softmax", "gradient flow", "context"))
         return [softmax_, lengths, time_, context_]
     x_N = _tokens(run, valid)
     return [

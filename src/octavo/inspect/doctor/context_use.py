@@ -39,11 +39,11 @@ def judged_tokens(model: LanguageModel[Any]) -> int:
 
 
 @torch.no_grad()
-def prices(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> tuple[Tensor, dict[int | None, Tensor]]:
+def context_costs(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> tuple[Tensor, dict[int | None, Tensor]]:
     """The tokens judged, x_M, and the bits of each with only its last k tokens for context; None is all of them.
 
-    Cut means that the state starts anew and absorbs the k tokens; with none of them it absorbs begin, which opens every
-    text. One window of K + 1 tokens at each place gives a price for every k at once: its k-th token has k before it.
+    Cut means that the state starts afresh and processes the k tokens; with none of them it processes begin. One window
+    of K + 1 tokens at each place gives a cost for every k at once: its k-th token has k before it.
     """
     x_RS = x_RS.to(device_of(model))
     R, S = x_RS.shape
@@ -57,9 +57,9 @@ def prices(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> tuple[Tensor, 
         for k in LENGTHS[1:]:
             bits[k] = cut_RWK[:, K - k : K - k + last - lead, k - 1]
         bits[None] = _carried(model, model.prepend_begin(x_RS))[:, lead:last]
-    paid = {k: (-logp_RM.double() / math.log(2)).flatten().cpu() for k, logp_RM in bits.items()}
-    usable_M = paid[None].isfinite() & (target_RM != model.begin).flatten().cpu()  # cut short, they may be impossible
-    return target_RM.flatten().cpu()[usable_M], {k: bits_M[usable_M] for k, bits_M in paid.items()}
+    costs = {k: (-logp_RM.double() / math.log(2)).flatten().cpu() for k, logp_RM in bits.items()}
+    usable_M = costs[None].isfinite() & (target_RM != model.begin).flatten().cpu()  # cut short, they may be impossible
+    return target_RM.flatten().cpu()[usable_M], {k: bits_M[usable_M] for k, bits_M in costs.items()}
 
 
 def _windows(model: LanguageModel[Any], x_RS: Tensor) -> Tensor:
@@ -99,11 +99,11 @@ def context(model: LanguageModel[Any], tokenizer: Tokenizer, x_N: Tensor) -> Fin
         return not_applicable(name, f"it takes {2 * K + 2} tokens of validation text, and there are {len(x_N)}")
     each = max(1, judged_tokens(model) // ROWS)
     x_RS = spread(x_N, ROWS, LEAD + each + K)
-    target_M, paid = prices(model, x_RS, max(K, min(LEAD, x_RS.shape[1] - 2 * K)))
+    target_M, costs = context_costs(model, x_RS, max(K, min(LEAD, x_RS.shape[1] - 2 * K)))
     size = len(tokenizer.decode(target_M.tolist()))
     if not size:
         return not_applicable(name, "every token judged is impossible for the model, or stands for no bytes")
-    bits = {k: float(bits_M.sum()) / size for k, bits_M in paid.items()}
+    bits = {k: float(bits_M.sum()) / size for k, bits_M in costs.items()}
     return judge(bits, required_field(model), len(target_M))
 
 
@@ -118,9 +118,9 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
     """The finding, from bits per byte by the length of the context."""
     length = used(bits)
     named = {"all" if k is None else str(k): value for k, value in bits.items()}
-    figures = {"bits_per_byte": named, "used": length, "tokens": tokens, "receptive_field": field}
-    told = f"more than {K}" if length is None else f"about {length}"
-    measured = f"uses {told} token{'s' * (length != 1)}"
+    values = {"bits_per_byte": named, "used": length, "tokens": tokens, "receptive_field": field}
+    words = f"more than {K}" if length is None else f"about {length}"
+    measured = f"uses {words} token{'s' * (length != 1)}"
     wanted = FAIR if field is None else min(1, field)
     expected = (
         f"{wanted} or more" if field is None else "none" if field == 0 else "1" if field == 1 else f"1 to {field}"
@@ -139,7 +139,7 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
             "a longer --sequence-length",
         )
         if length == 0:
-            why = f"the context is never used: the model pays the same without it; {why}"
+            why = f"the context is never used: its cost is the same without it; {why}"
         elif length == 1:
             why = f"only the last token is used, as by a 2-gram; {why}"
-    return Finding("context", verdict, measured, expected, why, advice, figures)
+    return Finding("context", verdict, measured, expected, why, advice, values)

@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One measurement of the pieces held out."""
+    """One evaluation on the validation chunks."""
 
     step: int
     bits: float  # per byte
@@ -40,7 +40,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """What metrics.jsonl tells of training; empty for a model that was counted."""
+    """What metrics.jsonl records of training; empty for a model that was counted."""
 
     points: tuple[Point, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -91,8 +91,8 @@ class Curve:
 
     def near(self, step: int) -> float:
         """The mean loss around a step."""
-        reach = max(1.0, NEAR * self.points[-1].step)
-        around = [point.loss for point in self.points if abs(point.step - step) <= reach]
+        width = max(1.0, NEAR * self.points[-1].step)
+        around = [point.loss for point in self.points if abs(point.step - step) <= width]
         return fmean(around) if around else min(self.points, key=lambda point: abs(point.step - step)).loss
 
     def bits(self, loss: float) -> float:
@@ -121,14 +121,14 @@ class Training:
     @classmethod
     def of(cls, run: Run) -> Training | None:
         """None for a run that was not trained step by step."""
-        told = run.record.get("training")
-        if not isinstance(told, Mapping):
+        record = run.record.get("training")
+        if not isinstance(record, Mapping):
             return None
-        epoch = told.get("steps_per_epoch")
+        epoch = record.get("steps_per_epoch")
         return cls(
-            from_json(OptimizerConfig, told.get("optimizer", {})).suiting(run.model),
-            from_json(LoopConfig, told.get("loop", {})),
-            epoch if type(epoch) is int else 0, bool(told.get("finished")), str(told.get("why", "")),
+            from_json(OptimizerConfig, record.get("optimizer", {})).suiting(run.model),
+            from_json(LoopConfig, record.get("loop", {})),
+            epoch if type(epoch) is int else 0, bool(record.get("finished")), str(record.get("why", "")),
             OptimizerConfig().suiting(run.model),
         )  # fmt: skip
 
@@ -181,8 +181,8 @@ class Training:
 
 def bytes_per_token(run: Run) -> float:
     """Of the training text, as the run's record has it; 1 where it says nothing."""
-    told = run.record.get("training")
-    if isinstance(told, Mapping) and (known := _number(told.get("bytes_per_token"))):
+    record = run.record.get("training")
+    if isinstance(record, Mapping) and (known := _number(record.get("bytes_per_token"))):
         return known
     size, tokens = run.record.get("corpus", {}).get("train", {}).get("bytes", 0), run.record.get("train_tokens", 0)
     return size / tokens if size and tokens else 1.0

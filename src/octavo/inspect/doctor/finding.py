@@ -1,4 +1,4 @@
-"""What an examination finds: a verdict, the figures, what they mean and what to try."""
+"""What an examination finds: a verdict, the values, what they mean and what to try."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Finding:
     expected: str
     why: str
     advice: tuple[str, ...] = ()
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
         return {
             "name": self.name, "verdict": self.verdict, "measured": self.measured, "expected": self.expected,
-            "why": self.why, "advice": list(self.advice), "figures": _plain(self.figures),
+            "why": self.why, "advice": list(self.advice), "values": _plain(self.values),
         }  # fmt: skip
 
 
@@ -45,10 +45,10 @@ class Diagnosis:
     def verdict(self) -> str:
         """normal, or how many warnings and notes."""
         warnings, notes = self.count("warning"), self.count("note")
-        told = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((warnings, "warning"), (notes, "note")) if n]
+        words = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((warnings, "warning"), (notes, "note")) if n]
         if not warnings and self.count("not applicable") == len(self.findings):
             return "nothing could be examined"
-        return ", ".join(told if warnings else ["normal", *told])
+        return ", ".join(words if warnings else ["normal", *words])
 
     def to_json(self) -> dict[str, Any]:
         counts = {"warnings": self.count("warning"), "notes": self.count("note")}

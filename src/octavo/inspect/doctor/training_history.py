@@ -1,4 +1,4 @@
-"""What the history of a run tells: its start, overfitting, the learning rate, gradients' lengths, what went wrong."""
+"""What the history of a run says: its start, overfitting, the learning rate, gradients' lengths, what went wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALLER = (
 
 
 def start(curve: Curve, vocab: int, expects_itself: bool = False) -> Finding:
-    """The first loss against ln V: what a model pays that knows nothing, and knows it.
+    """The first loss against ln V: the cost of a model that knows nothing, and knows it.
 
     A transformer whose parts add nothing at first, and whose output weights are its embeddings, expects each token
     once more.
@@ -71,7 +71,7 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
     smoothed = training is not None and training.optim.label_smoothing > 0
     epochs = last.step / training.steps_per_epoch if training and training.steps_per_epoch else None
     gap = last.bits / learnt - 1 if learnt > 0 and not smoothed else None  # smoothing is part of the logged loss
-    figures = {
+    values = {
         "best_step": best.step, "best_held_out": best.bits, "last_held_out": last.bits, "rise": rise,
         "train_bits_per_byte": learnt, "gap": gap, "epochs": epochs,
     }  # fmt: skip
@@ -83,19 +83,19 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
             f"held-out text got worse ({best.bits:.3f} to {last.bits:.3f} bits per byte) before any text was read "
             "twice: not learnt by heart, but wrong on texts longer than a window, or the steps are too large."
         )
-        return Finding(name, "warning", measured, expected, why, UNSTABLE, figures)
+        return Finding(name, "warning", measured, expected, why, UNSTABLE, values)
     if rise > RISE and learnt < at_best:
         why = (
             f"held-out text got worse ({best.bits:.3f} to {last.bits:.3f} bits per byte) while the training text got "
-            f"better ({at_best:.3f} to {learnt:.3f}): the model learns it by heart.{read} The best weights were kept."
+            f"better ({at_best:.3f} to {learnt:.3f}): the model learns it by heart.{read} The best weights were saved."
         )
-        return Finding(name, "warning", measured, expected, why, OVERFITTING, figures)
+        return Finding(name, "warning", measured, expected, why, OVERFITTING, values)
     if gap is not None and gap > GAP and (epochs is None or epochs >= 1):
         why = (
             f"held-out text costs {percent(gap, 0)} more than the training text, {last.bits:.3f} to {learnt:.3f}.{read}"
         )
-        return Finding(name, "note", measured, expected, why, OVERFITTING, figures)
-    return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), figures)
+        return Finding(name, "note", measured, expected, why, OVERFITTING, values)
+    return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), values)
 
 
 OVERFITTING = (
@@ -109,7 +109,7 @@ UNSTABLE = ("a lower --learning-rate", "a longer --sequence-length", *GATES)
 def learning_rate(
     curve: Curve, training: Training | None, vocab: int, bag: float | None = None, bigram: float | None = None
 ) -> Finding:
-    """Whether the loss moves as it should; `bag` and `bigram` are the floors in bits per byte, where known."""
+    """Whether the loss moves as it should; `bag` and `bigram` are the baselines in bits per byte, where known."""
     name, n = "learning rate", len(curve.points)
     if n < FEW_POINTS:
         return not_applicable(name, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
@@ -120,7 +120,7 @@ def learning_rate(
         1 - curve.mean(0.6, 0.7) / curve.mean(0.3, 0.4),
         1 - end / curve.mean(0.7, 0.8),
     )
-    figures = {
+    values = {
         "first": first,
         "end": end,
         "fall": fall,
@@ -133,29 +133,29 @@ def learning_rate(
         measured, expected = f"{percent(end / lowest - 1, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
         advice = (training.lower_rate(), training.warmup()) if training else ("a lower --learning-rate",)
         return Finding(
-            name, "warning", measured, expected, "the loss rose again: the steps are too large.", advice, figures
+            name, "warning", measured, expected, "the loss rose again: the steps are too large.", advice, values
         )
     other = training.other_rate() if training else ("another --learning-rate",)
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f}"
     if fall < DEAD and over_bag:
         why = "the loss hardly moved; not even the frequencies of the tokens were learnt."
-        return Finding(name, "warning", measured, f"-{percent(DEAD, 0)} or more", why, other, figures)
+        return Finding(name, "warning", measured, f"-{percent(DEAD, 0)} or more", why, other, values)
     if middle < STUCK and over_bag and (bigram is None or curve.bits(end) > bigram):
         why = "the loss stood still in the middle of the run" + (
-            "." if bigram is None else f", above what a 2-gram pays ({bigram:.3f} bits per byte)."
+            "." if bigram is None else f", above that of a 2-gram ({bigram:.3f} bits per byte)."
         )
         verdict: Verdict = "note" if bigram is None else "warning"
         measured = f"{percent(-middle, sign=True)} in the middle"
-        return Finding(name, verdict, measured, f"-{percent(STUCK)} or more", why, other, figures)
+        return Finding(name, verdict, measured, f"-{percent(STUCK)} or more", why, other, values)
     best_last = not curve.checks or curve.checks[-1] == min(curve.checks, key=lambda check: check.bits)
     if late > STILL and best_last:
         why = f"the loss was still falling ({percent(-late, sign=True)} from the eighth tenth to the last)."
         advice = (training.longer() if training else "train longer: more --steps",)
-        return Finding(name, "note", measured, "flat at the end", why, advice, figures)
+        return Finding(name, "note", measured, "flat at the end", why, advice, values)
     if training and training.is_short(curve.steps) and bigram is not None and curve.bits(end) > (1 + WORSE) * bigram:
-        why = f"{curve.steps:,} steps are too few: the loss is above what a 2-gram pays ({bigram:.3f} bits per byte)."
-        return Finding(name, "note", measured, "below the 2-gram", why, (training.longer(),), figures)
-    return Finding(name, "ok", measured, "falls, then flattens", "the loss fell and levelled off.", (), figures)
+        why = f"{curve.steps:,} steps are too few: the loss is above that of a 2-gram ({bigram:.3f} bits per byte)."
+        return Finding(name, "note", measured, "below the 2-gram", why, (training.longer(),), values)
+    return Finding(name, "ok", measured, "falls, then flattens", "the loss fell and levelled off.", (), values)
 
 
 def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
@@ -169,17 +169,17 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     clipped = sum(norm > clip for norm in settled) / len(settled) if clip else 0.0
     spikes = sum(norm > SPIKE * usual for norm in norms) / len(norms)
     burst = sum(event.get("event") == "skipped" for event in curve.events)
-    figures = {"median": usual, "late": late, "most": most, "clipped": clipped, "spikes": spikes, "skipped": burst}
+    values = {"median": usual, "late": late, "most": most, "clipped": clipped, "spikes": spikes, "skipped": burst}
     measured = f"median {usual:.2g}, most {most:.2g}, {percent(clipped, 0)} clipped"
     expected = f"above {VANISHED:g}, no bursts, mostly below the clip of {clip:g}" if clip else f"above {VANISHED:g}"
     verdict: Verdict = "ok"
-    why, advice = "the gradients kept a steady length.", tuple[str, ...]()
+    why, advice = "the gradient norm was steady.", tuple[str, ...]()
     if late < VANISHED:
         verdict, why = "warning", "the gradients have vanished: the weights no longer change by them."
         advice = ("--init orthogonal", *GATES, "fewer --layers", training.higher_rate())
     elif burst or most > OUTBURST * usual:
-        told = f"{burst} steps had to be left out" if burst else f"one was {most / usual:.0f} times the median"
-        verdict, why = "warning", f"the gradients exploded: {told}."
+        record = f"{burst} steps had to be left out" if burst else f"one was {most / usual:.0f} times the median"
+        verdict, why = "warning", f"the gradients exploded: {record}."
         advice = (training.lower_rate(), training.warmup(), *(() if clip else ("--clip 1",)))
     elif clipped > MOSTLY:
         verdict, why = (
@@ -190,27 +190,27 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     elif spikes > MANY_SPIKES:
         verdict, why = "note", f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."
         advice = (f"a larger batch: --batch-size {2 * training.loop.batch_size}", training.lower_rate())
-    return Finding(name, verdict, measured, expected, why, advice, figures)
+    return Finding(name, verdict, measured, expected, why, advice, values)
 
 
 def events(curve: Curve, training: Training | None, name_of_run: str) -> Finding:
     """What went wrong on the way, and why training ended."""
     name = "events"
     if training is None:
-        return not_applicable(name, "the model was not trained by the loop that tells of them")
+        return not_applicable(name, "the model was not trained by the loop that records them")
     skipped, back = (sum(event.get("event") == kind for event in curve.events) for kind in ("skipped", "went back"))
     reasons = sorted({str(event.get("why", "")) for event in curve.events})
     ended = training.why or ("it has not finished" if not training.finished else "")
-    figures = {"skipped": skipped, "went_back": back, "finished": training.finished, "why": ended, "reasons": reasons}
+    values = {"skipped": skipped, "went_back": back, "finished": training.finished, "why": ended, "reasons": reasons}
     measured = f"{skipped} skipped, went back {back} times, {'finished' if training.finished else 'not finished'}"
     lower = (training.lower_rate(), training.warmup())
     if back or "last good weights" in ended:
         why = f"training went wrong ({'; '.join(reasons)}) and took up earlier weights {back} times; it ended: {ended}."
-        return Finding(name, "warning", measured, "none", why, lower, figures)
+        return Finding(name, "warning", measured, "none", why, lower, values)
     if skipped:
         why = f"{skipped} steps were left out: {'; '.join(reasons)}; it ended: {ended}."
-        return Finding(name, "note", measured, "none", why, lower, figures)
+        return Finding(name, "note", measured, "none", why, lower, values)
     if not training.finished:
-        resume = (f"go on with: octavo resume {name_of_run}",)
-        return Finding(name, "note", measured, "finished", "training was stopped, or still runs.", resume, figures)
-    return Finding(name, "ok", measured, "none", f"nothing went wrong; it ended: {ended or 'unknown'}.", (), figures)
+        resume = (f"resume it with: octavo resume {name_of_run}",)
+        return Finding(name, "note", measured, "finished", "training was stopped, or still runs.", resume, values)
+    return Finding(name, "ok", measured, "none", f"nothing went wrong; it ended: {ended or 'unknown'}.", (), values)

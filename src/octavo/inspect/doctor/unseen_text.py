@@ -1,4 +1,4 @@
-"""What the finished model does with text it has not seen: how sure it is, and how far back the loss's gradient reaches.
+"""What the finished model does with text it has not seen: how sure it is, and how far back the loss's gradient flows.
 
 R rows, S tokens of a row, V vocabulary, N tokens.
 """
@@ -26,7 +26,7 @@ ENOUGH_SURE = 0.01  # of all predictions: fewer sure ones say nothing
 LOGITS = 80.0  # the top one over the mean: beyond, exp of a usual logit leaves float32's normal numbers
 FLOW_TOKENS, FLOW_ENDS = 80, 16
 ARRIVES = 0.01  # a gradient below this share of its first length counts as gone
-SHORT_REACH, FAIR_REACH = 4, 8  # steps: less than a 5-gram sees; about what character models of text live on
+SHORT_RANGE, FAIR_RANGE = 4, 8  # steps: less than a 5-gram sees; about what character models of text live on
 GROWS = 10.0  # times the first length
 
 
@@ -46,7 +46,7 @@ class Confidence:
     top: float  # the probability of the likeliest token
     right: float  # the share of predictions in which it came
     entropy: float  # bits: what the model expects to pay
-    paid: float  # bits a token
+    bits: float  # per token, on average
     sure: float  # the share with a top probability above SURE
     sure_wrong: float  # of those, the share that was wrong
     logits: float  # the top logit over the mean of the possible ones
@@ -62,10 +62,10 @@ def confidence(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> Confidence
             logits_RV, state = model.step(state, x_R)
             if s >= lead:
                 judged.append(_judge(logits_RV.double(), x_RS[:, s])[x_RS[:, s] != model.begin])
-    top, right, entropy, paid, logits = torch.cat(judged).unbind(1)
+    top, right, entropy, bits, logits = torch.cat(judged).unbind(1)
     sure = top > SURE
     return Confidence(
-        len(top), float(top.mean()), float(right.mean()), float(entropy.mean()), float(paid.mean()),
+        len(top), float(top.mean()), float(right.mean()), float(entropy.mean()), float(bits.mean()),
         float(sure.double().mean()), float(1 - right[sure].mean()) if bool(sure.any()) else 0.0, float(logits.mean()),
     )  # fmt: skip
 
@@ -76,9 +76,9 @@ def _judge(logits_RV: Tensor, next_R: Tensor) -> Tensor:
     p_RV, possible_RV = logp_RV.exp(), logits_RV > -torch.inf
     top_R, which_R = p_RV.max(-1)
     entropy_R = -(p_RV * logp_RV.where(p_RV > 0, 0)).sum(-1) / math.log(2)
-    paid_R = -logp_RV.gather(1, next_R[:, None])[:, 0] / math.log(2)
+    bits_R = -logp_RV.gather(1, next_R[:, None])[:, 0] / math.log(2)
     mean_R = logits_RV.where(possible_RV, 0).sum(-1) / possible_RV.sum(-1)
-    return torch.stack([top_R, (which_R == next_R).double(), entropy_R, paid_R, logits_RV.amax(-1) - mean_R], 1)
+    return torch.stack([top_R, (which_R == next_R).double(), entropy_R, bits_R, logits_RV.amax(-1) - mean_R], 1)
 
 
 def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
@@ -91,9 +91,9 @@ def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     over = found.top - found.right
     measured = f"sure of {percent(found.top)}, right in {percent(found.right)}"
     expected = f"sure at most {100 * OVERCONFIDENT_NOTE:.0f} points more than right"
-    figures = asdict(found) | {"overconfidence": over}
+    values = asdict(found) | {"overconfidence": over}
     verdict: Verdict = "ok"
-    why = f"it expects to pay {found.entropy:.2f} bits a token and pays {found.paid:.2f}."
+    why = f"it expects a cost of {found.entropy:.2f} bits per token, and the cost is {found.bits:.2f}."
     neural = any(True for _ in model.parameters())
     advice: tuple[str, ...] = ()
     if over > OVERCONFIDENT_NOTE:
@@ -110,7 +110,7 @@ def softmax(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     elif found.logits > LOGITS and neural:
         verdict, advice = "warning", ("a lower --learning-rate", "more --weight-decay")
         why = f"the logits are huge: the top one is {found.logits:.0f} over the mean. {why.capitalize()}"
-    return Finding(name, verdict, measured, expected, why, advice, figures)
+    return Finding(name, verdict, measured, expected, why, advice, values)
 
 
 TAMER = (
@@ -120,43 +120,43 @@ TAMER = (
 SMOOTHER = ("smoother estimates: --estimator kneser-ney", "a larger --k", "a lower --order")
 
 
-def reach_of(flow: Flow) -> int | None:
+def gradient_range(flow: Flow) -> int | None:
     """How many steps back until less than a hundredth of the gradient arrives; None: further than was followed."""
     return next((t for t, share in enumerate(relative(flow.norms)) if not share >= ARRIVES), None)
 
 
 def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     """How far back the gradient of the loss flows through the state."""
-    name = "gradients in time"
+    name = "gradient flow"
     if not has_gradient(model):
         return not_applicable(name, "the model has no state that a gradient could flow through")
     x_T = x_N[x_N != model.begin][:FLOW_TOKENS].tolist()
-    if len(x_T) < 2 * FAIR_REACH:  # the gradient is followed back over half of a short text
-        return not_applicable(name, f"it takes {2 * FAIR_REACH} tokens of validation text, and there are {len(x_T)}")
+    if len(x_T) < 2 * FAIR_RANGE:  # the gradient is followed back over half of a short text
+        return not_applicable(name, f"it takes {2 * FAIR_RANGE} tokens of validation text, and there are {len(x_T)}")
     flow = gradient_flow(model, x_T, default_back(len(x_T)), FLOW_ENDS)
-    reach, factor = reach_of(flow), rate(flow.norms)
-    figures = {"norms": list(flow.norms), "reach": reach, "factor": factor}
-    left = f"1 % left after {reach} steps"
-    if reach is None:
+    steps, factor = gradient_range(flow), rate(flow.norms)
+    values = {"norms": list(flow.norms), "range": steps, "factor": factor}
+    left = f"1 % left after {steps} steps"
+    if steps is None:
         shrinks = in_words(factor).startswith("shrinks")
         left = f"{'over 1 % left after' if shrinks else 'does not shrink within'} {flow.back} steps"
     measured = f"{in_words(factor)}, {left}"
-    expected = f"1 % left after {FAIR_REACH} steps or more"
+    expected = f"1 % left after {FAIR_RANGE} steps or more"
     advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --learning-rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
         return Finding(
-            name, "warning", measured, expected, why, ("a lower --learning-rate", "--init orthogonal"), figures
+            name, "warning", measured, expected, why, ("a lower --learning-rate", "--init orthogonal"), values
         )
-    if reach is None or reach >= FAIR_REACH:
-        lesson = "where to look" if spec_of(model).family == "attention" else "what to remember"
+    if steps is None or steps >= FAIR_RANGE:
+        lesson = "what to attend to" if spec_of(model).family == "attention" else "what to remember"
         why = f"the loss can teach the model {lesson}."
-        return Finding(name, "ok", measured, expected, why, (), figures)
-    if reach == 0:
+        return Finding(name, "ok", measured, expected, why, (), values)
+    if steps == 0:
         why = "no gradient arrives at all: the model does not read its state."
-        return Finding(name, "warning", "does not arrive", expected, why, advice, figures)
-    verdict: Verdict = "warning" if reach < SHORT_REACH else "note"
-    why = f"the gradient vanishes: what was {reach} tokens ago gets less than a hundredth of it, and cannot be learnt."
+        return Finding(name, "warning", "does not arrive", expected, why, advice, values)
+    verdict: Verdict = "warning" if steps < SHORT_RANGE else "note"
+    why = f"the gradient vanishes: what was {steps} tokens ago gets less than a hundredth of it, and cannot be learnt."
     if spec_of(model).family == "attention":
-        why = f"the model hardly looks back: what was {reach} tokens ago gets less than a hundredth of the gradient."
-    return Finding(name, verdict, measured, expected, why, advice, figures)
+        why = f"it hardly attends to the past: what was {steps} tokens ago gets less than a hundredth of the gradient."
+    return Finding(name, verdict, measured, expected, why, advice, values)

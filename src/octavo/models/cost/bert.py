@@ -1,6 +1,6 @@
 """What BERT costs, from its settings alone: an encoder, in which every token sees every other.
 
-What is kept for the way back is by the same rules as for the transformer's parts; no BERT is measured against it.
+What is saved for the backward pass is by the same rules as for the transformer's parts; no BERT is measured against it.
 
 B batch, T tokens, N = B × T, D width, H heads, F inner width, V vocabulary, P positions, L layers.
 """
@@ -34,19 +34,19 @@ def bert_parts(config: BertConfig, V: int, shape: Shape) -> tuple[Part, ...]:
         Part("embeddings", V * D),
         Part("positions", config.context * D),
         Part("segments", config.segments * D),
-        Part("norms", norms * 2 * D, read=norms * 2 * D, kept=norms * N * (2 * D + 2)),
-        repeated(linear("queries, keys, values", N, [(D, D)] * 3, bias=3 * D, kept=3 * N * D), L),
-        Part("attention", forward=forward, needed=forward, backward=back, kept=L * N * (D + config.heads)),
+        Part("norms", norms * 2 * D, read=norms * 2 * D, saved=norms * N * (2 * D + 2)),
+        repeated(linear("queries, keys, values", N, [(D, D)] * 3, bias=3 * D, saved=3 * N * D), L),
+        Part("attention", forward=forward, needed=forward, backward=back, saved=L * N * (D + config.heads)),
         repeated(linear("out", N, [(D, D)], bias=D), L),
-        repeated(linear("feed-forward", N, [(F, D), (D, F)], bias=F + D, kept=2 * N * F), L),
+        repeated(linear("feed-forward", N, [(F, D), (D, F)], bias=F + D, saved=2 * N * F), L),
     ]
     if config.pooler:
-        parts.append(linear("pooler", B, [(D, D)], bias=D, kept=2 * B * D))  # of each text's first token
+        parts.append(linear("pooler", B, [(D, D)], bias=D, saved=2 * B * D))  # of each text's first token
     heads = {
         "words": masked_words_part(config, V, N),
         "next": linear("next sentence", B, [(2, D)], bias=2),
         "order": linear("sentence order", B, [(2, D)], bias=2),
-        "replaced": linear("replaced words", N, [(D, D), (1, D)], bias=D + 1, kept=3 * N * D),
+        "replaced": linear("replaced words", N, [(D, D), (1, D)], bias=D + 1, saved=3 * N * D),
     }
     return (*parts, *(heads[task] for task in config.tasks))
 
@@ -54,6 +54,6 @@ def bert_parts(config: BertConfig, V: int, shape: Shape) -> tuple[Part, ...]:
 def masked_words_part(config: BertConfig, V: int, N: int) -> Part:
     """A layer of the width, a norm, and the product with the vocabulary, at every token."""
     D = config.width
-    part = linear("masked words", N, [(D, D), (V, D)], bias=D + 2 * D + V, kept=N * (4 * D + 2))
+    part = linear("masked words", N, [(D, D), (V, D)], bias=D + 2 * D + V, saved=N * (4 * D + 2))
     own = part.parameters - (V * D if config.tied else 0)
-    return replace(part, parameters=own, matrices=D * D, kept_bytes=N * (4 * V + 8))
+    return replace(part, parameters=own, matrices=D * D, saved_bytes=N * (4 * V + 8))

@@ -47,16 +47,16 @@ def ngram_bytes_at_most(V: int, config: NGramConfig, tokens: int, dtypes: Mappin
 
 
 def bigram_cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
-    """A look-up, a hidden layer and the output; begin is never predicted. What is kept is what autograd would keep."""
+    """A look-up, a hidden layer and the output; begin is never predicted. What is saved is what autograd would keep."""
     N, D, H = shape.tokens, config.dim, config.hidden
     parts = (
-        Part("embeddings", V * D, kept=N * D, kept_bytes=8 * N),
-        _by_adam(linear("hidden", N, [(H, D)], bias=H, kept=N * H)),
-        _by_adam(linear("output", N, [(V - 1, H)], bias=V - 1), kept_bytes=N * (4 * V + 8) + 4),
+        Part("embeddings", V * D, saved=N * D, saved_bytes=8 * N),
+        _by_adam(linear("hidden", N, [(H, D)], bias=H, saved=N * H)),
+        _by_adam(linear("output", N, [(V - 1, H)], bias=V - 1), saved_bytes=N * (4 * V + 8) + 4),
     )
     return Cost("bigram", V, shape, parts, (Cache(),))
 
 
-def _by_adam(part: Part, kept_bytes: int = 0) -> Part:
+def _by_adam(part: Part, saved_bytes: int = 0) -> Part:
     """Its training has an Adam of its own, for everything."""
-    return replace(part, matrices=0, kept_bytes=kept_bytes)
+    return replace(part, matrices=0, saved_bytes=saved_bytes)

@@ -1,4 +1,4 @@
-"""What a part of a model costs: numbers that are learnt, products, and what is kept for the way back.
+"""What a part of a model costs: parameters, products, and what is saved for the backward pass.
 
 B rows of a batch, T tokens of a row at once, P tokens before them, S = P + T, N = B × T tokens in all.
 
@@ -49,7 +49,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Part:
-    """One part; operations and what is kept are of all N tokens together."""
+    """One part; operations and what is saved are of all N tokens together."""
 
     name: str
     parameters: int = 0
@@ -64,14 +64,14 @@ class Part:
     needed: int = 0
     """Operations of those that the result depends on: a pair of tokens that may not see each other needs none."""
     backward: int = 0
-    kept: int = 0
-    """Numbers kept until the way back, of the precision that products are computed in."""
-    kept_bytes: int = 0
-    """Bytes kept whatever the precision: indices, masks, sums in single precision."""
+    saved: int = 0
+    """Numbers saved for the backward pass, of the precision that products are computed in."""
+    saved_bytes: int = 0
+    """Bytes saved whatever the precision: indices, masks, sums in single precision."""
     copies: int = 0
-    """Weights of which a copy is kept too, because they are put side by side for one product."""
+    """Weights of which a copy is saved too, because they are put side by side for one product."""
     half_copies: int = 0
-    """Weights of which a copy is kept where products are in half precision, those of `copies` included."""
+    """Weights of which a copy is saved where products are in half precision, those of `copies` included."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Cache:
     """How many tokens are remembered at most; None: all."""
     constant: int = 0
     least_size: int = 0
-    """Bytes of a number, at least: sums are kept in single precision whatever the weights are in."""
+    """Bytes of a number, at least: sums are saved in single precision whatever the weights are in."""
 
     def numbers(self, past: int) -> int:
         """After so many tokens."""
@@ -109,7 +109,7 @@ class Cost:
     """Whether the tables are those of the worst text, because the real one is not known."""
 
     def total(self, what: str) -> int:
-        """The sum of one figure over the parts."""
+        """The sum of one quantity over the parts."""
         return sum(getattr(part, what) for part in self.parts)
 
     @property
@@ -129,13 +129,13 @@ class Cost:
         return self.total("forward") + self.total("backward")
 
 
-def linear(name: str, N: int, shapes_OI: Sequence[tuple[int, int]], bias: int = 0, kept: int = 0) -> Part:
-    """Products with weights: on the way back one as large for the input's gradient, and one for the weights'."""
+def linear(name: str, N: int, shapes_OI: Sequence[tuple[int, int]], bias: int = 0, saved: int = 0) -> Part:
+    """Products with weights: in the backward pass one as large for the input's gradient, and one for the weights'."""
     weights = sum(O * I for O, I in shapes_OI)
     forward = 2 * N * weights
     return Part(
         name, weights + bias, weights, read=weights + bias, forward=forward, needed=forward, backward=2 * forward,
-        kept=kept, half_copies=weights,
+        saved=saved, half_copies=weights,
     )  # fmt: skip
 
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> Cost:
-    """W x and U h in every layer; on the way back through time each of them twice."""
+    """W x and U h in every layer; in backpropagation through time each of them twice."""
     N, B, D = shape.tokens, shape.batch, config.width
     dropped = N * D if config.dropout else 0
     one = cell_part(cell, D, N, B)
     parts = (
-        Part("embeddings", V * D, kept=N * D + dropped),
-        repeated(replace(one, kept=one.kept + dropped), config.layers),
+        Part("embeddings", V * D, saved=N * D + dropped),
+        repeated(replace(one, saved=one.saved + dropped), config.layers),
         vocabulary_part(N, V, D, config.tied),
     )
     state = Cache(constant=config.layers * D * (2 if cell == "lstm" else 1))
@@ -33,24 +33,24 @@ def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) ->
 def cell_part(cell: Cell, D: int, N: int, B: int) -> Part:
     """One layer. Kept are the states, with one before the first, and what the gates said."""
     G = GATES[cell] * D
-    kept = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
-    return linear("layers", N, [(G, D), (G, D)], bias=2 * G, kept=kept)
+    saved = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
+    return linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved)
 
 
 def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
     """Logits with a bias, and the loss: its input laid out anew, log-probabilities in single precision, targets."""
-    return replace(output(N, V, D, tied, bias=V), kept=N * D, kept_bytes=N * (4 * V + 8) + 4)
+    return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
 def attentive_cost(config: RNNAttentionConfig, V: int, shape: Shape) -> Cost:
     """A recurrent layer, and at each step attention to the states remembered by then."""
     N, B, D = shape.tokens, shape.batch, config.width
     G = GATES[config.cell] * D
-    kept = N * D if config.cell == "rnn" else 8 * N * D - B * D
-    layer = linear("layers", N, [(G, D), (G, D)], bias=2 * G, kept=kept)
+    saved = N * D if config.cell == "rnn" else 8 * N * D - B * D
+    layer = linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved)
     layer = replace(layer, backward=layer.backward - 2 * B * G * D)  # the state before the first has no gradient
     parts = (
-        Part("embeddings", V * D, kept=N * D * (2 if config.dropout else 1)),
+        Part("embeddings", V * D, saved=N * D * (2 if config.dropout else 1)),
         layer,
         attention_part(config, shape),
         vocabulary_part(N, V, D, config.tied),
@@ -66,25 +66,25 @@ def attention_part(config: RNNAttentionConfig, shape: Shape) -> Part:
     """
     N, B, D = shape.tokens, shape.batch, config.width
     memories = [remembered(config, shape.past + t) for t in range(shape.window)]
-    looked_at = B * sum(memories)
-    scores, sums = 2 * looked_at * D, 2 * B * sum(m for m in memories if m > 1) * D
+    attended = B * sum(memories)
+    scores, sums = 2 * attended * D, 2 * B * sum(m for m in memories if m > 1) * D
     forward, backward = scores + sums, 2 * sums + (scores if config.score == "additive" else 2 * scores)
-    carried = 2 * B * memories[0] * D  # the first token looks at carried states only, which have no gradient
+    carried = 2 * B * memories[0] * D  # the first token attends to carried states only, which have no gradient
     backward -= (carried if memories[0] > 1 else 0) + (0 if config.score == "additive" else carried)
     parameters = matrices = 0
-    kept = N * (D + 1) * config.norm + N * D + looked_at * (D + 1)
+    saved = N * (D + 1) * config.norm + N * D + attended * (D + 1)
     if config.score == "additive":
         before = B * remembered(config, shape.past)  # what is remembered is matched anew when tokens come
         forward += 4 * N * D * D + 2 * before * D * D
         backward += 8 * N * D * D - 4 * B * D * D + 2 * before * D * D  # the last state's key is for tokens to come
         parameters, matrices = 2 * D * D + D, 2 * D * D
-        kept += looked_at * D + B * D
+        saved += attended * D + B * D
     return Part(
         "attention", parameters, matrices, read=parameters, forward=forward, needed=forward, backward=backward,
-        kept=kept,
+        saved=saved,
     )  # fmt: skip
 
 
 def remembered(config: RNNAttentionConfig, tokens: int) -> int:
-    """States that can be looked at after so many tokens."""
+    """States that can be attended to after so many tokens."""
     return min(tokens, config.memory) if config.memory else tokens

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Kernel, Part, Shape, linear, output, repeated
-from octavo.models.cost.transformer import feed_part
+from octavo.models.cost.transformer import feed_forward_part
 from octavo.models.parts.config import GPTConfig
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ def seq2seq_parts(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> tupl
         Part("embeddings", _tables(config, sizes)),
         _norms(config),
         repeated(_attention("encoder self-attention", parts, read, _pairs(B, N, N, D, N * N, shape)), readers),
-        repeated(replace(feed_part(parts, read), name="encoder feed-forward"), readers),
+        repeated(replace(feed_forward_part(parts, read), name="encoder feed-forward"), readers),
         repeated(replace(source, name="cross-attention, source"), writers),
         repeated(_sum("cross-attention", asked, _pairs(targets, M, N, D, M * N, shape)), writers),
         repeated(_attention("decoder self-attention", parts, written,
                             _pairs(targets, M, M, D, M * (M + 1) // 2, shape)), writers),
-        repeated(replace(feed_part(parts, written), name="decoder feed-forward"), writers),
+        repeated(replace(feed_forward_part(parts, written), name="decoder feed-forward"), writers),
         output(written, sizes.target_vocab, D, config.tied != "none"),
     )  # fmt: skip
 
@@ -83,7 +83,7 @@ def _attention(name: str, parts: GPTConfig, tokens: int, pairs: Part) -> Part:
 
 
 def _pairs(rows: int, T: int, S: int, D: int, needed: int, shape: PairShape) -> Part:
-    """Scores and sums of T queries and S keys; a fused kernel computes the scores again on the way back."""
+    """Scores and sums of T queries and S keys; a fused kernel computes the scores again in the backward pass."""
     forward = 4 * rows * T * S * D
     backward = 2 * forward if shape.kernel == "plain" else 5 * forward // 2
     return Part("", forward=forward, needed=4 * rows * needed * D, backward=backward)

@@ -9,7 +9,7 @@ operations, a multiplication and an addition each:
     attention           6 B M N D + 6 B M D²  scores, sums of vectors of 2 D; what was found joins the state
     additive scores     2 B M D² more         W s
 
-On the way back each product is two, but for an additive score, which hands nothing back to tanh by a product.
+In the backward pass each product is two, but for an additive score, which hands nothing back to tanh by a product.
 """
 
 from __future__ import annotations

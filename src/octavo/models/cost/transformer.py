@@ -3,7 +3,7 @@
 B batch, T new tokens, S tokens seen, N = B × T, H heads, G heads of keys and values, K size of a head, D width,
 E = G × K, F inner width, C context, V vocabulary, L layers, W window of a band.
 
-The numbers kept for the way back are those of the plain steps of PyTorch, not compiled, from an empty state.
+The numbers saved for the backward pass are those of the plain steps of PyTorch, not compiled, from an empty state.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
             f"context={config.context}; try --window {max(1, config.context - shape.past)}"
         )
     dropped = N * D if config.dropout else 0
-    mixing = [repeated(part, L) for part in mix_parts(config, shape)]
+    mixing = [repeated(part, L) for part in attention_parts(config, shape)]
     return (
-        Part("embeddings", V * D, kept=dropped),
+        Part("embeddings", V * D, saved=dropped),
         *position_parts(config, shape),
         *mixing,
-        repeated(replace(feed_part(config, N), kept=feed_kept(config, N) + dropped), L),
+        repeated(replace(feed_forward_part(config, N), saved=feed_forward_saved(config, N) + dropped), L),
         norms_part(config, V, N),
-        loss_kept(output(N, V, D, config.tied), N, V, D, V * D),
+        loss_saved(output(N, V, D, config.tied), N, V, D, V * D),
     )
 
 
@@ -60,32 +60,32 @@ def transformer_cache(config: GPTConfig) -> Cache:
 
 
 def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
-    """Learned positions are a table; the angles of rotary ones are kept once for all layers."""
+    """Learned positions are a table; the angles of rotary ones are saved once for all layers."""
     if config.positions == "learned":
-        return (Part("positions", config.context * config.width, kept_bytes=8 * shape.window),)
+        return (Part("positions", config.context * config.width, saved_bytes=8 * shape.window),)
     if config.positions == "rotary" and config.kind.family != "synthesizer":
-        return (Part("positions", kept=shape.window * config.head_size),)
+        return (Part("positions", saved=shape.window * config.head_size),)
     return ()
 
 
 def norms_part(config: GPTConfig, V: int, N: int) -> Part:
-    """Two a layer and one at the end: the input or its scaled self, what it was divided by, and the result are kept."""
+    """Two a layer and one at the end: the input or its scaled self, its divisor, and the result are saved."""
     D, count = config.width, 2 * config.layers + 1
     biased = config.norm == "layer" and config.bias
     scales = 1 if config.norm == "rms" else 2
     last = N * D if many_logits(N, V) else 0  # whose result the loss keeps only the gradient of
     parameters = count * D * (2 if biased else 1)
-    return Part("norms", parameters, read=parameters, kept=count * N * (2 * D + scales) - last)
+    return Part("norms", parameters, read=parameters, saved=count * N * (2 * D + scales) - last)
 
 
-def feed_part(config: GPTConfig, N: int) -> Part:
+def feed_forward_part(config: GPTConfig, N: int) -> Part:
     D, F = config.width, config.inner
     if config.feed_forward == "gated":
         return linear("feed-forward", N, [(F, D), (F, D), (D, F)])
     return linear("feed-forward", N, [(F, D), (D, F)], bias=(F + D) if config.bias else 0)
 
 
-def feed_kept(config: GPTConfig, N: int) -> int:
+def feed_forward_saved(config: GPTConfig, N: int) -> int:
     """What goes into the activation and what comes out; with a gate also both factors."""
     return N * config.inner * (4 if config.feed_forward == "gated" else 2)
 
@@ -95,30 +95,30 @@ def many_logits(N: int, V: int) -> bool:
     return N * V > SMALL
 
 
-def loss_kept(part: Part, N: int, V: int, D: int, weights: int) -> Part:
+def loss_saved(part: Part, N: int, V: int, D: int, weights: int) -> Part:
     """With what the loss keeps: log-probabilities in single precision and targets, or the gradients themselves."""
     if many_logits(N, V):
-        return replace(part, kept=N * D, kept_bytes=4 * weights, half_copies=0)
-    return replace(part, kept_bytes=N * (4 * V + 8) + 4)
+        return replace(part, saved=N * D, saved_bytes=4 * weights, half_copies=0)
+    return replace(part, saved_bytes=N * (4 * V + 8) + 4)
 
 
 # ---------------------------------------------------------------------- parts that look at other tokens
 
 
-def mix_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
+def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     """Those of one layer."""
     if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
     qkv = linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias=D + 2 * E if config.bias else 0)
-    kept = projected_kept(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
+    saved = projections_saved(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
     out = linear("out", N, [(D, D)], bias=D if config.bias else 0)
-    looking = linear_attention_part(config, shape) if config.kind.family == "linear" else attention_part(config, shape)
+    attended = linear_attention_part(config, shape) if config.kind.family == "linear" else attention_part(config, shape)
     dropped = N * D if config.dropout else 0
-    return replace(qkv, kept=kept, copies=D * (D + 2 * E)), looking, replace(out, kept=dropped)
+    return replace(qkv, saved=saved, copies=D * (D + 2 * E)), attended, replace(out, saved=dropped)
 
 
-def projected_kept(config: GPTConfig, shape: Shape) -> int:
+def projections_saved(config: GPTConfig, shape: Shape) -> int:
     """Turned queries and keys, and what all three came out as, where a kernel is given pieces of these themselves."""
     N, D, E = shape.tokens, config.width, config.groups * config.head_size
     turned = N * (D + E) if config.positions == "rotary" else 0
@@ -140,7 +140,7 @@ def in_blocks(config: GPTConfig, shape: Shape) -> bool:
 def attention_part(config: GPTConfig, shape: Shape) -> Part:
     """Softmax attention: scores and sums take 2 K operations each for a pair of tokens and a head.
 
-    A fused kernel does not keep the weights, so on the way back it computes the scores again: five products for two.
+    A fused kernel does not keep the weights, so the backward pass computes the scores again: five products for two.
     """
     B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
     S = seen(config, shape)
@@ -148,16 +148,16 @@ def attention_part(config: GPTConfig, shape: Shape) -> Part:
     forward, needed = 4 * B * H * K * computed, 4 * B * H * K * pairs
     backward = 2 * forward if shape.kernel == "plain" else 5 * forward // 2
     if shape.kernel == "plain":  # the scaled and the softened scores, and the result
-        kept, kept_bytes = 2 * B * H * T * S + shape.tokens * H * K, T * S
+        saved, saved_bytes = 2 * B * H * T * S + shape.tokens * H * K, T * S
     else:
-        kept, kept_bytes = fused_kept(config, shape, S)
-    return Part("attention", forward=forward, needed=needed, backward=backward, kept=kept, kept_bytes=kept_bytes)
+        saved, saved_bytes = fused_saved(config, shape, S)
+    return Part("attention", forward=forward, needed=needed, backward=backward, saved=saved, saved_bytes=saved_bytes)
 
 
 def seen(config: GPTConfig, shape: Shape) -> int:
     """Keys that are there for T new tokens: S."""
-    kept = config.context if config.absolute else config.cached
-    return min(shape.past, kept) + shape.window
+    saved = config.context if config.absolute else config.cached
+    return min(shape.past, saved) + shape.window
 
 
 def attention_pairs(config: GPTConfig, T: int, S: int, plain: bool = False) -> tuple[int, int]:
@@ -194,7 +194,7 @@ def pairs_of(pattern: Pattern, T: int, S: int) -> int:
     return growing * first + growing * (growing - 1) // 2 + (T - growing) * W
 
 
-def fused_kept(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
+def fused_saved(config: GPTConfig, shape: Shape, S: int) -> tuple[int, int]:
     """The result, each row's sum and the mask; a band also keeps the blocks that it was cut into."""
     B, T, N, D, H, G = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.groups
     pattern = simplest(config.pattern, T, S)
@@ -218,25 +218,25 @@ def linear_attention_part(config: GPTConfig, shape: Shape) -> Part:
     needed = B * H * T * 4 * K * K  # k vᵀ added to the state, and q times it
     if T == 1:
         forward, backward = 2 * B * H * K * K, 4 * B * H * K * K
-    elif T <= CHUNK:  # the map of all pairs; the new state has no way back, nor has the old one
+    elif T <= CHUNK:  # the map of all pairs; the new state has no gradient, nor has the old one
         pairs, state = 4 * T * T * K, 2 * T * K * K + 2 * T * K
         forward, backward = B * H * (pairs + state + 2 * T * K * K), B * H * (2 * pairs + state)
     else:
         C, chunks = CHUNK, -(-T // CHUNK)
         forward = B * H * chunks * (2 * C * C * (2 * K + 1) + 4 * C * K * (K + 1))
         backward = 2 * forward
-    if config.features == "random":  # fixed directions: the way back goes through them, but does not change them
+    if config.features == "random":  # fixed directions: the backward pass goes through them, but does not change them
         directions = 4 * B * H * T * K * K
         forward, backward, needed = forward + directions, backward + directions, needed + directions
     drawn = K * K if config.features == "random" else 0
-    kept, kept_bytes = linear_attention_kept(config, shape)
+    saved, saved_bytes = linear_attention_saved(config, shape)
     return Part(
-        "attention", drawn, fixed=drawn, read=drawn, forward=forward, needed=needed, backward=backward, kept=kept,
-        kept_bytes=kept_bytes,
+        "attention", drawn, fixed=drawn, read=drawn, forward=forward, needed=needed, backward=backward, saved=saved,
+        saved_bytes=saved_bytes,
     )  # fmt: skip
 
 
-def linear_attention_kept(config: GPTConfig, shape: Shape) -> tuple[int, int]:
+def linear_attention_saved(config: GPTConfig, shape: Shape) -> tuple[int, int]:
     """Features and their exponents, the map of a chunk's pairs and the states, each laid out for its product."""
     B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
     made = {"elu": N * 5 * D, "relu": N * 2 * D, "random": N * (6 * D + H)}[config.features]
@@ -254,16 +254,16 @@ def synthesizer_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     B, T, N, D, H, K = shape.batch, shape.window, shape.tokens, config.width, config.heads, config.head_size
     S, C = shape.past + T, config.context
     dense = config.attention == "dense"
-    projected = linear("values" if not dense else "look, values", N, [(D, D)] * (2 if dense else 1))
+    projected = linear("values" if not dense else "queries, values", N, [(D, D)] * (2 if dense else 1))
     one = 2 * B * H * T * S * K
     summed = one if dense or S > 1 else 0  # with one map for all rows, a sum over one token is no product
     forward, pairs = summed + (one if dense else 0), pairs_of(CAUSAL, T, S)
     needed = forward // (T * S) * pairs
     places = H * C * (K if dense else C)
-    looking = Part(
+    attended = Part(
         "attention", places, read=H * S * K if dense else H * T * S, forward=forward, needed=needed,
-        backward=2 * forward, kept_bytes=T * S + 4 * (B if dense else 1) * H * T * S,
-        kept=N * D * (2 if dense else 1),
+        backward=2 * forward, saved_bytes=T * S + 4 * (B if dense else 1) * H * T * S,
+        saved=N * D * (2 if dense else 1),
     )  # fmt: skip
     dropped = N * D if config.dropout else 0
-    return projected, looking, linear("out", N, [(D, D)], kept=N * D + dropped)
+    return projected, attended, linear("out", N, [(D, D)], saved=N * D + dropped)

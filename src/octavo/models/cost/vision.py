@@ -1,4 +1,4 @@
-"""What a vision transformer costs, from its shape alone, pattern by pattern; memory kept for the way back is left out.
+"""What a vision transformer costs, from its shape alone, pattern by pattern; activations are left out.
 
 B images, N patches, T = N or N + 1 tokens, D width, F inner width, V classes, L layers, P side of a patch, C channels.
 """
@@ -45,15 +45,15 @@ def vision_parts(model: Vit, shape: Shape, channel: int) -> tuple[Part, ...]:
     feed = [(F, D), (F, D), (D, F)] if config.feed_forward == "gated" else [(F, D), (D, F)]
     feed_bias = bias * (F + D) * (config.feed_forward != "gated")
     tables = (N * D if config.positions == "learned" else 0) + config.tokens * D
-    looked, needed = looking(model.pattern, T, D, B)
-    back = 2 * looked + looked_again(model.pattern, T, D, B)
+    computed, needed = attention_operations(model.pattern, T, D, B)
+    back = 2 * computed + recomputed_scores(model.pattern, T, D, B)
     mixed = B * channel_operations(T, D, config.heads)
     return (
         _without_gradient(_by_adam(linear("patches", B * N, [(D, C * P * P)], bias=D))),
         Part("positions and token", tables),
         Part("norms", (2 * L + 1) * norm, read=(2 * L + 1) * norm),
         repeated(linear("queries, keys, values", B * T, [(D, D)] * 3, bias=bias * 3 * D), L),
-        repeated(Part("attention", forward=looked, needed=needed, backward=back), L - channel),
+        repeated(Part("attention", forward=computed, needed=needed, backward=back), L - channel),
         repeated(Part("channel attention", forward=mixed, needed=mixed, backward=2 * mixed), channel),
         repeated(linear("out", B * T, [(D, D)], bias=bias * D), L),
         repeated(linear("feed-forward", B * T, feed, bias=feed_bias), L),
@@ -61,7 +61,7 @@ def vision_parts(model: Vit, shape: Shape, channel: int) -> tuple[Part, ...]:
     )
 
 
-def looking(pattern: Pattern, T: int, D: int, B: int = 1) -> tuple[int, int]:
+def attention_operations(pattern: Pattern, T: int, D: int, B: int = 1) -> tuple[int, int]:
     """Operations of one layer's attention: computed, and needed. A pair takes 4 D: a score and a sum, 2 D each."""
     if pattern == FULL:
         return 4 * B * D * T * T, 4 * B * D * T * T
@@ -70,15 +70,15 @@ def looking(pattern: Pattern, T: int, D: int, B: int = 1) -> tuple[int, int]:
     return 4 * B * D * computed, 4 * B * D * grid.pairs(pattern)
 
 
-def looked_again(pattern: Pattern, T: int, D: int, B: int = 1) -> int:
-    """Scores that a fused kernel computes again on the way back: all, or only a token's own where keys are cut up."""
+def recomputed_scores(pattern: Pattern, T: int, D: int, B: int = 1) -> int:
+    """Scores that a fused kernel computes again for the gradient: all, or only a token's own where keys are cut up."""
     if pattern == FULL or not isinstance(pattern, Axial | Neighbourhood) or not grid.is_faster(pattern):
         return 2 * B * D * T * T
     return 2 * B * D * T * pattern.globals
 
 
 def _without_gradient(part: Part) -> Part:
-    """The image is given, not learnt: of the two products on the way back one is left."""
+    """The image is given, not learnt: of the two products in the backward pass one is left."""
     return replace(part, backward=part.forward)
 
 

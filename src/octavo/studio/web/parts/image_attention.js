@@ -1,4 +1,4 @@
-// Where a vision transformer looks: each head's map over the image, all layers together, and what it says.
+// The attention of a vision transformer: each head's map over the image, the rollout of all layers, and the classes.
 
 import { post } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
@@ -35,11 +35,11 @@ export async function imageView(place, page, signal) {
   }
 
   async function show(what, ended) {
-    const told = await post("/api/inspect/image", { run: settings.run, ...what }, ended);
+    const data = await post("/api/inspect/image", { run: settings.run, ...what }, ended);
     const picture = new Image();
-    picture.src = told.picture;
+    picture.src = data.picture;
     await picture.decode();
-    replace(stage, seen(told, picture, signal));
+    replace(stage, seen(data, picture, signal));
   }
 
   replace(place, [
@@ -61,40 +61,40 @@ const inBase64 = (file) => new Promise((resolve, reject) => {
   reader.readAsDataURL(file);
 });
 
-function seen(told, picture, signal) {
-  const who = told.token ? "the class's token" : "an average patch";
-  const layers = [...new Set(told.heads.map((one) => one.layer))];
-  const thumb = (title, below, map) => drawing(told, picture, title, below, map);
+function seen(data, picture, signal) {
+  const who = data.token ? "the class's token" : "an average patch";
+  const layers = [...new Set(data.heads.map((one) => one.layer))];
+  const thumb = (title, below, map) => drawing(data, picture, title, below, map);
   return [
     h("div", { class: "sights" },
-      thumb("the image", told.truth ? `it is ${told.truth}` : `${told.width} × ${told.height}`),
-      thumb("rollout", "all layers", told.rollout),
+      thumb("the image", data.truth ? `it is ${data.truth}` : `${data.width} × ${data.height}`),
+      thumb("rollout", "all layers", data.rollout),
       h("table", { class: "chances" },
         h("thead", {}, h("tr", {}, h("th", {}, "it says"), h("th", { class: "r" }, "probability"))),
-        h("tbody", {}, told.classes.slice(0, 5).map((one) => h("tr", {}, h("td", {}, one.label),
+        h("tbody", {}, data.classes.slice(0, 5).map((one) => h("tr", {}, h("td", {}, one.label),
           h("td", { class: "r" }, percent(one.p))))))),
-    h("p", { class: "quiet" }, `Colour is where a head looks: the patch that ${who} takes most of in full, the one it `
-      + "takes least of in none. Below it: how widely it looks, in bits, and how many patches away. Rollout follows "
-      + "all layers: each keeps half of what it had and adds what its heads see. Looking at something is not yet the "
-      + "reason for an answer."),
+    h("p", { class: "quiet" }, `Colour is attention: full for the patch that ${who} attends to most, none for the one it `
+      + "attends to least. Below each head: its entropy in bits, and its mean distance in patches. Rollout follows "
+      + "all layers: each keeps half of what it had and adds what its heads see. Attention is not "
+      + "yet the reason for an answer."),
     layers.map((layer) => [
-      h("h3", {}, `Layer ${layer} of ${told.layers}`),
-      h("div", { class: "sights" }, told.heads.filter((one) => one.layer === layer).map((one) =>
+      h("h3", {}, `Layer ${layer} of ${data.layers}`),
+      h("div", { class: "sights" }, data.heads.filter((one) => one.layer === layer).map((one) =>
         thumb(`head ${one.head}`, `${one.entropy.toFixed(1)} bits, ${one.distance.toFixed(1)} away`, one.seen))),
     ]),
-    told.groups.length > 0 && [
-      h("h3", {}, "Layers that look at channels"),
-      h("p", { class: "quiet" }, "There channels look at channels over the whole image, in groups: rows look, columns "
-        + "are looked at."),
-      h("div", { class: "sights" }, told.groups.map((one) => channels(one, signal))),
+    data.groups.length > 0 && [
+      h("h3", {}, "Channel attention"),
+      h("p", { class: "quiet" }, "In these layers channels attend to channels over the whole image, in groups: a row "
+        + "attends to the columns."),
+      h("div", { class: "sights" }, data.groups.map((one) => channels(one, signal))),
     ],
   ];
 }
 
-/** The image, and over it a map: more colour where more is taken. */
-function drawing(told, picture, title, below, map) {
+/** The image with a map over it: more colour where there is more attention. */
+function drawing(data, picture, title, below, map) {
   const canvas = h("canvas", { role: "img", "aria-label": `${title}: ${below}${map ? `; ${strongest(map)}` : ""}` });
-  const high = Math.round((SIDE * told.height) / told.width);
+  const high = Math.round((SIDE * data.height) / data.width);
   [canvas.width, canvas.height] = [SIDE * 2, high * 2];
   canvas.style.width = `${SIDE}px`;
   const context = canvas.getContext("2d");

@@ -1,6 +1,6 @@
 """Questions about unknown names: what a model answers, how confident it is, and where the answer comes from.
 
-The models are those of `facts.py`.
+The models are those of `factual_knowledge.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from octavo.datasets.questions import MARK
 from octavo.decode.answers import log_probability
 from octavo.exercises import Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
-from octavo.exercises.topics import facts
-from octavo.exercises.topics.facts import FULL, SMALL, STANDARD_ERRORS, UNKNOWN_PEOPLE, Setting, Settings
+from octavo.exercises.topics import factual_knowledge as facts
+from octavo.exercises.topics.factual_knowledge import FULL, SMALL, STANDARD_ERRORS, UNKNOWN_PEOPLE, Setting, Settings
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.pages.figures.bars import bars
