@@ -94,7 +94,7 @@ def streams(batch: int, window: int) -> Streams:
 
 
 def ours(kind: str, text: Streams, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
-    model = MODELS[kind](RecurrentConfig(), VOCAB)
+    model = MODELS[kind].model(RecurrentConfig(), VOCAB)
     model.initialise(seeded_generator(0))
     config = LoopConfig(batch_size=text.batch_size, sequence_length=text.sequence_length, precision=precision)
     chunks = torch.empty(0, 0, dtype=torch.int64)
