@@ -10,6 +10,11 @@ import pytest
 from octavo.cli.flags import run_command, with_current_flags
 from octavo.config import configs_from, from_json
 from octavo.errors import UserError
+from octavo.io.tensors import current_tensor_name
+from octavo.models.bert import BertConfig
+from octavo.models.parts.config import GPTConfig
+from octavo.models.seq2seq import Seq2SeqConfig
+from octavo.models.vit import VitConfig
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,34 @@ def test_a_value_given_with_an_equals_sign_is_kept() -> None:
     assert with_current_flags(["--rate=0.5", "--rates", "3"], {"--rate": "--learning-rate"}) == [
         "--learning-rate=0.5", "--rates", "3",
     ]  # fmt: skip
+
+
+def test_settings_of_transformers_are_read_under_their_names_of_version_0_1() -> None:
+    old = {"mix": "local", "reach": 7, "feed": "gelu", "feed_width": 24}
+    assert from_json(GPTConfig, old) == GPTConfig(
+        attention="local", attention_window=7, feed_forward="gelu", feed_forward_width=24
+    )
+    assert from_json(VitConfig, {"pattern": "axial", "feed": "relu2"}) == VitConfig(
+        attention="axial", feed_forward="relu2"
+    )
+    for config in (BertConfig, Seq2SeqConfig):
+        assert from_json(config, {"feed": "gelu", "feed_width": 24}) == config(
+            feed_forward="gelu", feed_forward_width=24
+        )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("blocks.0.mix.query_DD", "blocks.0.attention.query_DD"),
+        ("encoder.blocks.11.feed.up_FD", "encoder.blocks.11.feed_forward.up_FD"),
+        ("readers.2.mix.out_bias", "encoder_blocks.2.attention.out_bias"),
+        ("writers.2.look.key_ED", "decoder_blocks.2.cross_attention.key_ED"),
+        ("read_norm.weight_D", "encoder_norm.weight_D"),
+        ("mix_DG", "combine_DG"),
+        ("optimizers:blocks.0.feed.down_DF/exp_avg_sq", "optimizers:blocks.0.feed_forward.down_DF/exp_avg_sq"),
+        ("parts.1.blocks.0.mix.value_ED", "parts.1.blocks.0.attention.value_ED"),
+    ],
+)
+def test_tensors_are_read_under_their_names_of_version_0_1(old: str, new: str) -> None:
+    assert current_tensor_name(old) == new == current_tensor_name(new)

@@ -1,4 +1,4 @@
-"""Writing with notes, searching step by step, the tree and the choices, each against its plain twin."""
+"""Annotated decoding, beam search step by step, the tree and the choices, each against its reference implementation."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ PROMPT = [3, 1, 4, 1, 5]
 @pytest.mark.parametrize("method", [Greedy(), Sample(0.7, top_k=3)], ids=["greedy", "sample"])
 def test_what_is_written_with_notes_is_what_is_written_without(name: str, method: Any) -> None:
     model = MODELS[name]
-    noted = list(write(model, PROMPT, 9, method, seeded_generator(4)))
+    annotated = list(write(model, PROMPT, 9, method, seeded_generator(4)))
     plain = [int(x_1) for x_1 in stream(model, [PROMPT], 9, method, seeded_generator(4))]
-    assert [one.token for one in noted] == plain
+    assert [one.token for one in annotated] == plain
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_text_costs_when_written_what_it_costs_when_read(name: str) -> None:
     model = MODELS[name]
-    noted = list(write(model, PROMPT, 9, Sample(2.0), seeded_generator(1)))
-    told = read(model, [*PROMPT, *(one.token for one in noted)])
-    assert [one.bits for one in noted] == pytest.approx(told.bits_N[len(PROMPT) :].tolist(), rel=1e-4)
-    p_V = torch.tensor([one.alternatives[0][1] for one in noted])
-    assert all(one.bits >= -math.log2(float(p)) - 1e-5 for one, p in zip(noted, p_V, strict=True))
-    assert [one.rank for one in noted] == told.rank_N[len(PROMPT) :].tolist()
+    annotated = list(write(model, PROMPT, 9, Sample(2.0), seeded_generator(1)))
+    reading = read(model, [*PROMPT, *(one.token for one in annotated)])
+    assert [one.bits for one in annotated] == pytest.approx(reading.bits_N[len(PROMPT) :].tolist(), rel=1e-4)
+    p_V = torch.tensor([one.alternatives[0][1] for one in annotated])
+    assert all(one.bits >= -math.log2(float(p)) - 1e-5 for one, p in zip(annotated, p_V, strict=True))
+    assert [one.rank for one in annotated] == reading.rank_N[len(PROMPT) :].tolist()
 
 
 @pytest.mark.parametrize("model", [ngram(order=3), gpt(), recurrent(GRU)], ids=["ngram", "gpt", "gru"])
@@ -122,7 +122,7 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     assert model.begin not in found.token_K.tolist()
 
 
-# --- what was looked at
+# --- top attention
 
 
 @pytest.mark.parametrize("model", [
@@ -133,18 +133,18 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
 def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
     x_N = [token % (model.vocab - 1) for token in range(3, 200, 2)]
     assert has_attention(model)
-    told = top_attention(model, x_N, 4, layers)
+    reading = top_attention(model, x_N, 4, layers)
     maps = attention_over(model, x_N).layers
     chosen = maps[-1:] if layers == "last" else maps
     a_TT = (
         torch.stack([a_HTT.mean(0) for a_HTT in chosen]).mean(0)[:-1].float()
-    )  # the last row foresees what is not there
+    )  # the last row predicts what is not there
     best = a_TT.topk(4)
-    torch.testing.assert_close(told.share_NK, best.values, atol=1e-5, rtol=1e-4)
-    sure_NK = (a_TT.gather(1, told.place_NK.clamp(min=0)) - told.share_NK).abs() < 1e-5
-    assert bool((sure_NK | (told.place_NK < 0)).all())
-    assert told.place_NK[0, 1:].tolist() == [-1] * 3  # the first had begin alone, or nothing
-    assert bool((told.place_NK <= torch.arange(len(x_N))[:, None]).all())
+    torch.testing.assert_close(reading.share_NK, best.values, atol=1e-5, rtol=1e-4)
+    sure_NK = (a_TT.gather(1, reading.place_NK.clamp(min=0)) - reading.share_NK).abs() < 1e-5
+    assert bool((sure_NK | (reading.place_NK < 0)).all())
+    assert reading.place_NK[0, 1:].tolist() == [-1] * 3  # the first had begin alone, or nothing
+    assert bool((reading.place_NK <= torch.arange(len(x_N))[:, None]).all())
 
 
 def test_counts_have_no_attention() -> None:

@@ -25,7 +25,7 @@ def logits(*p: float) -> Tensor:
     return torch.tensor([p], dtype=torch.float64).log()
 
 
-def kept(logits_BV: Tensor) -> list[int]:
+def possible(logits_BV: Tensor) -> list[int]:
     return (logits_BV[0] > -torch.inf).nonzero()[:, 0].tolist()
 
 
@@ -83,36 +83,36 @@ def test_filtered_tokens_are_never_drawn_and_the_rest_is_renormalised() -> None:
 
 
 def test_top_k_keeps_k_and_the_ties_of_the_last() -> None:
-    assert kept(keep_top_k(logits(0.1, 0.4, 0.3, 0.2), 2)) == [1, 2]
-    assert kept(keep_top_k(logits(0.2, 0.4, 0.2, 0.2), 2)) == [0, 1, 2, 3]
-    assert kept(keep_top_k(logits(0.1, 0.9), 7)) == [0, 1]
+    assert possible(keep_top_k(logits(0.1, 0.4, 0.3, 0.2), 2)) == [1, 2]
+    assert possible(keep_top_k(logits(0.2, 0.4, 0.2, 0.2), 2)) == [0, 1, 2, 3]
+    assert possible(keep_top_k(logits(0.1, 0.9), 7)) == [0, 1]
 
 
 def test_top_p_keeps_the_fewest_that_reach_p() -> None:
     p = logits(0.125, 0.5, 0.25, 0.125)
-    assert kept(keep_top_p(p, 0.4)) == [1]
-    assert kept(keep_top_p(p, 0.5)) == [1]
-    assert kept(keep_top_p(p, 0.51)) == [1, 2]
-    assert kept(keep_top_p(p, 0.8)) == [0, 1, 2]
-    assert kept(keep_top_p(p, 1.0)) == [0, 1, 2, 3]
+    assert possible(keep_top_p(p, 0.4)) == [1]
+    assert possible(keep_top_p(p, 0.5)) == [1]
+    assert possible(keep_top_p(p, 0.51)) == [1, 2]
+    assert possible(keep_top_p(p, 0.8)) == [0, 1, 2]
+    assert possible(keep_top_p(p, 1.0)) == [0, 1, 2, 3]
 
 
 def test_min_p_is_relative_to_the_best() -> None:
     p = logits(0.1, 0.5, 0.26, 0.14)
-    assert kept(keep_min_p(p, 0.5)) == [1, 2]
-    assert kept(keep_min_p(p, 0.25)) == [1, 2, 3]
-    assert kept(keep_min_p(p, 1.0)) == [1]
-    assert kept(keep_min_p(p, 0.0)) == [0, 1, 2, 3]
+    assert possible(keep_min_p(p, 0.5)) == [1, 2]
+    assert possible(keep_min_p(p, 0.25)) == [1, 2, 3]
+    assert possible(keep_min_p(p, 1.0)) == [1]
+    assert possible(keep_min_p(p, 0.0)) == [0, 1, 2, 3]
 
 
 def test_filters_compose_as_temperature_top_k_top_p_min_p() -> None:
     p = logits(0.4, 0.3, 0.2, 0.1)
     # top-k 2 leaves 4/7 and 3/7; top-p 0.55 is reached by 4/7 alone, though not by 0.4.
-    assert kept(Sample(top_k=2, top_p=0.55).filtered(p)) == [0]
-    assert kept(Sample(top_p=0.55).filtered(p)) == [0, 1]
+    assert possible(Sample(top_k=2, top_p=0.55).filtered(p)) == [0]
+    assert possible(Sample(top_p=0.55).filtered(p)) == [0, 1]
     # squared (temperature 1/2): 16, 9, 4, 1 of 30, so 16/30 + 9/30 reach 0.8 where 0.4 + 0.3 do not.
-    assert kept(Sample(temperature=0.5, top_p=0.8).filtered(p)) == [0, 1]
-    assert kept(Sample(top_p=0.8).filtered(p)) == [0, 1, 2]
+    assert possible(Sample(temperature=0.5, top_p=0.8).filtered(p)) == [0, 1]
+    assert possible(Sample(top_p=0.8).filtered(p)) == [0, 1, 2]
 
 
 def test_the_same_seed_gives_the_same_text_and_leaves_the_global_generator_alone() -> None:

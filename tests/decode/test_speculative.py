@@ -51,7 +51,7 @@ def random_p(vocab: int, seed: int, zeros: int = 0) -> Tensor:
 
 
 class AtOnce(Recurrent):
-    """A model whose `absorb` is its own and does not tell the states on its way, as a fused kernel's does not."""
+    """A model whose `absorb` is its own and does not give the states on its way, as a fused kernel's does not."""
 
     def absorb(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
         return super().absorb(state, x_BT)
@@ -485,7 +485,7 @@ def test_a_run_is_trained_with_the_tokenizer_of_another_to_draft_for_it(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"draft": "words"}, r"a draft must have the run's own tokenizer: kn5 \(byte, 257 tokens\), words \(word, "),
         ({"draft": "kn2", "method": "beam"}, "a draft serves sampling and greedy decoding, not Beam"),
@@ -494,10 +494,10 @@ def test_a_run_is_trained_with_the_tokenizer_of_another_to_draft_for_it(
     ],
 )
 def test_drafts_that_do_not_fit_are_refused(
-    runs: dict[str, Run], folder: Path, arguments: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+    runs: dict[str, Run], folder: Path, arguments: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = {key: runs[value] if key == "draft" else value for key, value in arguments.items()}
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         octavo.generate(runs["kn5"], **given)
     paths = {key: folder / value if key == "draft" else value for key, value in arguments.items()}
     flags = [str(word) for key, value in paths.items() for word in (f"--{key.replace('_', '-')}", value)]
@@ -520,22 +520,25 @@ def test_the_command_line_writes_with_a_draft_and_tells_what_it_was_good_for(
     words = ["generate", str(folder / "kn5"), "--prompt", "the ", "--max-tokens", "40"]
     draft = ["--draft", str(folder / "kn2"), "--draft-tokens", "3"]
 
-    def told(*more: str) -> Any:
+    def generate_cli(*more: str) -> Any:
         assert main([*words, *more]) == 0
         return capsys.readouterr()
 
-    greedy = told("--method", "greedy")
-    drafted = told("--method", "greedy", *draft)
+    greedy = generate_cli("--method", "greedy")
+    drafted = generate_cli("--method", "greedy", *draft)
     assert drafted.out == greedy.out
     assert greedy.err == ""
     for part in ("% of the draft's tokens accepted, ", " tokens a call of the model, ", " tokens/s\n"):
         assert part in drafted.err
     assert drafted.err.count("\n") == 1
-    found = json.loads(told("--count", "3", "--seed", "4", "--json", *draft).out)
+    found = json.loads(generate_cli("--count", "3", "--seed", "4", "--json", *draft).out)
     assert len(set(found["texts"])) == 3
     assert 0 < found["accepted"] < 1
     assert 1 < found["tokens_per_call"] < 4
     assert found["tokens_per_second"] > 0
-    assert told("--seed", "4", *draft).out == "the " + found["texts"][0] + "\n"
-    assert told("--count", "3", "--seed", "4", *draft).out == "\n---\n".join("the " + x for x in found["texts"]) + "\n"
-    assert "accepted" not in json.loads(told("--json").out)
+    assert generate_cli("--seed", "4", *draft).out == "the " + found["texts"][0] + "\n"
+    assert (
+        generate_cli("--count", "3", "--seed", "4", *draft).out
+        == "\n---\n".join("the " + x for x in found["texts"]) + "\n"
+    )
+    assert "accepted" not in json.loads(generate_cli("--json").out)

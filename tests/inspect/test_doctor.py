@@ -209,7 +209,7 @@ def test_a_text_that_has_nothing_to_learn_is_not_a_dead_rate() -> None:
     assert learning_rate(curve([5.55] * 100), HEALTHY, 257, bag=8.0, bigram=8.0).verdict == "ok"
 
 
-def test_a_loss_that_stands_still_above_the_floors_is_stuck() -> None:
+def test_a_loss_that_stands_still_above_the_baselines_is_stuck() -> None:
     losses = [5.5 - 0.1 * min(i, 10) for i in range(100)]  # 4.5 nats are 6.49 bits
     assert learning_rate(curve(losses), HEALTHY, 257, bag=4.8, bigram=3.5).verdict == "warning"
     assert learning_rate(curve(losses), HEALTHY, 257).verdict == "note"  # nobody knows what could be reached
@@ -300,7 +300,7 @@ def test_events_are_counted_and_judged() -> None:
     gave_up = replace(HEALTHY, why="the loss has exploded; these are the last good weights")
     assert events(curve([1.0]), gave_up, "r").verdict == "warning"
     unfinished = events(curve([1.0]), replace(HEALTHY, finished=False), "runs/a")
-    assert (unfinished.verdict, unfinished.advice) == ("note", ("go on with: octavo resume runs/a",))
+    assert (unfinished.verdict, unfinished.advice) == ("note", ("resume it with: octavo resume runs/a",))
     assert events(curve(), None, "r").verdict == "not applicable"
 
 
@@ -321,7 +321,7 @@ def ngram(order: int, text: bytes = b"abcabcabdxyz" * 20) -> NGram:
     return NGram.fit(x_N, NGramConfig(order=order), Byte().vocab, Byte().newline)
 
 
-def test_a_figure_is_placed_among_the_floors() -> None:
+def test_a_result_is_placed_among_the_baselines() -> None:
     assert place(2.8, ROWS) == "better than the 3-gram, worse than the 4-gram"
     assert place(3.0, ROWS) == "better than the 2-gram, as good as the 3-gram, worse than the 4-gram"
     assert place(6.0, ROWS) == "worse than the bag of words"
@@ -668,7 +668,7 @@ def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: 
     assert "does not read its state" in named["gradient flow"].why
 
 
-def test_floors_are_those_of_models_trained_on_the_same_text(here: Path) -> None:
+def test_baselines_are_those_of_models_trained_on_the_same_text(here: Path) -> None:
     run = load(here / "kn3")
     baselines = measure_baselines(run, held_out(run)[1])
     assert baselines.find(3).bits_per_byte == pytest.approx(run.record["result"]["bits_per_byte"], rel=1e-12)

@@ -52,9 +52,9 @@ def test_another_begin_than_the_tokenizers_is_refused(here: Path, tmp_path: Path
     with pytest.raises(UserError, match="leave --begin out"):
         octavo.train("gpt", here / "text.txt", begin=5, **SMALL)  # type: ignore[arg-type]
     run = octavo.train("gpt", here / "text.txt", out=tmp_path / "run", **SMALL)  # type: ignore[arg-type]
-    told = json.loads((tmp_path / "run" / CONFIG).read_text())
-    told["config"]["begin"] = 7
-    (tmp_path / "run" / CONFIG).write_text(json.dumps(told))
+    record = json.loads((tmp_path / "run" / CONFIG).read_text())
+    record["config"]["begin"] = 7
+    (tmp_path / "run" / CONFIG).write_text(json.dumps(record))
     with pytest.raises(UserError, match="begins with token 7, the tokenizer with 256"):
         octavo.load(tmp_path / "run")
     expected = {token for one in surprises(run.model, run.tokenizer, b"x") for token, _ in one.candidates}

@@ -124,9 +124,9 @@ def test_begin_is_never_predicted_and_the_rest_sums_to_one() -> None:
     p_BV, _ = drawn().predict(None, torch.arange(VOCAB))
     assert p_BV[:, BEGIN].tolist() == [0.0] * VOCAB
     torch.testing.assert_close(p_BV.sum(1), torch.ones(VOCAB).double(), rtol=0, atol=1e-14)
-    charged, _ = drawn().token_log_probs(None, torch.tensor([[3, BEGIN, 2]]))
-    assert charged[0, 0] == -math.inf
-    assert charged[0, 1].isfinite()
+    logp, _ = drawn().token_log_probs(None, torch.tensor([[3, BEGIN, 2]]))
+    assert logp[0, 0] == -math.inf
+    assert logp[0, 1].isfinite()
 
 
 def test_a_trace_shows_the_hidden_layer_at_every_token_and_changes_no_figure() -> None:
@@ -207,12 +207,12 @@ def test_the_same_seed_trains_the_same_model() -> None:
 
 def test_training_stops_where_held_out_text_gets_no_better_and_then_uses_all_of_the_text() -> None:
     random = torch.randint(0, BEGIN, (400,), generator=seeded_generator(5))  # there is nothing to learn but the bag
-    told: list[dict[str, float]] = []
-    model = fit_bigram(random, BigramConfig(patience=2, steps=3000), VOCAB, seeded_generator(0), report=told.append)
-    looks = [row for row in told if "held_out" in row]
-    best = min(looks, key=lambda row: row["held_out"])["step"]
-    assert looks[-1]["step"] == best + 100 < 3000
-    assert [row["step"] for row in told if "held_out" not in row][-1] == best
+    reported: list[dict[str, float]] = []
+    model = fit_bigram(random, BigramConfig(patience=2, steps=3000), VOCAB, seeded_generator(0), report=reported.append)
+    evaluations = [row for row in reported if "held_out" in row]
+    best = min(evaluations, key=lambda row: row["held_out"])["step"]
+    assert evaluations[-1]["step"] == best + 100 < 3000
+    assert [row["step"] for row in reported if "held_out" not in row][-1] == best
     assert all(part.isfinite().all() for part in model.weights())
 
 

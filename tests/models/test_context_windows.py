@@ -56,8 +56,8 @@ def test_two_texts_have_the_same_identity_only_if_the_same_pieces_are_held_out()
 
 def test_no_training_window_of_any_epoch_holds_a_token_that_was_held_out() -> None:
     held = hold_out(numbered(6000), BEGIN)
-    lanes = Streams.fitting(held.train_N, BEGIN, 7, 16, seed=3)
-    read = {int(x) for step in range(3 * lanes.steps) for x in lanes.at(step).x_BT.ravel()}
+    streams = Streams.fitting(held.train_N, BEGIN, 7, 16, seed=3)
+    read = {int(x) for step in range(3 * streams.steps) for x in streams.at(step).x_BT.ravel()}
     assert len(read) > 5000
     assert not read & set(held.pieces_PL.ravel().tolist())
 
@@ -66,40 +66,40 @@ def test_no_training_window_of_any_epoch_holds_a_token_that_was_held_out() -> No
 def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window_of_each_lane(
     length: int, batch: int, window: int
 ) -> None:
-    lanes = Streams.fitting(numbered(length), BEGIN, batch, window, seed=1)
+    streams = Streams.fitting(numbered(length), BEGIN, batch, window, seed=1)
     for epoch in range(3):
-        steps = range(epoch * lanes.steps, (epoch + 1) * lanes.steps)
-        asked = torch.cat([lanes.at(step).x_BT[:, 1:].ravel() for step in steps]).tolist()
-        assert len(set(asked)) == len(asked) > length - lanes.batch_size * (lanes.sequence_length + 1)
+        steps = range(epoch * streams.steps, (epoch + 1) * streams.steps)
+        asked = torch.cat([streams.at(step).x_BT[:, 1:].ravel() for step in steps]).tolist()
+        assert len(set(asked)) == len(asked) > length - streams.batch_size * (streams.sequence_length + 1)
 
 
 def test_a_lane_goes_on_where_its_last_window_ended_until_the_epoch_is_over() -> None:
-    lanes = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed=1)
-    for step in range(3 * lanes.steps - 1):
-        this, after = lanes.at(step), lanes.at(step + 1)
+    streams = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed=1)
+    for step in range(3 * streams.steps - 1):
+        this, after = streams.at(step), streams.at(step + 1)
         assert ((this.x_BT[:, 2:] - this.x_BT[:, 1:-1]) % 1000 == 1).all()
-        if (step + 1) % lanes.steps:
+        if (step + 1) % streams.steps:
             assert ((after.x_BT[:, 1] - this.x_BT[:, -1]) % 1000 == 1).all()
             assert after.fresh or torch.equal(this.x_BT[:, -1], after.x_BT[:, 0])
 
 
 def test_lanes_start_anew_with_begin_at_each_epoch_and_now_and_then_within() -> None:
-    lanes = Streams.fitting(numbered(10_000), BEGIN, 4, 2, seed=1)
+    streams = Streams.fitting(numbered(10_000), BEGIN, 4, 2, seed=1)
     fresh = []
-    for step in range(2 * lanes.steps):
-        window = lanes.at(step)
+    for step in range(2 * streams.steps):
+        window = streams.at(step)
         assert bool((window.x_BT[:, 0] == BEGIN).all()) == window.fresh
         assert not (window.x_BT[:, 1:] == BEGIN).any()
         fresh.append(window.fresh)
     assert fresh[0]
-    assert fresh[lanes.steps]
+    assert fresh[streams.steps]
     assert 0.5 * RESTARTS < np.mean(fresh) < 2 * RESTARTS
 
 
 def test_epochs_cut_the_text_at_other_places_and_seeds_at_others_again() -> None:
     def firsts(seed: int) -> list[int]:
-        lanes = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed)
-        return [int(lanes.at(epoch * lanes.steps).x_BT[0, 1]) for epoch in range(5)]
+        streams = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed)
+        return [int(streams.at(epoch * streams.steps).x_BT[0, 1]) for epoch in range(5)]
 
     assert firsts(1)[0] == 1  # the first epoch reads the text from its beginning
     assert len(set(firsts(1))) == 5
@@ -115,13 +115,13 @@ def test_a_steps_window_depends_on_the_step_alone() -> None:
 
 @pytest.mark.parametrize("length", [2, 3, 5, 33, 200])
 def test_lanes_are_fewer_and_shorter_where_the_text_is_too_small_for_them(length: int) -> None:
-    lanes = Streams.fitting(numbered(length), BEGIN, 128, 32, seed=0)
-    assert (lanes.sequence_length, lanes.batch_size) == (
+    streams = Streams.fitting(numbered(length), BEGIN, 128, 32, seed=0)
+    assert (streams.sequence_length, streams.batch_size) == (
         min(32, length - 1),
         max(1, length // (min(32, length - 1) + 1)),
     )
     for step in range(5):
-        x_BT = lanes.at(step).x_BT
-        assert x_BT.shape == (lanes.batch_size, lanes.sequence_length + 1)
+        x_BT = streams.at(step).x_BT
+        assert x_BT.shape == (streams.batch_size, streams.sequence_length + 1)
         asked = x_BT[:, 1:].ravel().tolist()
         assert len(set(asked)) == len(asked) < length

@@ -225,7 +225,7 @@ def test_a_long_text_is_absorbed_in_one_call(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["full", "linear", "dense"])
 def test_the_plain_session_takes_back_as_if_nothing_had_come(attention: str) -> None:
-    """Against the model's own answer to the tokens that were kept, from the beginning."""
+    """Against the model's own answer to the tokens that were left, from the beginning."""
     model, draw = random_model(attention=attention), random.Random(1)
     state = prompted(model, 2)
     session, kept_BT = Session(model, state), tokens(2, 0)

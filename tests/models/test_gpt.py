@@ -52,7 +52,7 @@ def test_a_local_layer_keeps_no_more_keys_than_it_can_see(monkeypatch: pytest.Mo
     assert {k.shape[2] for k, _ in state[2]} == {4}
     seen.pairs.clear()
     model.step(state, torch.tensor([0]))
-    assert seen.pairs == [(1, 5)] * 2  # the oldest key is there, but out of sight
+    assert seen.pairs == [(1, 5)] * 2  # the oldest key is there, but not attended to
 
 
 def test_linear_attention_has_a_state_of_one_size() -> None:
@@ -68,9 +68,9 @@ def test_a_token_more_leaves_earlier_outputs_untouched() -> None:
     model = gpt()
     x_BT = model.prepend_begin(tokens(model, 2, 9))
     before, state = model.absorb(model.start(2), x_BT)
-    kept, cached = before.clone(), [t.clone() for layer in state[2] for t in layer]
+    before_copy, cached = before.clone(), [t.clone() for layer in state[2] for t in layer]
     model.step(state, x_BT[:, 0])
-    assert torch.equal(before, kept)
+    assert torch.equal(before, before_copy)
     assert all(torch.equal(a, b) for a, b in zip(cached, (t for layer in state[2] for t in layer), strict=True))
 
 
@@ -200,5 +200,5 @@ def test_random_features_are_saved_but_not_learnt() -> None:
 def test_flops_count_the_products_of_a_full_context() -> None:
     model = GPT(GPTConfig(width=8, layers=2, heads=2, context=16, feed_forward="relu2"), VOCAB)
     weights = 2 * (4 * 8 * 8 + 2 * 8 * 32) + VOCAB * 8
-    looking = 2 * (2 * 8 * 16)  # each layer: scores and sums, 16 keys of width 8
-    assert model.flops_per_token() == 2 * (weights + looking)
+    attending = 2 * (2 * 8 * 16)  # each layer: scores and sums, 16 keys of width 8
+    assert model.flops_per_token() == 2 * (weights + attending)

@@ -44,7 +44,7 @@ def parts() -> list[LanguageModel[Any]]:
 
 
 def observed(mix: Mix, seed: int = 9, length: int = 300) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the parts charge for held-out tokens, and the context class of each."""
+    """The log-probabilities of held-out tokens under each part, and the context class of each."""
     x_1T = chain(length, seed)[None]
     return mix.part_log_probs(mix.start(1), x_1T)[0][:, 0], mix.token_context_classes(mix.start(1), x_1T)[0]
 
@@ -175,8 +175,8 @@ def test_parts_that_do_not_fit_together_are_refused(trained: Path) -> None:
     text = trained / "text.txt"
     octavo.train("ngram", text, order=2, tokenizer="char", out=trained / "char", measure=False)
     octavo.train("ngram", text, order=2, preprocess=["lower"], out=trained / "lower", measure=False)
-    for other, told in (("char", "with the same tokenizer: kn6"), ("lower", "the same preprocessing: kn6")):
-        with pytest.raises(UserError, match=told):
+    for other, message in (("char", "with the same tokenizer: kn6"), ("lower", "the same preprocessing: kn6")):
+        with pytest.raises(UserError, match=message):
             octavo.train("mix", text, parts=[trained / "kn6", trained / other])
     with pytest.raises(UserError, match=r"two or more --parts .*: kn6 \(byte\)"):
         octavo.train("mix", text, parts=[trained / "kn6"])

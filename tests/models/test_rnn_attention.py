@@ -1,4 +1,4 @@
-"""A recurrent network that looks back: its equations by hand, its memory's bound. B batch, T time, D width."""
+"""A recurrent network with attention: its equations by hand, its memory's bound. B batch, T time, D width."""
 
 from __future__ import annotations
 

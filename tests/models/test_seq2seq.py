@@ -305,24 +305,26 @@ def test_each_part_costs_what_its_formula_says(B: int, N: int, M: int) -> None:
     readers: list[Any] = list(model.encoder_blocks)
     writers: list[Any] = list(model.decoder_blocks)
 
-    def told(*names: str) -> int:
+    def flops_of(*names: str) -> int:
         return sum(parts[name].forward for name in names)
 
     reading = counted(lambda: model.encode(source_BS))
-    assert reading == told(*SOURCE_SIDE)
+    assert reading == flops_of(*SOURCE_SIDE)
     feeds = counted(lambda: [block.feed_forward(x_BND) for block in readers])
     keys = counted(lambda: [block.cross_attention.keys_values(x_BND) for block in writers])
-    assert (feeds, keys) == (told("encoder feed-forward"), told("cross-attention, source"))
-    assert reading - feeds - keys == told("encoder self-attention") == 2 * (8 * B * N * D**2 + 4 * B * N**2 * D)
-    looks = [block.cross_attention for block in writers]
+    assert (feeds, keys) == (flops_of("encoder feed-forward"), flops_of("cross-attention, source"))
+    assert reading - feeds - keys == flops_of("encoder self-attention") == 2 * (8 * B * N * D**2 + 4 * B * N**2 * D)
+    cross_attentions = [block.cross_attention for block in writers]
     cross = counted(
-        lambda: [look(x_BMD, *seen, memory.pattern) for look, seen in zip(looks, memory.parts, strict=True)]
+        lambda: [
+            attend(x_BMD, *seen, memory.pattern) for attend, seen in zip(cross_attentions, memory.parts, strict=True)
+        ]
     )
-    assert cross == told("cross-attention") == 2 * (4 * B * M * D**2 + 4 * B * M * N * D)
+    assert cross == flops_of("cross-attention") == 2 * (4 * B * M * D**2 + 4 * B * M * N * D)
     own = counted(lambda: [block.attention.absorb(x_BMD, block.attention.start(B), place) for block in writers])
-    assert own == told("decoder self-attention") == 2 * (8 * B * M * D**2 + 4 * B * M**2 * D)
+    assert own == flops_of("decoder self-attention") == 2 * (8 * B * M * D**2 + 4 * B * M**2 * D)
     writing = counted(lambda: model.logits(model.read(memory, model.start(memory), before_BT)[0]))
-    assert writing == cross + own + told("decoder feed-forward", "output")
+    assert writing == cross + own + flops_of("decoder feed-forward", "output")
     assert parts["decoder self-attention"].needed == 2 * (8 * B * M * D**2 + 4 * B * M * (M + 1) // 2 * D)
 
 
@@ -372,7 +374,7 @@ def test_the_formulas_count_every_parameter(config: Seq2SeqConfig) -> None:
 def test_a_recurrent_translator_costs_what_its_formulas_say(
     cell: str, layers: int, score: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The LSTM's kernel shows nothing of itself to PyTorch's counter; our twin of it does."""
+    """The LSTM's kernel shows nothing of itself to PyTorch's counter; our reference implementation does."""
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
     config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target", dropout=0.0)  # type: ignore[arg-type]
     sizes, shape = Sizes(V + 3, V, 1), PairShape(3, 5, 4)
@@ -395,7 +397,7 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Seq2Seq(Seq2SeqConfig(**TINY), V, V + 1), "one vocabulary"),
         (lambda: Seq2SeqConfig(width=10, heads=4), "heads must divide width"),
@@ -409,8 +411,8 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
         (lambda: built("transformer").given([1] * 257), "fit into the context"),
     ],
 )
-def test_a_mistake_is_told_with_its_values(make: Callable[[], Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_a_mistake_is_refused_with_its_values(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         make()
 
 

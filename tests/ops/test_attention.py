@@ -275,8 +275,10 @@ def test_heads_keys_and_lengths_that_do_not_fit_are_refused() -> None:
 
 
 def test_models_are_imported_without_the_compiler() -> None:
-    told = "import sys, octavo.models; print('torch._dynamo' in sys.modules)"  # it takes a second
-    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "False\n"
+    program = "import sys, octavo.models; print('torch._dynamo' in sys.modules)"  # it takes a second
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
 
 
 def test_where_flex_cannot_be_compiled_attention_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The Triton kernel of linear attention is held to the recurrence, in value and gradient.
+"""The Triton kernel of linear attention is checked against the recurrence, in value and gradient.
 
 On a GPU it is compiled; without one, Triton's interpreter runs the same programs on the CPU: install triton beside
 PyTorch and set TRITON_INTERPRET=1. The interpreter cannot multiply bfloat16, so there float16 stands for it.

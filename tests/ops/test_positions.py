@@ -1,4 +1,4 @@
-"""Positions: what the sinusoids, the turns and the slopes promise. T queries, S keys, K size, D width, H heads."""
+"""Positions: what the sinusoids, the rotations and the slopes promise. T queries, S keys, K size, D width, H heads."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Narrow(NGram):
 
 
 class Forgetful(Narrow):
-    """The same, scored as a model that must be started anew at every begin."""
+    """The same, scored as a model that must be started afresh at every begin."""
 
     begin_resets = False  # type: ignore[assignment]
 
@@ -229,10 +229,10 @@ def test_impossible_tokens_make_the_bits_infinite_and_null_in_json() -> None:
     bag = Bag.fit(tokens_of(tokenizer, "aab"), BagConfig(k=0), tokenizer.vocab)
     found = score(bag, tokenizer, "abcab")
     assert (found.bits, found.bits_per_byte, found.perplexity, found.impossible) == (math.inf,) * 3 + (1,)
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert [told[key] for key in ("bits", "bits_per_byte", "bits_per_token", "perplexity")] == [None] * 4
-    assert told["passages"][0]["bits_per_byte"] is None
-    assert (told["impossible"], told["tokens"], told["bytes"]) == (1, 5, 5)
+    record = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert [record[key] for key in ("bits", "bits_per_byte", "bits_per_token", "perplexity")] == [None] * 4
+    assert record["passages"][0]["bits_per_byte"] is None
+    assert (record["impossible"], record["tokens"], record["bytes"]) == (1, 5, 5)
 
 
 def test_html_is_escaped() -> None:

@@ -129,10 +129,10 @@ def test_streams_cover_the_text_in_order_and_differ_by_at_most_one() -> None:
 
 @pytest.mark.parametrize("start_bits", [0.0, 40.0])
 def test_streams_are_few_enough_that_their_starts_cost_little(start_bits: float) -> None:
-    """A model that pays `start_bits` more for a sequence's first token, and three bits for any token."""
+    """A model that needs `start_bits` more for a sequence's first token, and three bits for any token."""
     logits_VV = torch.zeros(9, 9, dtype=torch.float64)
     logits_VV[:, 8] = -torch.inf
-    logits_VV[8, 0] = start_bits * math.log(2)  # after begin, everything but token 0 is dear
+    logits_VV[8, 0] = start_bits * math.log(2)  # after begin, everything but token 0 is expensive
     x_T = torch.randint(1, 8, (200_000,), generator=torch.Generator().manual_seed(0))
     streams = coder.choose_streams(Markov(logits_VV), x_T)
     assert 1 < streams <= coder.MAX_AUTO_STREAMS

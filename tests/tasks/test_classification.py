@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -320,9 +321,10 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
     made = fitted("linear", data)
     made.record["result"] = measure(made, data).to_json()
     hostile = Labelled([f"<script>alert(1)</script> {data.texts[0]}"], 1 - data.y_N[:1], data.classes)
-    page = classify_page(made, hostile, data, "<b>x", "octavo classify train")
+    made.record["data"] = {"source": ["<i>y"]}
+    page = classify_page(RECIPES["linear"], made, hostile, data, Path("<b>x"))
     assert "<script" not in page
-    assert "<b>x" not in page
+    assert not {"<b>x", "<i>y"} & set(re.findall(r"<[bi]>.", page))
     assert 'class="for' in page
 
 

@@ -38,7 +38,7 @@ TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "trans
 ROWS = 8  # of a step, where training does not say
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
-       octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published figure
+       octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published count
        octavo cost --like NAME        {", ".join(NAMES)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
@@ -85,13 +85,13 @@ def _cost_by_settings(name: str) -> Callable[..., None]:
         asked: Asked = Asked(),  # noqa: B008
         json: bool = False,
     ) -> None:
-        tell_settings(model, config, vocab, config.batch if has_batch else 0, window, asked, json)
+        print_settings_cost(model, config, vocab, config.batch if has_batch else 0, window, asked, json)
 
     def cost_with_batch(
         config: Any = usual, vocab: int = 257, batch: int = 0, window: int = 0, asked: Asked = Asked(),  # noqa: B008
         json: bool = False,
     ) -> None:  # fmt: skip
-        tell_settings(model, config, vocab, batch, window, asked, json)
+        print_settings_cost(model, config, vocab, batch, window, asked, json)
 
     function = cost if has_batch else cost_with_batch
     function.__annotations__["config"] = type(usual)  # the flags come from its fields
@@ -110,17 +110,17 @@ def _cost_by_settings(name: str) -> Callable[..., None]:
     return function
 
 
-def tell_settings(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
+def print_settings_cost(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
     """The cost of a model by its settings."""
     if not asked.tokens and cost_of_config(model, config, vocab, Shape()).tables_at_most:
         raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
     if not MODELS[model].trained_by_gradient:
         shapes = Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens)
         training, decoding = (cost_of_config(model, config, vocab, shape) for shape in shapes)
-        tell(model, training, decoding, asked, json)
+        print_everything(model, training, decoding, asked, json)
         return
     piece = piece_of(model, config, vocab, batch, window, asked)
-    tell(model, *costs_of(piece), asked, json, piece)
+    print_everything(model, *costs_of(piece), asked, json, piece)
 
 
 def run_folder_cost(
@@ -146,10 +146,12 @@ def run_folder_cost(
     batch, window = batch or trained.get("lanes", 0), window or trained.get("window", 0)
     if (spec := spec_of(model)).trained_by_gradient:
         piece = piece_of(spec.name, model.config, model.vocab, batch, window, asked)
-        tell(run, *costs_of(piece), asked, json, piece)
+        print_everything(run, *costs_of(piece), asked, json, piece)
         return
     window = window or model.default_batch_shape[1]
-    tell(run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json)
+    print_everything(
+        run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json
+    )
 
 
 def like_cost(
@@ -173,11 +175,11 @@ def like_cost(
     window = window or context_of(like)
     training = cost_like(like, Shape(batch, window))
     if like not in DECODERS:
-        tell(like, training, None, asked, json)
+        print_everything(like, training, None, asked, json)
         return
     config, vocab = DECODERS[like]
     piece = piece_of("gpt", config, vocab, batch, window, asked)
-    tell(like, training, cost_like(like, Shape(1, 1, window - 1)), asked, json, piece)
+    print_everything(like, training, cost_like(like, Shape(1, 1, window - 1)), asked, json, piece)
 
 
 def plan_cost(
@@ -204,7 +206,7 @@ def plan_cost(
         print_plan(found, machine, assumed)
 
 
-def tell(
+def print_everything(
     title: str, training: Cost, decoding: Cost | None, asked: Asked, json: bool, piece: Piece | None = None
 ) -> None:
     """Print it all; with a piece to time, its time on this machine is that of real steps."""

@@ -77,7 +77,7 @@ def _cost_of_images(name: str) -> Callable[..., None]:
         asked: AskedOfTask = AskedOfTask(),  # noqa: B008
         json: bool = False,
     ) -> None:
-        tell(name, cost_of_config(name, config, _sizes(image, classes), batch), "image", asked, json)
+        print_task_cost(name, cost_of_config(name, config, _sizes(image, classes), batch), "image", asked, json)
 
     cost.__annotations__["config"] = config_class  # the flags come from its fields
     cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most images a second.
@@ -112,7 +112,7 @@ def _cost_of_pairs(name: str) -> Callable[..., None]:
         sizes = Sizes(source_vocab or vocab, vocab, languages)
         sizes.check(config.tied)
         made = cost_of_config(name, config, sizes, PairShape(batch, source, target, languages))
-        tell(name, made, "source", asked, json)
+        print_task_cost(name, made, "source", asked, json)
 
     cost.__annotations__["config"] = config_class  # the flags come from its fields
     cost.__doc__ = f"""What the model costs: every part's parameters and operations, and the most sources a second.
@@ -156,11 +156,13 @@ def task_run_cost(
     if read_record(run).get("model") in VISION:
         seen = load_images(run)
         made = cost_of_config(seen.name, seen.model.config, seen.model.sizes, batch or ROWS["image"])
-        tell(run, made, "image", asked, json)
+        print_task_cost(run, made, "image", asked, json)
         return
     loaded = load_translator(run)
     shape = PairShape(batch or ROWS["source"], source, target, loaded.model.sizes.languages)
-    tell(run, cost_of_config(loaded.name, loaded.model.config, loaded.model.sizes, shape), "source", asked, json)
+    print_task_cost(
+        run, cost_of_config(loaded.name, loaded.model.config, loaded.model.sizes, shape), "source", asked, json
+    )
 
 
 def _sizes(image: str, classes: int) -> dict[str, int]:
@@ -171,7 +173,7 @@ def _sizes(image: str, classes: int) -> dict[str, int]:
     return {"height": height, "width": width, "channels": channels, "classes": classes}
 
 
-def tell(title: str, cost: Cost, unit: str, asked: AskedOfTask, json: bool) -> None:
+def print_task_cost(title: str, cost: Cost, unit: str, asked: AskedOfTask, json: bool) -> None:
     """Print it all."""
     record = task_record(title, cost, unit, asked)
     if json:
@@ -268,7 +270,7 @@ def cost_bert(
 
 
 def compare_published(like: str, encoder: int, tied: int, untied: int) -> str:
-    """Which of the counts the published figure is, to the two digits that it has."""
+    """Which of the counts the published count is, to the two digits that it has."""
     said = PUBLISHED[like]
     lines = [f"published for {like}: {said / 1e6:.0f} million"]
     for what, count in (("encoder and pooler", encoder), ("with both heads, tied", tied), ("and untied", untied)):

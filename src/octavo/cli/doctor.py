@@ -16,7 +16,7 @@ ALWAYS_EXPLAINED = ("baselines", "context")  # their values are worth a sentence
 def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
     """Is my loss normal? Examine a run, say what is unusual, and what to try.
 
-    It compares the first loss with ln(vocabulary) and the curve with what a bag and n-grams reach on the same
+    It compares the first loss with ln(vocabulary) and the curve with the bag and n-gram baselines on the same
     text, and looks for overfitting, a dead learning rate, a saturated softmax, vanishing or exploding gradients, and
     context that is never used.
 

@@ -11,6 +11,7 @@ from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import Sight, look
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
 from octavo.tasks.images import evaluate_images, picture_of
@@ -101,7 +102,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
 
 def _print_run(run: ImageRun, json: bool) -> None:
     told = {
-        "run": str(run.path), "model": run.name, "parameters": sum(p.numel() for p in run.model.parameters()),
+        "run": str(run.path), "model": run.name, "parameters": parameter_count(run.model),
         "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
     }  # fmt: skip
     if json:

@@ -77,22 +77,22 @@ def _print_tokens(run: Run, text: str, json: bool) -> None:
 
 def _print_run(run: Run, json: bool) -> None:
     tensors = run.model.state_dict()
-    told = {
+    record = {
         "run": str(run.path), **describe(run.model), "tokenizer": run.tokenizer.name,
         "vocab": run.tokenizer.vocab, "parameters": sum(t.numel() for t in tensors.values()),
         "bytes": sum(t.numel() * t.element_size() for t in tensors.values()), **run.record,
     }  # fmt: skip
     if "arpa" in spec_of(run.model).exports:
         model: Any = run.model
-        told["ngrams"] = model.sizes()
+        record["ngrams"] = model.sizes()
     if json:
-        print_json(told)
+        print_json(record)
         return
     print(run.summary())
     for key in ("tokenizer", "vocab", "parameters", "bytes", "ngrams", "train_seconds", "train_tokens", "seed"):
-        if key in told:
-            print(f"  {key:<15}{told[key]}")
-    corpus = told.get("corpus", {})
+        if key in record:
+            print(f"  {key:<15}{record[key]}")
+    corpus = record.get("corpus", {})
     for part in ("train", "valid"):
         if {"bytes", "sha256"} <= set(corpus.get(part, ())):
             print(f"  {part:<15}{corpus[part]['bytes']:,} bytes, sha256 {corpus[part]['sha256'][:16]}")

@@ -15,6 +15,7 @@ from octavo.errors import UserError
 from octavo.exchange.bert import is_bert, write_bert
 from octavo.io.files import whole_file
 from octavo.io.run_folder import TENSORS, check_out
+from octavo.models.cost.parts import parameter_count
 from octavo.tasks.encoder import NAMED, PSEUDO, Encoder, load_encoder
 from octavo.text.reading import STDIN
 from octavo.text.tokenizers.wordpiece import MASK
@@ -199,7 +200,7 @@ def _described(run: Encoder) -> str:
 
 
 def _parameters(run: Encoder) -> int:
-    return sum(parameter.numel() for parameter in run.model.parameters())
+    return parameter_count(run.model)
 
 
 def _shown(key: str, value: float) -> str:

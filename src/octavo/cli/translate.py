@@ -15,6 +15,7 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.models.cost.parts import parameter_count
 from octavo.scoring.translation import Translated
 from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.task import pick_device
@@ -104,7 +105,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
     """
     loaded = _load(run, "cpu")
     if text is None:
-        numbers = sum(one.numel() for one in loaded.model.parameters())
+        numbers = parameter_count(loaded.model)
         told = {"run": run, "parameters": numbers, "languages": list(loaded.languages), **loaded.record}
         print_json(told) if json else print(f"{loaded.summary()}\n  parameters {numbers:,}")
         return

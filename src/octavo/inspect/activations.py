@@ -1,4 +1,4 @@
-"""A transformer reads a text piece by piece, and what its layers held and looked at is kept.
+"""The residual stream and the attention of a transformer's layers, while it reads a text piece by piece.
 
 T the tokens of a piece, V vocabulary, L layers. Depth 0 is the embedding, depth l what layer l hands on.
 """

@@ -1,4 +1,4 @@
-"""How far back a model's loss reaches: the gradient with respect to its states, found through `step` alone.
+"""Gradient flow: the gradient of the loss with respect to a model's earlier states, computed through `step` alone.
 
 Step k reads token x_k (x_0 is begin) from the state s_k that the steps before left, and predicts x_{k+1}. Of the loss
 of step T, -log p(x_{T+1}), this finds the norm of the gradient with respect to s_{T-t} for t = 0, 1, ..., that is of
@@ -127,21 +127,23 @@ def stateless(model: LanguageModel[Any]) -> UserError:
 
 def _unrolled(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn) -> tuple[list[Tensor], list[list[Tensor]]]:
     """The loss of each step, and the zeros that were added to the state before it: their gradient is the state's."""
-    twin = copy.deepcopy(model).double().eval().requires_grad_(False)
+    copied = copy.deepcopy(model).double().eval().requires_grad_(False)
     losses: list[Tensor] = []
     probes: list[list[Tensor]] = []
-    state, read = twin.start(1), list(pairwise([twin.begin, *x_T]))
+    state, read = copied.start(1), list(pairwise([copied.begin, *x_T]))
     for first in range(0, len(read), STEPS):
         with turn(), torch.enable_grad():
             for here, after in read[first : first + STEPS]:
                 probes.append([])
-                logits_1V, state = twin.step(_probed(state, probes[-1]), torch.tensor([here], device=device_of(twin)))
+                logits_1V, state = copied.step(
+                    _probed(state, probes[-1]), torch.tensor([here], device=device_of(copied))
+                )
                 losses.append(-logits_1V[0].log_softmax(-1)[after])
     return losses, probes
 
 
 def _probed(state: Any, probes: list[Tensor]) -> Any:
-    """The same state with a zero added to each real number in it; the zeros are noted."""
+    """The same state with a zero added to each real number in it; the zeros are collected."""
 
     def probe(tensor: Tensor) -> Tensor:
         if not tensor.is_floating_point():
@@ -172,16 +174,16 @@ def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Ten
 def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int], turn: Turn) -> Flow:
     """The same for a transformer, by depth. What a token more than `back` tokens ago holds does not depend on those
     that are followed, so each loss starts from the state before them, and only they are read for it."""
-    twin = copy.deepcopy(model).double().eval().requires_grad_(False)
-    read, state, at = [twin.begin, *x_T], None, 0
+    copied = copy.deepcopy(model).double().eval().requires_grad_(False)
+    read, state, at = [copied.begin, *x_T], None, 0
     found = []
     for T in chosen:
         with torch.no_grad():
-            for one in in_turns(pieces(twin, read[at : T - back], state=state, watched=False), turn):
+            for one in in_turns(pieces(copied, read[at : T - back], state=state, watched=False), turn):
                 state = one.state
         at = T - back
         with turn():
-            found.append(_norms_by_depth(twin, read[at : T + 2], state))
+            found.append(_norms_by_depth(copied, read[at : T + 2], state))
     norms_ELT = torch.stack(found)
     # Plain means: a pattern may keep some losses from a token altogether, and one zero makes a geometric mean zero.
     by_depth: list[Norms] = [tuple(norms_T) for norms_T in norms_ELT.mean(0).tolist()]
@@ -190,19 +192,19 @@ def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[
     return Flow(by_depth[0], len(found), inner, tuple(total_L.tolist()))
 
 
-def _norms_by_depth(twin: GPT, x_T: Sequence[int], state: Any) -> Tensor:
+def _norms_by_depth(copied: GPT, x_T: Sequence[int], state: Any) -> Tensor:
     """norms_LT of the gradient of the last token's loss with respect to the stream of the others, the nearest first.
 
     A token that is read again in a new context stands in two places; its gradients are added up.
     """
-    twin.embedding_VD.requires_grad_()  # so that streams have a history; its own gradient is not asked for
+    copied.embedding_VD.requires_grad_()  # so that streams have a history; its own gradient is not asked for
     with torch.enable_grad():
-        read = list(pieces(twin, x_T[:-1], len(x_T), state, watched=False))
+        read = list(pieces(copied, x_T[:-1], len(x_T), state, watched=False))
         loss = -read[-1].logits_TV[-1].log_softmax(-1)[x_T[-1]]
-    twin.embedding_VD.requires_grad_(False)
+    copied.embedding_VD.requires_grad_(False)
     streams = [(end, stream) for one in read for end, stream in _placed(one)]
     flat = iter(torch.autograd.grad(loss, [one for _, stream in streams for one in stream], materialize_grads=True))
-    total_LTD = loss.new_zeros(twin.config.layers + 1, len(x_T) - 1, twin.config.width)
+    total_LTD = loss.new_zeros(copied.config.layers + 1, len(x_T) - 1, copied.config.width)
     for end, stream in streams:
         for depth in range(len(stream)):
             grad_TD = next(flat)[0, -end:] if end else next(flat)[0, :0]  # of what lies before, nothing is asked

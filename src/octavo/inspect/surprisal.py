@@ -20,13 +20,15 @@ from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
-PIECE = 256  # tokens that are read at once: their distributions take room
-ROOM = 1 << 20  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
+PIECE = 256  # tokens read at once: their distributions take memory
+MAX_PROBABILITIES = (
+    1 << 20
+)  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
 
 
 @dataclass(frozen=True)
 class Surprise:
-    """One token as the model saw it coming."""
+    """One token, its surprisal and what the model expected."""
 
     token: str
     bits: float
@@ -37,7 +39,7 @@ class Surprise:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Every token of a text as the model saw it coming; the first was foreseen from begin alone."""
+    """Every token of a text with its surprisal; the first was predicted from begin alone."""
 
     x_N: Tensor
     bits_N: Tensor
@@ -61,7 +63,7 @@ def read(
         torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
     )]  # fmt: skip
     state = model.start(1)
-    longest = max(PIECE, ROOM // model.vocab) if counts else min(PIECE, model.max_scored_tokens)
+    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else min(PIECE, model.max_scored_tokens)
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
@@ -70,7 +72,7 @@ def read(
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
                 logits_TV, context_T = logits_1TV[0], torch.zeros(0)
-            found.append((*_told(logits_TV, x_1T[0], count), context_T))
+            found.append((*_summarise(logits_TV, x_1T[0], count), context_T))
     bits_N, rank_N, top_NK, p_NK, context_N = map(torch.cat, zip(*found, strict=True))
     return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
 
@@ -84,7 +86,7 @@ def _looked_up(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> 
     return p_TV.log_(), (torch.stack(nodes, -1)[0] != model.none).sum(-1).cpu() - 1, context_TK[-1:]
 
 
-def _told(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
+def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
     logp_TV = logits_TV.log_softmax(-1, dtype=torch.float64)
     own_T1 = logp_TV.gather(1, x_T[:, None])
     best = logp_TV.topk(count)
@@ -94,10 +96,10 @@ def _told(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
 
 def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:
     """Every token of a short text, spelt out."""
-    told = read(model, tokenizer.encode(data).tolist())
-    contexts = told.context_N.tolist() if told.context_N is not None else [None] * len(told.x_N)
-    every = zip(told.x_N.tolist(), told.bits_N.tolist(), told.rank_N.tolist(), told.top_NK.tolist(),
-                told.p_NK.tolist(), contexts, strict=True)  # fmt: skip
+    reading = read(model, tokenizer.encode(data).tolist())
+    contexts = reading.context_N.tolist() if reading.context_N is not None else [None] * len(reading.x_N)
+    every = zip(reading.x_N.tolist(), reading.bits_N.tolist(), reading.rank_N.tolist(), reading.top_NK.tolist(),
+                reading.p_NK.tolist(), contexts, strict=True)  # fmt: skip
     return [
         Surprise(display_token(tokenizer, token), bits, rank, tuple(
             (BEGIN if i == model.begin else display_token(tokenizer, i), p)

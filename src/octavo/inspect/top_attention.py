@@ -1,6 +1,6 @@
-"""What a model looked at when it foresaw each token: the few tokens with most of its attention.
+"""Top attention: the few tokens that a model attended to most when it predicted each token.
 
-N tokens of a text, T those of a piece, H heads, S tokens that a row lies over, K of them that are told, L layers.
+N tokens of a text, T those of a piece, H heads, S tokens that a row lies over, K of them that are returned, L layers.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def has_attention(model: LanguageModel[Any]) -> bool:
 def top_attention(
     model: LanguageModel[Any], x_N: Sequence[int], count: int = MOST, layers: Layers = "last", turn: Turn = nullcontext,
 ) -> TopAttention:  # fmt: skip
-    """The `count` most looked at by the rows that foresaw each token, the mean over the heads of the last layer or of
-    all layers. The maps are made a piece at a time, and `turn` is entered for each piece."""
+    """The `count` tokens with the greatest weight in the rows that predicted each token, the mean over the heads of the
+    last layer or of all layers. The maps are made a piece at a time, and `turn` is entered for each piece."""
     found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
     with eval_mode(model):
         rows = _rows(model, [model.begin, *x_N[:-1]] if x_N else [], layers)
@@ -96,7 +96,7 @@ def _linear_rows(model: GPT, x_T: Sequence[int], layers: Layers) -> Iterator[tup
 
 
 def _recurrent_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[tuple[Tensor, int]]:
-    """A recurrent network looks at the states before its own, those that its memory still has."""
+    """A recurrent network attends to the states before its own, those that its memory still has."""
     state = model.start(1)
     for t, token in enumerate(x_T):
         with trace() as shown:

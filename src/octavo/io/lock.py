@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
         yield
         return
     file = lock_file(path)
+    made = [folder for folder in (file.parent, *file.parent.parents) if not folder.exists()]
     file.parent.mkdir(parents=True, exist_ok=True)
     handle = _take(file, path)
     try:
@@ -42,6 +43,9 @@ def locked(path: str | Path | None, doing: str = "trains") -> Iterator[None]:
     finally:
         file.unlink(missing_ok=True)  # while it is held, so that nobody takes a file that is about to go
         os.close(handle)
+        for folder in made:  # empty where the work was refused before it wrote anything
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _take(file: Path, path: str | Path) -> int:

@@ -24,7 +24,7 @@ from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import Norm, init_inner
-from octavo.models.recurrent import draw, layers_of
+from octavo.models.recurrent import init_matrix, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles, sinusoids
@@ -59,7 +59,7 @@ class GPT(LanguageModel[State]):
             if config.init == "gpt2":
                 init_inner(table, config, generator)
             else:
-                draw(table.data, "normal", generator)
+                init_matrix(table.data, "normal", generator)
         for block in self._blocks():
             block.initialise(config, generator)
         self.norm.initialise(config, generator)

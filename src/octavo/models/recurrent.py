@@ -79,7 +79,7 @@ class Layer(nn.Module):
         """Draw each gate's matrices on their own: a gate is a layer, and its neighbours are not its outputs."""
         for weight, how in ((self.weight_ih, "xavier" if init == "orthogonal" else init), (self.weight_hh, init)):
             for gate in weight.data.chunk(GATES[self.cell]):
-                draw(gate, how, generator)
+                init_matrix(gate, how, generator)
         self.bias_ih.data.zero_()
         self.bias_hh.data.zero_()
         if self.cell == "lstm":
@@ -87,7 +87,7 @@ class Layer(nn.Module):
             forget.fill_(forget_bias)
 
 
-def draw(weight: Tensor, how: str, generator: torch.Generator) -> None:
+def init_matrix(weight: Tensor, how: str, generator: torch.Generator) -> None:
     """Fill the matrix on the CPU, where the generator is, so that every device starts from the same weights."""
     drawn = torch.empty(weight.shape)
     if how == "orthogonal":
@@ -112,9 +112,9 @@ class Embedded(LanguageModel[State]):
         self.output_bias_V = nn.Parameter(torch.empty(vocab))
 
     def initialise(self, generator: torch.Generator) -> None:
-        draw(self.embedding_VD.data, "normal", generator)
+        init_matrix(self.embedding_VD.data, "normal", generator)
         if self.output_VD is not None:
-            draw(self.output_VD.data, "xavier", generator)
+            init_matrix(self.output_VD.data, "xavier", generator)
         self.output_bias_V.data.zero_()
 
     @property

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 from octavo.models.cost.recurrent import attentive_cost
 from octavo.models.parts.checks import check_dropout, check_positive
-from octavo.models.recurrent import TAPS, Embedded, Init, Layer, check_init, draw, gates_view, short_budget
+from octavo.models.recurrent import TAPS, Embedded, Init, Layer, check_init, gates_view, init_matrix, short_budget
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
 from octavo.ops.attention.scores import SCORES, ScoreKind, additive, dot, scaled, weighted_sum
@@ -81,9 +81,9 @@ class RNNAttention(Embedded):
         super().initialise(generator)
         self.recurrent.initialise(self.config.init, 0.0, generator)
         if self.config.score == "additive":
-            draw(self.query_DD.data, "xavier", generator)
-            draw(self.key_DD.data, "xavier", generator)
-            draw(self.score_D.data, "normal", generator)
+            init_matrix(self.query_DD.data, "xavier", generator)
+            init_matrix(self.key_DD.data, "xavier", generator)
+            init_matrix(self.score_D.data, "normal", generator)
 
     def start(self, batch: int) -> State:
         D = self.config.width

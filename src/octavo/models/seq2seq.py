@@ -21,7 +21,7 @@ from octavo.models.parts.block import Block
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
-from octavo.models.recurrent import draw
+from octavo.models.recurrent import init_matrix
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
@@ -166,7 +166,7 @@ class Seq2Seq(EncoderDecoder):
             if config.init == "gpt2":
                 init_inner(table, config.parts(config.layers), generator)
             else:
-                draw(table.data, "normal", generator)
+                init_matrix(table.data, "normal", generator)
         for block in self.encoder_blocks:
             block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
         for block in self._decoder_blocks():

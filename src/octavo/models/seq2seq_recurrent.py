@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.checks import check_dropout, check_positive
-from octavo.models.recurrent import Init, Layer, check_init, draw
+from octavo.models.recurrent import Init, Layer, check_init, init_matrix
 from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
@@ -91,14 +91,14 @@ class RecurrentSeq2Seq(EncoderDecoder):
         """Draw the weights that training starts from."""
         for table in (self.source_VD, self.target_VD, self.output_VD):
             if table is not None:
-                draw(table.data, "normal", generator)
+                init_matrix(table.data, "normal", generator)
         for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.decoder_blocks)):
             one.initialise(self.config.init, 1.0, generator)
         for matrix in (self.bridge_DE, self.key_DE, self.combine_DG, self.query_DD):
             if matrix is not None:
-                draw(matrix.data, "xavier", generator)
+                init_matrix(matrix.data, "xavier", generator)
         if self.score_D is not None:
-            draw(self.score_D.data, "normal", generator)
+            init_matrix(self.score_D.data, "normal", generator)
         self.bias_V.data.zero_()
 
     def scores(self, h_BTD: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.checks import check_choices, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import Norm
-from octavo.models.recurrent import draw
+from octavo.models.recurrent import init_matrix
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops import channel_attention as channel
@@ -173,10 +173,10 @@ class Vit(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
-        draw(self.patch_DCPP.data.flatten(1), "xavier", generator)
+        init_matrix(self.patch_DCPP.data.flatten(1), "xavier", generator)
         for table in (self.positions_CD, self.token_D):
             if table is not None:
-                draw(table.data, "normal", generator)
+                init_matrix(table.data, "normal", generator)
         for block in self.blocks:
             block.initialise(self.config.block, generator)  # type: ignore[operator]
         self.norm.initialise(self.config.block, generator)

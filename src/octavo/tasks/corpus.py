@@ -22,7 +22,7 @@ from octavo.models import MODELS, language_models
 from octavo.models.ngram.counting import Workspace
 from octavo.models.spec import FitContext, Fitted
 from octavo.tasks.run import Run
-from octavo.text import TOKENIZERS, Corpus, Split, Store, Tokenizer, open_corpus
+from octavo.text import TOKENIZERS, Corpus, Split, Tokenizer, TokenStore, open_corpus
 from octavo.text.reading import STDIN
 from octavo.text.tokenizers.registry import reads_raw_bytes
 
@@ -72,7 +72,7 @@ class TextConfig:
         return {name: value for name, value in options.items() if value is not None}
 
 
-def store_tensor(store: Store, device: str | torch.device = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
+def store_tensor(store: TokenStore, device: str | torch.device = "cpu", workspace: Workspace = Workspace()) -> Tensor:  # noqa: B008
     """The tokens as 32-bit integers on the device."""
     if store.tokens.dtype == np.int32:
         return torch.from_numpy(store.tokens).to(device)

@@ -30,7 +30,7 @@ from octavo.tasks.corpus import (
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
 from octavo.tasks.run import Run, contents_of, load
 from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
-from octavo.text import Corpus, Store, Tokenizer, learn_and_tokenize, tokenize
+from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
 from octavo.training.loss import TrainingText, language_stage
 from octavo.training.stage import Stage
@@ -47,7 +47,7 @@ class LanguageData:
     parts: list[Run] = field(default_factory=list)  # of a mixture
     reading: Mapping[str, Any] = field(default_factory=dict)  # of a mixture: how its first part's text was read
     folder: tempfile.TemporaryDirectory[str] | None = None
-    store: Store | None = None
+    store: TokenStore | None = None
 
     @property
     def tokens_file(self) -> Path | None:
@@ -116,7 +116,7 @@ class LanguageTask(Task[Run, LanguageData]):
         notes = [*data.corpus.notes, *fitted.notes]
         return Run(fitted.model.cpu(), tokenizer, {"train_tokens": len(store), "notes": notes}), fitted.history
 
-    def _learn_tokens(self, recipe: Recipe, data: LanguageData) -> tuple[Tokenizer, Store]:
+    def _learn_tokens(self, recipe: Recipe, data: LanguageData) -> tuple[Tokenizer, TokenStore]:
         text: TextConfig = recipe.settings
         return learn_and_tokenize(text.tokenizer, data.corpus, data.tokens_file, **text.tokenizer_options())
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from octavo.datasets.pairs import Lines
 from octavo.errors import UserError
+from octavo.models.cost.parts import parameter_count
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import join
 from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, versions
@@ -75,7 +76,7 @@ def _training(run: Translator, history: Sequence[Mapping[str, Any]]) -> Markup:
         ("pairs", f"{pairs['name']}: {pairs['train']:,} for training, {pairs['valid']:,} for validation, "
                   f"{pairs['test']:,} for testing ({pairs['split']})"),
         ("trained", f"{run.record['train_seconds']:.0f} s, {training['steps']:,} steps: {training['why']}"),
-        ("parameters", f"{sum(one.numel() for one in run.model.parameters()):,}"),
+        ("parameters", f"{parameter_count(run.model):,}"),
     ])  # fmt: skip
     caption = "Token accuracy on the validation targets, the tokens before each given."
     return join(settings, lines([Series("validation", accuracy)], caption, ("step", "%")))

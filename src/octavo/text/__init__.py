@@ -13,7 +13,7 @@ from octavo.text.corpus import (
 )
 from octavo.text.loading import Split
 from octavo.text.preprocess import PREPROCESS
-from octavo.text.token_store import Store, fingerprint
+from octavo.text.token_store import TokenStore, fingerprint
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe, BpeSettings
 from octavo.text.tokenizers.byte import Byte
@@ -34,7 +34,7 @@ __all__ = [
     "Chunk",
     "Corpus",
     "Split",
-    "Store",
+    "TokenStore",
     "Tokenizer",
     "Tokens",
     "Word",

@@ -18,7 +18,7 @@ from octavo.text.chunks import Chunk
 from octavo.text.loading import Source, Split, Text, load_text, text_of
 from octavo.text.preprocess import apply, check_steps
 from octavo.text.reading import Errors
-from octavo.text.token_store import Store, in_file, in_memory
+from octavo.text.token_store import TokenStore, in_file, in_memory
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer, tokenizer_class, tokenizer_settings
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -95,7 +95,7 @@ def text_in_memory(data: str | bytes, preprocess: Iterable[str] = ()) -> Split:
     return Split(text, 0, text.size)
 
 
-def tokenize(split: Split, tokenizer: Tokenizer, out: str | Path | None = None) -> Store:
+def tokenize(split: Split, tokenizer: Tokenizer, out: str | Path | None = None) -> TokenStore:
     """The split's tokens, each document opened by `begin`: in the file `out`, or in memory."""
     return _stored(tokenizer.encode_chunks(_with_progress(split, "tokenizing")), tokenizer, out)
 
@@ -110,7 +110,7 @@ def learn_tokenizer(name: str, corpus: Corpus, **options: Any) -> Tokenizer:
 
 def learn_and_tokenize(
     name: str, corpus: Corpus, out: str | Path | None = None, **options: Any
-) -> tuple[Tokenizer, Store]:
+) -> tuple[Tokenizer, TokenStore]:
     """A tokenizer, learnt or loaded, and the training part's tokens."""
     if name.endswith(".json"):
         tokenizer = _load(name, options)
@@ -144,7 +144,7 @@ def _cut_place(text: Text) -> int:
     return cut
 
 
-def _stored(chunks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> Store:
+def _stored(chunks: Iterator[Tokens], tokenizer: Tokenizer, out: str | Path | None) -> TokenStore:
     return in_memory(chunks, tokenizer) if out is None else in_file(out, chunks, tokenizer)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from octavo.errors import UserError
-from octavo.text.token_store import TWO_BYTE_IDS, Store, in_file, map_ids
+from octavo.text.token_store import TWO_BYTE_IDS, TokenStore, in_file, map_ids
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import load_tokenizer
 from octavo.text.tokenizers.token_bytes import Tokens
@@ -27,7 +27,7 @@ ID = np.dtype("<u2")
 CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 
 
-def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
+def read_bin(path: str | Path, tokenizer: Tokenizer) -> TokenStore:
     """Map a file of two-byte ids into memory. Its first document need not be opened by `begin`, as others' are not."""
     path = Path(path)
     tokens = map_ids(path, ID)
@@ -41,7 +41,7 @@ def read_bin(path: str | Path, tokenizer: Tokenizer) -> Store:
                 f"{path} is {int(part[wrong[0]]):,}; give the tokenizer that the file was made with"
             )
         starts.append(np.flatnonzero(part == tokenizer.begin) + first)
-    return Store(tokens, np.concatenate(starts))
+    return TokenStore(tokens, np.concatenate(starts))
 
 
 def write_bin(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> int:

@@ -21,7 +21,7 @@ TWO_BYTE_IDS = 1 << 16  # ids below this fit into two bytes
 
 
 @dataclass(frozen=True)
-class Store:
+class TokenStore:
     """The tokens of a text, each document opened by `begin`; an array in memory or mapped from a file."""
 
     tokens: NDArray[Any]
@@ -41,14 +41,14 @@ def id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
     return np.dtype("<u2" if tokenizer.vocab <= TWO_BYTE_IDS else "<i4")
 
 
-def in_memory(chunks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
+def in_memory(chunks: Iterable[Tokens], tokenizer: Tokenizer) -> TokenStore:
     """The chunks' tokens as one array."""
     dtype = id_type(tokenizer)
     tokens = np.concatenate([np.zeros(0, dtype), *(chunk.astype(dtype) for chunk in chunks)])
-    return Store(tokens, np.flatnonzero(tokens == tokenizer.begin))
+    return TokenStore(tokens, np.flatnonzero(tokens == tokenizer.begin))
 
 
-def in_file(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> Store:
+def in_file(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) -> TokenStore:
     """The chunks' tokens, written to `path` as they come and mapped into memory."""
     dtype, count, starts = id_type(tokenizer), 0, [np.zeros(0, np.int64)]
     with whole_file(path) as file:
@@ -56,7 +56,7 @@ def in_file(path: str | Path, chunks: Iterable[Tokens], tokenizer: Tokenizer) ->
             starts.append(np.flatnonzero(chunk == tokenizer.begin) + count)
             file.write(np.ascontiguousarray(chunk, dtype).data)
             count += len(chunk)
-    return Store(map_ids(path, dtype), np.concatenate(starts))
+    return TokenStore(map_ids(path, dtype), np.concatenate(starts))
 
 
 def map_ids(path: str | Path, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -23,6 +23,7 @@ from octavo.experiments.excerpts import open_texts, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.models import stored_entries
+from octavo.models.cost.parts import parameter_count
 from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import finite, score_text
 from octavo.tasks import api
@@ -126,7 +127,7 @@ def _values(cell: Cell, run: Run) -> Json:
         passes = record["train_tokens"] / (training["lanes"] * training["window"] * training["steps_per_epoch"])
         flops = float(TRAINING_PASSES * run.model.flops_per_token() * record["train_tokens"])
     return {
-        "parameters": sum(p.numel() for p in run.model.parameters()) or sum(stored_entries(run.model).values()),
+        "parameters": parameter_count(run.model) or sum(stored_entries(run.model).values()),
         "seconds": record["train_seconds"], "passes": passes, "flops": flops,
         "width": getattr(config, "width", None) if cell.budget else None, "order": getattr(config, "order", None),
         "validation_bits_per_byte": (training or {}).get("held_out_bits_per_byte"),

@@ -37,7 +37,7 @@ class Baseline:
     """One counted model: its cost on the validation part, and on the chunks that the curve is measured on."""
 
     name: str
-    order: int  # tokens it looks at, the predicted one included; 1 is the bag
+    order: int  # tokens of its n-grams, the predicted one included; 1 is the bag
     bits_per_byte: float
     held_out: float | None = None
 
@@ -84,7 +84,7 @@ def measure_baselines(run: Run, valid: Split) -> Baselines:
 
 
 def _learnt_from(run: Run, x_N: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The tokens that the run learnt from, and the pieces held out of them, if they are the run's own."""
+    """The tokens that the run learnt from, and the validation chunks taken out of them, if they are the run's own."""
     training = run.record.get("training")
     if isinstance(training, dict):
         held = hold_out(x_N, run.tokenizer.begin)
@@ -109,7 +109,7 @@ def passed(curve: Curve, baseline: float) -> int | None:
 
 
 def place(own: float, rows: Sequence[Baseline]) -> str:
-    """Between which baselines a figure stands, in words."""
+    """Between which baselines a result stands, in words."""
     beaten = [row for row in rows if own < (1 - TIE) * row.bits_per_byte]
     tied = [row for row in rows if row not in beaten and own <= (1 + TIE) * row.bits_per_byte]
     above = [row for row in rows if row not in (*beaten, *tied)]

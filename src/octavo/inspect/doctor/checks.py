@@ -26,12 +26,12 @@ from octavo.training.checkpoint import Checkpoint, check_shapes
 from octavo.training.metrics_log import read_rows
 
 QUICK = "left out by --quick"
-MODEL = ("softmax", "gradient flow", "context")  # what is found by looking at the model, not at its history
-READ = 2_000_000  # bytes of the validation part that the model is looked at with
+MODEL = ("softmax", "gradient flow", "context")  # found by examining the model, not its history
+READ = 2_000_000  # bytes of the validation part that the model is examined with
 
 
 def examine(run: Run, quick: bool = False) -> Diagnosis:
-    """Examine a run; `quick` leaves the baselines out. An unfinished one is looked at with its best weights so far."""
+    """Examine a run; `quick` leaves the baselines out. An unfinished one is examined with its best weights so far."""
     training = Training.of(run)
     if training is not None and not training.finished:
         _take_latest(run)

@@ -57,9 +57,9 @@ def context_costs(model: LanguageModel[Any], x_RS: Tensor, lead: int) -> tuple[T
         for k in LENGTHS[1:]:
             bits[k] = cut_RWK[:, K - k : K - k + last - lead, k - 1]
         bits[None] = _carried(model, model.prepend_begin(x_RS))[:, lead:last]
-    paid = {k: (-logp_RM.double() / math.log(2)).flatten().cpu() for k, logp_RM in bits.items()}
-    usable_M = paid[None].isfinite() & (target_RM != model.begin).flatten().cpu()  # cut short, they may be impossible
-    return target_RM.flatten().cpu()[usable_M], {k: bits_M[usable_M] for k, bits_M in paid.items()}
+    costs = {k: (-logp_RM.double() / math.log(2)).flatten().cpu() for k, logp_RM in bits.items()}
+    usable_M = costs[None].isfinite() & (target_RM != model.begin).flatten().cpu()  # cut short, they may be impossible
+    return target_RM.flatten().cpu()[usable_M], {k: bits_M[usable_M] for k, bits_M in costs.items()}
 
 
 def _windows(model: LanguageModel[Any], x_RS: Tensor) -> Tensor:
@@ -99,11 +99,11 @@ def context(model: LanguageModel[Any], tokenizer: Tokenizer, x_N: Tensor) -> Fin
         return not_applicable(name, f"it takes {2 * K + 2} tokens of validation text, and there are {len(x_N)}")
     each = max(1, judged_tokens(model) // ROWS)
     x_RS = spread(x_N, ROWS, LEAD + each + K)
-    target_M, paid = context_costs(model, x_RS, max(K, min(LEAD, x_RS.shape[1] - 2 * K)))
+    target_M, costs = context_costs(model, x_RS, max(K, min(LEAD, x_RS.shape[1] - 2 * K)))
     size = len(tokenizer.decode(target_M.tolist()))
     if not size:
         return not_applicable(name, "every token judged is impossible for the model, or stands for no bytes")
-    bits = {k: float(bits_M.sum()) / size for k, bits_M in paid.items()}
+    bits = {k: float(bits_M.sum()) / size for k, bits_M in costs.items()}
     return judge(bits, required_field(model), len(target_M))
 
 

@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 class Check(NamedTuple):
-    """One measurement of the pieces held out."""
+    """One evaluation on the validation chunks."""
 
     step: int
     bits: float  # per byte
@@ -91,8 +91,8 @@ class Curve:
 
     def near(self, step: int) -> float:
         """The mean loss around a step."""
-        reach = max(1.0, NEAR * self.points[-1].step)
-        around = [point.loss for point in self.points if abs(point.step - step) <= reach]
+        width = max(1.0, NEAR * self.points[-1].step)
+        around = [point.loss for point in self.points if abs(point.step - step) <= width]
         return fmean(around) if around else min(self.points, key=lambda point: abs(point.step - step)).loss
 
     def bits(self, loss: float) -> float:

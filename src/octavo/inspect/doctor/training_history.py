@@ -87,7 +87,7 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
     if rise > RISE and learnt < at_best:
         why = (
             f"held-out text got worse ({best.bits:.3f} to {last.bits:.3f} bits per byte) while the training text got "
-            f"better ({at_best:.3f} to {learnt:.3f}): the model learns it by heart.{read} The best weights were kept."
+            f"better ({at_best:.3f} to {learnt:.3f}): the model learns it by heart.{read} The best weights were saved."
         )
         return Finding(name, "warning", measured, expected, why, OVERFITTING, values)
     if gap is not None and gap > GAP and (epochs is None or epochs >= 1):
@@ -173,7 +173,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     measured = f"median {usual:.2g}, most {most:.2g}, {percent(clipped, 0)} clipped"
     expected = f"above {VANISHED:g}, no bursts, mostly below the clip of {clip:g}" if clip else f"above {VANISHED:g}"
     verdict: Verdict = "ok"
-    why, advice = "the gradients kept a steady length.", tuple[str, ...]()
+    why, advice = "the gradient norm was steady.", tuple[str, ...]()
     if late < VANISHED:
         verdict, why = "warning", "the gradients have vanished: the weights no longer change by them."
         advice = ("--init orthogonal", *GATES, "fewer --layers", training.higher_rate())
@@ -211,6 +211,6 @@ def events(curve: Curve, training: Training | None, name_of_run: str) -> Finding
         why = f"{skipped} steps were left out: {'; '.join(reasons)}; it ended: {ended}."
         return Finding(name, "note", measured, "none", why, lower, values)
     if not training.finished:
-        resume = (f"go on with: octavo resume {name_of_run}",)
+        resume = (f"resume it with: octavo resume {name_of_run}",)
         return Finding(name, "note", measured, "finished", "training was stopped, or still runs.", resume, values)
     return Finding(name, "ok", measured, "none", f"nothing went wrong; it ended: {ended or 'unknown'}.", (), values)

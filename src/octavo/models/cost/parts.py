@@ -1,4 +1,4 @@
-"""What a part of a model costs: numbers that are learnt, products, and what is saved for the backward pass.
+"""What a part of a model costs: parameters, products, and what is saved for the backward pass.
 
 B rows of a batch, T tokens of a row at once, P tokens before them, S = P + T, N = B × T tokens in all.
 
@@ -109,7 +109,7 @@ class Cost:
     """Whether the tables are those of the worst text, because the real one is not known."""
 
     def total(self, what: str) -> int:
-        """The sum of one figure over the parts."""
+        """The sum of one quantity over the parts."""
         return sum(getattr(part, what) for part in self.parts)
 
     @property

@@ -69,7 +69,7 @@ def attention_part(config: RNNAttentionConfig, shape: Shape) -> Part:
     attended = B * sum(memories)
     scores, sums = 2 * attended * D, 2 * B * sum(m for m in memories if m > 1) * D
     forward, backward = scores + sums, 2 * sums + (scores if config.score == "additive" else 2 * scores)
-    carried = 2 * B * memories[0] * D  # the first token looks at carried states only, which have no gradient
+    carried = 2 * B * memories[0] * D  # the first token attends to carried states only, which have no gradient
     backward -= (carried if memories[0] > 1 else 0) + (0 if config.score == "additive" else carried)
     parameters = matrices = 0
     saved = N * (D + 1) * config.norm + N * D + attended * (D + 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from octavo.models.parts.config import GPTConfig
-from octavo.models.recurrent import draw
+from octavo.models.recurrent import init_matrix
 from octavo.ops.feed_forward import ACTIVATIONS, gated, mlp
 from octavo.ops.norm import layer_norm, rms_norm
 
@@ -83,7 +83,7 @@ def init_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) ->
     if config.init == "gpt2":
         _normal(weight, 0.02, generator)
     else:
-        draw(weight.data, "xavier", generator)
+        init_matrix(weight.data, "xavier", generator)
 
 
 def init_residual(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
