@@ -46,8 +46,8 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 def main() -> None:
     arguments = parser(__doc__)
-    for part in ("linear", "local", "profile"):
-        arguments.add_argument(f"--{part}", action="store_true")
+    for flag in ("--linear", "--local", "--profile"):
+        arguments.add_argument(flag, action="store_true")
     args = arguments.parse_args()
     require_gpu()
     print_machine()

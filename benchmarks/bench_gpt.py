@@ -50,8 +50,8 @@ ROUNDS = 40
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--nanogpt", type=Path, required=True, help="a clone of nanoGPT")
-    for part in ("speed", "quality", "gpu"):
-        arguments.add_argument(f"--{part}", action="store_true")
+    for flag in ("--speed", "--quality", "--gpu"):
+        arguments.add_argument(flag, action="store_true")
     args = arguments.parse_args()
     sys.path.insert(0, str(args.nanogpt))
     print_machine()

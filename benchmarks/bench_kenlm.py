@@ -31,6 +31,7 @@ from measure import (
     time_call,
     time_rounds,
 )
+from octavo.tasks.run import Run
 
 SCORED_BYTES = 20_000_000
 
@@ -85,7 +86,7 @@ def train(args: Namespace, order: int, work: Path, tiny: Path) -> None:
 
 def score(args: Namespace, order: int, work: Path, text: Path) -> None:
     """Words and line ends per second, from text to log-probabilities, models loaded beforehand."""
-    loaded: list[octavo.Run] = []
+    loaded: list[Run] = []
     load_seconds = time_call(lambda: loaded.append(octavo.load(work / f"octavo{order}")))
     model, tokenizer = loaded[0].model, loaded[0].tokenizer
     index_seconds = time_call(lambda: model.index)  # the look-up table is made on first use

@@ -33,9 +33,11 @@ def print_machine() -> None:
     """One line: processor, cores, threads, GPU and versions; nothing if `make bench` has printed it."""
     if MACHINE_PRINTED in os.environ:
         return
-    machine, of = describe_machine("auto"), versions()
-    parts = [machine["processor"], f"{machine['cores']} cores", f"{machine['threads']} threads", machine.get("gpu")]
-    print("; ".join(filter(None, parts)) + f"; Python {of['python']}, torch {of['torch']}", flush=True)
+    machine, software = describe_machine("auto"), versions()
+    cores, threads = machine["cores"], machine["threads"]
+    hardware = f"{machine['processor']}; {cores} core{'s' * (cores != 1)}, {threads} thread{'s' * (threads != 1)}"
+    gpu = f"; {machine['gpu']}" if "gpu" in machine else ""
+    print(f"{hardware}{gpu}; Python {software['python']}, torch {software['torch']}", flush=True)
 
 
 def require_gpu() -> None:
