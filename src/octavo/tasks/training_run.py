@@ -103,7 +103,7 @@ def _resume_same(
         if task.same_recipe(recipe, theirs):
             return _resume(task, theirs, record, data, processes, path, measure, quiet)
     raise UserError(
-        f"{path} holds a training run that was stopped, with other settings or data; go on with octavo resume {path}, "
+        f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume {path}, "
         "or choose another --out"
     )
 
