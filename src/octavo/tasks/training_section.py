@@ -86,7 +86,7 @@ def _facts(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     steps, epoch = training.get("steps", 0), max(1, training.get("steps_per_epoch", 1))
     return [
         ("steps", f"{steps:,}, {steps / epoch:.1f} epochs"),
-        ("batch", f"{training.get('lanes', 0):,} parallel streams of {training.get('window', 0):,} tokens"),
+        ("batch", f"{training.get('streams', 0):,} parallel streams of {training.get('sequence_length', 0):,} tokens"),
         ("speed", f"{tokens / seconds:,.0f} tokens per second, in {training.get('precision')}"),
         ("processes", str(training.get("processes", 1))),
         ("validation", f"{training.get('held_tokens', 0):,} tokens, never trained on"),

@@ -97,7 +97,7 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
         contexts = min(model.config.batch, _different_tokens(run, train)) if steps else 1
         return float(steps * cost_of(model, Shape(batch=contexts)).training_flops) if steps else 0.0
     training = run.record["training"]
-    shape = Shape(training["lanes"], training["window"], getattr(model.config, "memory", 0))
+    shape = Shape(training["streams"], training["sequence_length"], getattr(model.config, "memory", 0))
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 
 

@@ -66,7 +66,7 @@ class Curve:
             if "event" in row:
                 events.append(row)
                 continue
-            loss, norm, held = (_number(row.get(key)) for key in ("loss", "norm", "held_out_bits_per_byte"))
+            loss, norm, held = (_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
             if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
                 held = bits(nats, bytes_per_token)
             if loss is not None:
