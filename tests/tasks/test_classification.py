@@ -82,8 +82,8 @@ RECIPES = {
 }
 
 
-def fitted(name: str, data: Labelled) -> Classifier:
-    return fit_classifier(RECIPES[name], data, Letters() if name == "head" else None)
+def fitted(name: str, data: Labelled, seed: int = 0) -> Classifier:
+    return fit_classifier(RECIPES[name].replace(seed=seed), data, Letters() if name == "head" else None)
 
 
 def train_classifier(recipe: Recipe, sources: list[str], out: Path) -> Classifier:
@@ -93,9 +93,10 @@ def train_classifier(recipe: Recipe, sources: list[str], out: Path) -> Classifie
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
-    made = fitted(name, made_up())
     other = made_up(200, seed=1)
-    assert accuracy(made, other) >= 0.9
+    trained = [fitted(name, made_up(), seed) for seed in range(3)]  # one alone says as much of its dropout as of it
+    assert np.mean([accuracy(made, other) for made in trained]) >= 0.9
+    made = trained[0]
     made.save(tmp_path / "run")
     base = Letters() if name == "head" else None
     again = load_classifier(tmp_path / "run", base)
@@ -336,7 +337,7 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
         ({"model": "gpt"}, "no classifier"),
         ({"sizes": {"rows": 10**12, "classes": 2}}, "shape|large"),
         ({"config": {"ngrams": 2, "bits": 13}}, "rows_F"),
-        ({"task": "paint"}, "no classifier"),
+        ({"task": "paint"}, "no task 'paint'"),
     ],
 )
 def test_a_forged_folder_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:

@@ -92,6 +92,9 @@ class ImageTask(Task[ImageRun, Images]):
             best="accuracy" if held_N.any() else "", fixed_shapes=True,
         )  # fmt: skip
 
+    def choices(self, run: ImageRun) -> int:
+        return len(run.labels)
+
     def finish(
         self, recipe: Recipe, run: ImageRun, data: Images, rows: Rows, measure: bool, folder: Path | None
     ) -> dict[str, str]:

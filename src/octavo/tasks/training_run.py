@@ -173,6 +173,7 @@ def _describe(loop: Loop) -> dict[str, Any]:
     """What the record says of how a stage was trained, besides its recipe."""
     low = "bfloat16" if loop.precision.low else "float32"
     described = {"steps_per_epoch": loop.stage.steps_per_epoch, "precision": low, "processes": loop.team.size}
+    described |= {"best_measure": loop.stage.best} if loop.stage.best else {}
     return described | ({"peak": loop.precision.peak} if loop.stage.flops_per_example else {})
 
 

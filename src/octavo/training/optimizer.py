@@ -61,7 +61,9 @@ class OptimizerConfig:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
 
     def suiting(self, model: nn.Module) -> OptimizerConfig:
-        """With a rate that suits the model, where none was asked for."""
+        """With a Muon learning rate that suits the model, where Muon is used and none was asked for."""
+        if self.optimizer != "muon":
+            return self
         usual: Any = getattr(model, "muon_learning_rate", MUON_LEARNING_RATE)
         return replace(self, muon_learning_rate=self.muon_learning_rate or float(usual))
 

@@ -17,10 +17,18 @@ from octavo.inspect.doctor.baselines import compare_with_baselines, measure_base
 from octavo.inspect.doctor.context_use import context
 from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
-from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
+from octavo.inspect.doctor.training_history import (
+    events,
+    falling_measure,
+    gradient_lengths,
+    learning_rate,
+    overfitting,
+    start,
+)
 from octavo.inspect.doctor.unseen_text import softmax, through_time
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import METRICS, Run
+from octavo.tasks.task import find_task
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
 from octavo.training.metrics_log import read_rows
@@ -28,6 +36,22 @@ from octavo.training.metrics_log import read_rows
 QUICK = "left out by --quick"
 MODEL = ("softmax", "gradient flow", "context")  # found by examining the model, not its history
 READ = 2_000_000  # bytes of the validation part that the model is examined with
+
+
+def examine_any(run: Any, quick: bool = False) -> Diagnosis:
+    """Examine a run of any task; of one that is no language model, the history of its training."""
+    if isinstance(run, Run):
+        return examine(run, quick)
+    training, name, choices = Training.of(run), str(run.path or run.name), find_task(run.task).choices(run)
+    path = run.path / METRICS if run.path is not None else None
+    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
+    curve = Curve.of(rows, 1.0)
+    own = settings(run.model, training)
+    findings = (
+        start(curve, choices, what="answer"), falling_measure(curve, rows, training),
+        learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
+    )  # fmt: skip
+    return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
 
 
 def examine(run: Run, quick: bool = False) -> Diagnosis:

@@ -17,6 +17,7 @@ from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 
 MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
+LEAST_LOSS = 1e-9  # nats: a classifier's may be 0, and losses are compared by their ratios
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
 FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
@@ -70,7 +71,7 @@ class Curve:
             if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
                 held = bits(nats, bytes_per_token)
             if loss is not None:
-                points.append(Point(step, loss, norm))
+                points.append(Point(step, max(loss, LEAST_LOSS), norm))
             if held is not None:
                 checks.append(Check(step, held))
         end = again or last
@@ -114,12 +115,11 @@ class Training:
     steps_per_epoch: int = 0  # 0: unknown
     finished: bool = True
     why: str = ""  # it ended
-    usual: OptimizerConfig = field(
-        default_factory=OptimizerConfig
-    )  # what the model's learning rates are if nothing is said
+    usual: OptimizerConfig = field(default_factory=OptimizerConfig)  # the model's learning rates if nothing is said
+    best_measure: str = ""  # by which the best weights were chosen
 
     @classmethod
-    def of(cls, run: Run) -> Training | None:
+    def of(cls, run: Any) -> Training | None:
         """None for a run that was not trained step by step."""
         record = run.record.get("training")
         if not isinstance(record, Mapping):
@@ -129,7 +129,7 @@ class Training:
             from_json(OptimizerConfig, record.get("optimizer", {})).suiting(run.model),
             from_json(LoopConfig, record.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(record.get("finished")), str(record.get("why", "")),
-            OptimizerConfig().suiting(run.model),
+            OptimizerConfig().suiting(run.model), str(record.get("best_measure", "")),
         )  # fmt: skip
 
     def higher_rate(self) -> str:
