@@ -90,7 +90,7 @@ class Pictures:
         about, training = run.record.get("images"), run.record.get("training")
         source = about.get("source") if isinstance(about, Mapping) else None
         settings = training.get("settings") if isinstance(training, Mapping) else None
-        name = source[0] if isinstance(source, list) and len(source) == 1 else None
+        name = source[0] if isinstance(source, list) and len(source) == 1 else source  # older records name one
         if not isinstance(name, str) or name not in NAMED:
             return None
         try:
