@@ -108,7 +108,7 @@ def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
 
 @pytest.fixture
 def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our twin of it does."""
+    """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our reference implementation of it does."""
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
 
 
@@ -337,7 +337,7 @@ def test_tables_of_an_ngram_are_within_the_bound() -> None:
 
 def test_the_slower_of_products_and_memory_decides() -> None:
     cost = cost_like("gpt2", Shape(1, 1, 99))
-    weights = 2 * (124_439_808 - 1024 * 768)  # positions are looked up, embeddings are read as output weights
+    weights = 2 * (124_439_808 - 1024 * 768)  # positions are a look-up, embeddings are read as output weights
     cache = 2 * 2 * 12 * 768 * 100
     machine = Machine("made up", 1e12, 1e9, 1e9)
     slow = predict_decoding(cost, machine, utilisation=0.5)

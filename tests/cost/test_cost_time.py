@@ -203,14 +203,14 @@ def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "no language model")])
-def test_what_is_not_rehearsed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
+def test_what_is_not_timed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
     assert main(["cost", "--like", name]) == 0
     out = capsys.readouterr().out
     assert why in out
     assert "training timed" not in out
 
 
-def test_a_trained_run_is_rehearsed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_trained_run_is_timed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("to be or not to be, that is the question. " * 50)
     api.train("gpt", str(tmp_path / "text"), out=str(tmp_path / "run"), tokenizer="byte", width=32, layers=1, batch=4,
               window=16, budget="2steps", measure=False)  # fmt: skip

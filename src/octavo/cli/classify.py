@@ -32,7 +32,7 @@ SHOWN_CLASSES = 12  # whose confusion is printed
 ROOM = 90  # letters of a text in a table
 
 USAGE = """usage: octavo classify train MODEL DATA...   learn from labelled texts
-       octavo classify eval RUN [DATA...]     accuracy, F1, calibration, what it takes for what
+       octavo classify eval RUN [DATA...]     accuracy, F1, calibration, the confusion matrix
        octavo classify predict RUN FILE       the class of every line
        octavo classify explain RUN [DATA...]  its surest mistakes, word by word
 
@@ -65,15 +65,15 @@ def run_classify(argv: list[str]) -> None:
 
 
 def _usage() -> None:
-    print(USAGE + "".join(f"  {name:<8}{told}\n" for name, told in MODELS.items()) + EXAMPLES, end="")
+    print(USAGE + "".join(f"  {name:<8}{about}\n" for name, about in MODELS.items()) + EXAMPLES, end="")
 
 
 def report(made: Classifier, json: bool) -> None:
     """How it was trained and what it scores."""
     result = made.record.get("result", {})
     if json:
-        told = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
-        print_json(told | result)
+        about = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
+        print_json(about | result)
         return
     learnt = made.record["data"]["learnt"]["examples"]
     print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")

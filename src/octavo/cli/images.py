@@ -1,4 +1,4 @@
-"""What eval and inspect do with a run that classifies images, and what is told of one that was trained."""
+"""What eval and inspect do with a run that classifies images, and the report on one that was trained."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mappin
     for key, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
-    file.write(len(told).to_bytes(8, "little") + told)
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)  # the tensors then begin at a multiple of eight
+    file.write(len(head).to_bytes(8, "little") + head)
     for tensor in tensors.values():
         file.write(tensor.detach().cpu().contiguous().numpy().data)
 
