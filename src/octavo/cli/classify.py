@@ -11,11 +11,10 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath, run_command
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.tasks.classification import TASK, examples_of, measure
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
@@ -192,13 +191,10 @@ def inspect(
         truths = [test.classes[test.y_N[n]] for n in rows]
         found = explain(made, [test.texts[n] for n in rows], truths, learnt, seed)
     if out is not None:
-        with whole_file(out) as file:
-            words = ["octavo", "classify", "explain", run, *data, *flags_of(reading)]
-            words += ["--text", text] if text is not None else ["--count", str(count)]
-            words += ["--seed", str(seed), "--out", out]
-            page = explain_page(found, Path(run).name, shlex.join(words))
-            file.write(page.encode("utf-8", "backslashreplace"))
-        note(f"the page is {out}")
+        words = ["octavo", "classify", "explain", run, *data, *flags_of(reading)]
+        words += ["--text", text] if text is not None else ["--count", str(count)]
+        words += ["--seed", str(seed), "--out", out]
+        write_page(out, explain_page(found, Path(run).name, shlex.join(words)))
     if json:
         print_json([one.to_json() for one in found])
         return

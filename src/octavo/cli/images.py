@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import print_json, print_table, write_page
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
@@ -95,9 +94,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
     else:
         _print_attention(loaded, name, attention, truth)
     if out is not None:
-        with whole_file(out) as file:
-            file.write(lens_page(loaded, name, x_CHW, truth).encode())
-        note(f"the page is {out}")
+        write_page(out, lens_page(loaded, name, x_CHW, truth))
 
 
 def _print_run(run: ImageRun, json: bool) -> None:

@@ -109,11 +109,9 @@ def report_language(run: Any, json: bool) -> None:
         return
     print(run.summary())
     tokens, seconds = run.record["train_tokens"], run.record["train_seconds"]
-    training = run.record.get("training")
-    speed = (
-        training and f", {training['steps']:,} steps, {tokens / max(seconds, 1e-9):,.0f} tokens/s: {training['why']}"
-    )
-    print(f"trained on {tokens:,} tokens in {seconds:.2f} s" + (speed or ""))
+    training, speed = run.record.get("training"), tokens / max(seconds, 1e-9)
+    why = f", {training['steps']:,} steps, {speed:,.0f} tokens/s: {training['why']}" if training else ""
+    print(f"trained on {tokens:,} tokens in {seconds:.2f} s{why}")
     if result and result["bits_per_byte"] is None:
         print(
             f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero; smooth the model"

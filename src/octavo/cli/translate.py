@@ -10,11 +10,10 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from octavo.cli.flags import Files, RunPath
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table, write_page
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
 from octavo.scoring.translation import Translated
 from octavo.tasks.alignment_page import alignment_page
@@ -24,6 +23,7 @@ from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translator import Method, Translator, load_translator
 
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
+PAGE_TITLE = "What the translation attended to"
 DRAWN = 20  # translations of a page of alignments
 
 
@@ -111,7 +111,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
         return
     one = align(loaded, text, language=into)
     if out is not None:
-        _save_page(loaded, [one], out)
+        write_page(out, alignment_page(PAGE_TITLE, loaded.summary(), [one]))
     print_json(one.to_json()) if json else _print_alignment(one)
 
 
@@ -146,13 +146,7 @@ def _write_page(loaded: Translator, texts: Sequence[str], found: dict[str, list[
                 left += 1
     if left:
         note(f"{left} texts are not drawn: a text to look at has from 1 to {LONGEST - 1} tokens")
-    _save_page(loaded, aligned, page)
-
-
-def _save_page(loaded: Translator, aligned: Sequence[Alignment], page: str) -> None:
-    with whole_file(page) as file:
-        file.write(alignment_page("What the translation attended to", loaded.summary(), aligned).encode())
-    note(f"the page is {page}")
+    write_page(page, alignment_page(PAGE_TITLE, loaded.summary(), aligned))
 
 
 def _print_alignment(one: Alignment) -> None:

@@ -81,6 +81,16 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         os.close(handle)
 
 
+def read_utf8(path: Path) -> str:
+    """The text of a file, which must be UTF-8."""
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
+
+
 def size(count: float) -> str:
     """A number of bytes in words: 1115394 as 1.1 MB."""
     for unit in ("B", "kB", "MB"):
