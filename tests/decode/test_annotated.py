@@ -130,7 +130,7 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     attentive(),
 ], ids=["full", "linear", "dense", "local", "learned", "attentive"])  # fmt: skip
 @pytest.mark.parametrize("layers", ["last", "all"])
-def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
+def test_top_attention_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
     x_N = [token % (model.vocab - 1) for token in range(3, 200, 2)]
     assert has_attention(model)
     reading = top_attention(model, x_N, 4, layers)

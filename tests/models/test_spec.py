@@ -82,7 +82,7 @@ def test_candidates_suit_their_budget() -> None:
     assert [one.name for one in find_spec("gpt").compared_as()] == ["gpt", "local", "linear", "synthesizer"]
 
 
-def test_presets_are_found_and_mistakes_are_told() -> None:
+def test_presets_are_found_and_mistakes_are_reported() -> None:
     assert find_spec("linear").name == "gpt"
     assert preset("linear")[1].attention == "linear"
     with pytest.raises(UserError, match="there is no model 'gppt'; did you mean gpt"):

@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """MODELS are the built-in ones and those of installed packages, which are looked for when somebody asks: a package
+    """MODELS are the built-in ones and those of installed packages, which are searched for on first use: a package
     may itself be the first to import octavo."""
     if name != "MODELS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

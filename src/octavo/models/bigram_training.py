@@ -113,7 +113,7 @@ def fit_bigram(
 
     With patience, pieces spread over the text are first held out, to find after how many steps nothing better comes;
     then all of the text is trained on for as many. Without, it is trained on for all steps at once. Without `known_V`,
-    all of `vectors_VD` is known. `report` is told of every 50 steps.
+    all of `vectors_VD` is known. `report` gets a row every 50 steps.
     """
     everything = PairCounts(x_N, vocab)
     if not everything.total:
@@ -180,13 +180,13 @@ def _descend(
             advance(1)
             if step % EVERY and step != steps:
                 continue
-            told = {"step": step, "loss": loss / ((step - 1) % EVERY + 1)}
+            row = {"step": step, "loss": loss / ((step - 1) % EVERY + 1)}
             loss = 0.0
             if held is not None:
-                told["held_out"] = held_out_loss(model, held)
-                best, best_step = min((best, best_step), (told["held_out"], step))
+                row["held_out"] = held_out_loss(model, held)
+                best, best_step = min((best, best_step), (row["held_out"], step))
             if report is not None:
-                report(told)
+                report(row)
             if held is not None and step - best_step >= config.patience * EVERY:
                 break
     _put_back(model, mean_D, spread_D)

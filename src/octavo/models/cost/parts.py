@@ -58,7 +58,7 @@ class Part:
     fixed: int = 0
     """Those that are drawn once and never learnt."""
     read: int = 0
-    """Weights that a token cannot do without: all of a matrix, nothing of a table where one row is looked up."""
+    """Weights that a token cannot do without: all of a matrix, nothing of a table of which a token reads one row."""
     forward: int = 0
     """Operations of the products that are computed."""
     needed: int = 0
@@ -104,7 +104,7 @@ class Cost:
     parts: tuple[Part, ...]
     caches: tuple[Cache, ...] = ()
     table_bytes: int = 0
-    """Counts and probabilities that are looked up, not learnt by gradients."""
+    """Counts and probabilities in look-up tables, not learnt by gradients."""
     tables_at_most: bool = False
     """Whether the tables are those of the worst text, because the real one is not known."""
 

@@ -47,7 +47,7 @@ class PairShape:
 
 
 def seq2seq_cost(config: Seq2SeqConfig, sizes: Sizes, shape: PairShape) -> Cost:
-    """All parts, those of all layers together; figures are of every source and all its targets."""
+    """All parts, those of all layers together; the numbers are of every source and all its targets."""
     window = shape.target * shape.languages
     parts = seq2seq_parts(config, sizes, shape)
     return Cost("seq2seq", sizes.target_vocab, Shape(shape.batch, window, kernel=shape.kernel), parts)

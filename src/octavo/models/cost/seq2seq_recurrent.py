@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def recurrent_seq2seq_cost(config: RecurrentSeq2SeqConfig, sizes: Sizes, shape: PairShape) -> Cost:
-    """All parts, those of all layers together; figures are of every source and all its targets."""
+    """All parts, those of all layers together; the numbers are of every source and all its targets."""
     window = shape.target * shape.languages
     parts = recurrent_seq2seq_parts(config, sizes, shape)
     return Cost("seq2seq-recurrent", sizes.target_vocab, Shape(shape.batch, window), parts)
