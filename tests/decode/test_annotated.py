@@ -11,9 +11,8 @@ import torch
 from examples import attentive, examples, gpt, ngram, recurrent
 from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
-from octavo.decode.annotated import choices, prepare, search, write
+from octavo.decode.annotated import Node, choices, grow, prepare, search, write
 from octavo.decode.greedy import without_begin
-from octavo.decode.tree import Node, grow
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.surprisal import read

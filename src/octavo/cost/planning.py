@@ -13,10 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.cost.machines import Machine
 from octavo.cost.memory import SIZE, Optimizer, Precision, activation_bytes, training_memory
 from octavo.cost.models import cost_of_config
-from octavo.cost.roofline import UTILISATION
+from octavo.cost.roofline import UTILISATION, Machine
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig

@@ -6,9 +6,11 @@ text cost while it was written, it costs when it is read.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +23,7 @@ from octavo.decode.sample import Sample
 from octavo.errors import UserError
 
 ALTERNATIVES = 8
+BRANCHES, OPENED = 5, 12  # of the tree: children of a node, and nodes that have children
 Turn = Callable[[], AbstractContextManager[None]]
 
 
@@ -117,3 +120,50 @@ def choices(model: LanguageModel[Any], logits_1V: Tensor, method: Sample, count:
     others_V = torch.ones_like(p_V).index_fill(0, token_K, 0)
     rest = float((p_V * others_V).sum()), float((drawn_V * others_V).sum())
     return Choices(token_K, p_K, drawn_K, rest, int((drawn_V > 0).sum()), (entropy[0], entropy[1]))
+
+
+@dataclass(frozen=True)
+class Node:
+    """One token after those of the nodes above it; no children: not opened yet."""
+
+    token: int  # -1: the root, where the prompt ends
+    p: float  # given the nodes above
+    logp: float  # of all from below the root to here, in nats
+    children: list[Node] = field(default_factory=list)
+
+
+def grow(
+    model: LanguageModel[Any], prompt: Sequence[int], branches: int = BRANCHES, opened: int = OPENED,
+    turn: Turn = nullcontext,
+) -> Node:  # fmt: skip
+    """The root of the tree of continuations, of which `opened` nodes have their `branches` likeliest children.
+
+    It is grown best first: the most probable beginning that is still open is opened next, so a small tree holds what
+    the model finds likely. `turn` is entered for each piece of the prompt and each node.
+    """
+    root = Node(-1, 1.0, 0.0)
+    ready = prepare(model, prompt, turn)
+    after: dict[int, Ready] = {}  # by a node, what its children start from
+    line = [(0.0, 0, root, root)]  # by how improbable it is, then by age
+    born = 1
+    for _ in range(opened):
+        if not line:
+            break
+        _, _, node, parent = heapq.heappop(line)
+        with turn(), torch.no_grad(), eval_mode(model):
+            if node is not root:
+                x_1 = torch.tensor([node.token], device=device_of(model))
+                ready = Ready(*model.step(after[id(parent)].state, x_1))
+            after[id(node)] = ready
+            node.children.extend(_children(model, ready, node.logp, branches))
+        for child in node.children:
+            heapq.heappush(line, (-child.logp, born, child, node))
+            born += 1
+    return root
+
+
+def _children(model: LanguageModel[Any], ready: Ready, logp: float, branches: int) -> list[Node]:
+    logp_V = without_begin(ready.logits_1V[0].log_softmax(-1, dtype=torch.float64), model.begin)
+    best = logp_V.topk(min(branches, model.vocab - 1))
+    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [Node(token, math.exp(one), logp + one) for token, one in found if one > -math.inf]

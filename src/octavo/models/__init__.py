@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.io.plugins import load_plugins
 from octavo.models import (
     bag,
     bert,
@@ -35,7 +36,6 @@ from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
-from octavo.models.plugins import load_models
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
@@ -95,6 +95,22 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()["MODELS"] = BUILT_IN | load_models(BUILT_IN)
     return globals()["MODELS"]
+
+
+def load_models(built_in: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
+    """The specs of installed packages (entry-point group `octavo.models`) by name; one that is broken, or takes a name that is taken, is left out."""
+    taken = {*built_in, *(preset for spec in built_in.values() for preset in spec.presets)}
+
+    def check(spec: object, name: str) -> ModelSpec:
+        if not isinstance(spec, ModelSpec):
+            raise TypeError(f"{name} must be a ModelSpec, not a {type(spec).__name__}")
+        names = {spec.name, *spec.presets}
+        if names & taken:
+            raise ValueError(f"the name {', '.join(sorted(names & taken))} is taken; choose another")
+        taken.update(names)
+        return spec
+
+    return {spec.name: spec for spec in load_plugins("octavo.models", "model", check).values()}
 
 
 def _models() -> dict[str, ModelSpec]:

@@ -2,9 +2,9 @@
 
 B batch, T new tokens, S tokens so far, V vocabulary, D width, C context, L layers.
 
-With relative positions, the KV cache is carried on for any number of tokens: each attends to the last `context` tokens. Where
-positions are absolute (learned ones, say), a full context is left, and its last tokens are read again as the beginning
-of a new one. Either way `step` is a function of the state, and texts may be of any length.
+With relative positions, the KV cache is carried on for any number of tokens: each attends to the last `context` ones.
+Where positions are absolute (learned ones, say), a full context is left, and its last tokens are read again as the
+beginning of a new one. Either way `step` is a function of the state, and texts may be of any length.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from octavo.core import map_state
 from octavo.errors import UserError
-from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
+from octavo.models.cost.seq2seq import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.checks import check_dropout, check_positive
 from octavo.models.recurrent import Init, Layer, check_init, init_matrix

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.vision import vision_cost
+from octavo.models.cost.encoders import vision_cost
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.checks import check_choices, check_positive

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
-from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
-from octavo.decode.tree import Node, grow
+from octavo.decode.annotated import ALTERNATIVES, Node, Noted, choices, grow, prepare, search, write
 from octavo.errors import UserError
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
