@@ -98,7 +98,8 @@ def __getattr__(name: str) -> Any:
 
 
 def load_models(built_in: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
-    """The specs of installed packages (entry-point group `octavo.models`) by name; one that is broken, or takes a name that is taken, is left out."""
+    """The specs of installed packages (entry-point group `octavo.models`) by name; one that is broken, or takes a name
+    that is taken, is left out."""
     taken = {*built_in, *(preset for spec in built_in.values() for preset in spec.presets)}
 
     def check(spec: object, name: str) -> ModelSpec:

@@ -37,6 +37,7 @@ class GPT(LanguageModel[State]):
     """A transformer that predicts the next token."""
 
     config: GPTConfig
+    muon_learning_rate = 0.02
 
     def __init__(self, config: GPTConfig, vocab: int) -> None:
         super().__init__()
@@ -171,10 +172,6 @@ class GPT(LanguageModel[State]):
     @property
     def default_batch_shape(self) -> tuple[int, int]:
         return 2048, self.config.context if self.config.absolute else min(64, self.config.context)
-
-    @property
-    def muon_learning_rate(self) -> float:
-        return 0.02
 
     @property
     def context_policy(self) -> str:

@@ -95,10 +95,10 @@ def patch_attention(pattern: Pattern, T: int, each: int) -> Part:
     """One layer's attention, `each` operations for a pair: a score and a sum. Where the keys are cut up, only the
     scores of the tokens in front are computed again in the backward pass.
     """
-    by_grid = isinstance(pattern, Axial | Neighbourhood)
-    needed = each * (grid.pairs(pattern) if by_grid else T * T)
+    if not isinstance(pattern, Axial | Neighbourhood):
+        return attention_products("attention", each * T * T, each * T * T, "fused")
+    needed = each * grid.pairs(pattern)
     if not grid.is_faster(pattern):
         return attention_products("attention", each * T * T, needed, "fused")
-    assert isinstance(pattern, Axial | Neighbourhood)
     forward = each * grid.computed(pattern)
     return Part("attention", forward=forward, needed=needed, backward=2 * forward + each * T * pattern.globals // 2)

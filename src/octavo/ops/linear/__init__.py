@@ -80,11 +80,11 @@ def attend_linear(
 
 
 def chunked(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int) -> tuple[Tensor, State]:
-    """Inside a chunk of C tokens the map of all pairs, between chunks the state: T (C + K) V operations instead of T² V,
-    or T steps after one another.
+    """Inside a chunk of C tokens the map of all pairs, between chunks the state: T (C + K) V operations, where the map
+    of all takes T² V and single steps come one after another.
 
-    Any length: the last chunk is filled up with tokens that match nothing. The denominator is the numerator of a value
-    that is always one, so a column of ones beside the values (W = V + 1) carries z with S and the sums are written once.
+    The last chunk is filled up with tokens that match nothing. The denominator is the numerator of a value that is
+    always one, so a column of ones beside the values (W = V + 1) carries z with S and the sums are written once.
     """
     T = q_BHTK.shape[2]
     chunk = min(chunk, max(T, 1))
