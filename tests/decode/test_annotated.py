@@ -83,7 +83,7 @@ def nodes(root: Node) -> list[Node]:
 @pytest.mark.parametrize("model", [ngram(order=3), gpt(), recurrent(GRU)], ids=["ngram", "gpt", "gru"])
 def test_a_node_has_the_probability_of_its_token_after_the_tokens_above_it(model: Any) -> None:
     def check(node: Node, path: list[int], logp: float) -> None:
-        p_V = without_begin(prepare(model, [*PROMPT, *path]).logits_1V.log_softmax(-1), model.begin)[0].exp()
+        p_V = without_begin(prepare(model, [*PROMPT, *path]).logits_BV.log_softmax(-1), model.begin)[0].exp()
         if node.children:
             assert [child.token for child in node.children] == p_V.topk(3).indices.tolist()
         for child in node.children:
@@ -109,7 +109,7 @@ def test_the_most_probable_beginnings_are_opened_first() -> None:
                                     Sample(1.7, 6, 0.8, 0.1)], ids=str)  # fmt: skip
 def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     model = gpt()
-    logits_1V = prepare(model, PROMPT).logits_1V
+    logits_1V = prepare(model, PROMPT).logits_BV
     found = choices(model, logits_1V, method, 5)
     drawn_V = method.filtered(without_begin(logits_1V, model.begin)).softmax(-1)[0]
     assert found.drawn_K.tolist() == drawn_V[found.token_K].tolist()
