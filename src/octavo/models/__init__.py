@@ -31,8 +31,6 @@ from octavo.models import (
     vit,
 )
 from octavo.models.bag import Bag
-from octavo.models.bert import Bert
-from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
@@ -44,26 +42,14 @@ __all__ = [
     "GPT",
     "GRU",
     "LSTM",
-    "MODELS",
     "RNN",
     "Bag",
-    "Bert",
-    "Bigram",
     "Candidate",
     "Mix",
     "ModelSpec",
     "NGram",
     "RNNAttention",
-    "build",
-    "describe",
-    "find_spec",
-    "language_models",
-    "name_of",
-    "names",
-    "preset",
-    "spec_of",
-    "stored_entries",
-]  # fmt: skip
+]  # and those below
 
 BUILT_IN: dict[str, ModelSpec] = {
     "bag": bag.SPEC,

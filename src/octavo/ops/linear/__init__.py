@@ -23,20 +23,7 @@ from octavo.ops.linear import reference
 from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
 from octavo.ops.linear.reference import State, linear_weights, ratio
 
-__all__ = [
-    "FEATURES",
-    "PATHS",
-    "Features",
-    "Path",
-    "State",
-    "attend_linear",
-    "attend_linear_full",
-    "choose",
-    "draw_random_features",
-    "features",
-    "linear_weights",
-    "start",
-]  # fmt: skip
+__all__ = ["FEATURES", "Features", "State", "draw_random_features", "features", "linear_weights"]  # and what is below
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
