@@ -1,6 +1,7 @@
 PYTHON ?= python3
 PIP = .venv/bin/pip --disable-pip-version-check
 ARGS ?= -n 2
+BENCH = OCTAVO_BENCH_MACHINE_PRINTED=1 .venv/bin/python benchmarks
 
 .PHONY: demo test check lint format bench clean
 
@@ -27,14 +28,15 @@ format: .venv/.ok-dev
 
 ## bench: measure; make bench TEXT=words.txt KENLM=DIR adds the large text (benchmarks/words.py makes it) and KenLM
 bench: .venv/.ok-dev
-	.venv/bin/python benchmarks/bench_shakespeare.py
-	.venv/bin/python benchmarks/bench_recurrent.py
-	.venv/bin/python benchmarks/bench_bigram.py
+	.venv/bin/python benchmarks/measure.py
+	$(BENCH)/bench_shakespeare.py
+	$(BENCH)/bench_recurrent.py
+	$(BENCH)/bench_bigram.py
 ifdef TEXT
-	.venv/bin/python benchmarks/bench_kenlm.py --text $(TEXT) $(if $(KENLM),--kenlm $(KENLM))
-	.venv/bin/python benchmarks/bench_scaling.py --text $(TEXT)
-	.venv/bin/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || echo "no GPU here: bench_ngram_gpu.py is left out"
-	! .venv/bin/python -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || .venv/bin/python benchmarks/bench_ngram_gpu.py --text $(TEXT)
+	$(BENCH)/bench_kenlm.py --text $(TEXT) $(if $(KENLM),--kenlm $(KENLM))
+	$(BENCH)/bench_scaling.py --text $(TEXT)
+	if .venv/bin/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; \
+	then $(BENCH)/bench_ngram_gpu.py --text $(TEXT); else echo "no GPU here: bench_ngram_gpu.py is left out"; fi
 endif
 
 clean:

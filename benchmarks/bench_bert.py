@@ -1,7 +1,7 @@
 """BERT: what each pretraining task is good for, and how fast pretraining is beside transformers + compile.
 
 python benchmarks/bench_bert.py --ablation           (some minutes on two cores; needs sentence-polarity, scikit-learn)
-python benchmarks/bench_bert.py --ablation --usual --corpus enwiki --steps 20000        (on a GPU: the usual model)
+python benchmarks/bench_bert.py --ablation --usual --corpus enwiki --steps 20000        (on a GPU: the larger model)
 python benchmarks/bench_bert.py --speed              (on a GPU: BERT-base, rows of 512 tokens, bfloat16)
 python benchmarks/bench_bert.py --speed --tiny       (the same code on any machine, to see that it runs)
 
@@ -12,17 +12,17 @@ between the two, and the medians are compared.
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from importlib import import_module
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from measure import median_spread, parser, print_header, print_machine, print_row, rates, time_rounds
 from octavo.core import seeded_generator
 from octavo.datasets.sources import get_files
 from octavo.models.bert import Bert, BertConfig
@@ -39,32 +39,32 @@ from octavo.training.precision import Precision
 ABLATED: tuple[tuple[Any, ...], ...] = (
     ("words",), ("words", "next"), ("words", "order"), ("words", "replaced"), ("words", "next", "order", "replaced"),
 )  # fmt: skip
-SMALL = BertConfig(width=64, layers=2, heads=4, context=64), 1024, 0.015  # and the vocabulary and the learning rate
-USUAL = BertConfig(), 4096, 0.004
+SMALL = BertConfig(width=64, layers=2, heads=4, context=64), 1024, 0.015  # model, vocabulary size, learning rate
+LARGE = BertConfig(), 4096, 0.004
 ROUNDS, STEPS = 5, 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ablation", action="store_true")
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--tiny", action="store_true", help="a small shape, for machines without a GPU")
-    parser.add_argument("--steps", type=int, default=500, help="of each model of the ablation")
-    parser.add_argument("--usual", action="store_true", help="ablation: 4 layers of width 128, rows of 128 tokens")
-    parser.add_argument("--tasks", nargs="*", help="ablation: the row of these tasks alone; without any, of none")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--corpus", default="shakespeare")
-    parser.add_argument("--rows", type=int, default=64, help="of a step of the speed test")
-    args = parser.parse_args()
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    arguments = parser(__doc__)
+    arguments.add_argument("--ablation", action="store_true")
+    arguments.add_argument("--speed", action="store_true")
+    arguments.add_argument("--tiny", action="store_true", help="a small shape, for machines without a GPU")
+    arguments.add_argument("--steps", type=int, default=500, help="of each model of the ablation")
+    arguments.add_argument("--usual", action="store_true", help="ablation: 4 layers of width 128, rows of 128 tokens")
+    arguments.add_argument("--tasks", nargs="*", help="ablation: the row of these tasks alone; without any, of none")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--corpus", default="shakespeare")
+    arguments.add_argument("--rows", type=int, default=64, help="of a step of the speed test")
+    args = arguments.parse_args()
+    print_machine()
     if args.ablation:
         rows = ((), *ABLATED) if args.tasks is None else (tuple(args.tasks),)
-        ablation(args.corpus, args.steps, rows, USUAL if args.usual else SMALL, args.seed)
+        ablation(args.corpus, args.steps, rows, LARGE if args.usual else SMALL, args.seed)
     if args.speed:
         speed(args.corpus, args.tiny, args.rows)
 
 
-# ---------------------------------------------------------------------- which task is good for what
+# ---------------------------------------------------------------------- ablation of the pretraining tasks
 
 
 def ablation(
@@ -75,33 +75,27 @@ def ablation(
     seed: int,
 ) -> None:
     """The same model, text, steps and seed; only the tasks differ."""
-    model, vocab_size, rate = setting
+    model, vocab_size, learning_rate = setting
     print(
         f"{corpus}, {steps} steps of {TASK.loop.batch_size} rows of {model.context} tokens, "
         f"{model.layers} layers of width "
-        f"{model.width}, {vocab_size:,} tokens known, rate {rate}, seed {seed}"
+        f"{model.width}, vocabulary {vocab_size:,}, learning rate {learning_rate}, seed {seed}\n"
     )
-    print(
-        f"{'tasks':<30}{'words':>8}{'perpl.':>9}{'next':>8}{'order':>8}{'repl.':>8}{'polarity':>10}{'order probe':>13}"
-    )
+    print_header("tasks", "words", "next", "order", "replaced", "perplexity", "polarity probe", "order probe")
     for tasks in rows:
         config = replace(model, tasks=tasks or ("words",))
-        rates = {"learning_rate": rate} if tasks else {"learning_rate": 1e-9, "muon_learning_rate": 1e-9}
-        how = {"vocab_size": vocab_size, "budget": f"{steps if tasks else 1}steps", "evaluations": 4, **rates}
-        recipe = TASK.recipe("bert", asdict(config) | how, seed)
+        settings = {"vocab_size": vocab_size, "budget": f"{steps if tasks else 1}steps", "evaluations": 4}
+        settings |= {"learning_rate": learning_rate} if tasks else {"learning_rate": 1e-9, "muon_learning_rate": 1e-9}
+        recipe = TASK.recipe("bert", asdict(config) | settings, seed)
         encoder = train_run(TASK, recipe, [corpus], quiet=True)
-        told = encoder.record["result"]
-        shown = [
-            f"{told[key]:.1%}" if key in told else ""
+        result = encoder.record["result"]
+        accuracies = [
+            f"{result[key]:.1%}" if key in result else ""
             for key in ("words_accuracy", "next_accuracy", "order_accuracy", "replaced_balanced")
         ]
-        probes = polarity_probe(encoder), order_probe(encoder, corpus)
-        name = " ".join(tasks) or "none: the first weights"
-        print(
-            f"{name:<30}{shown[0]:>8}{told['words_perplexity']:>9.0f}{shown[1]:>8}{shown[2]:>8}{shown[3]:>8}"
-            f"{probes[0]:>10.1%}{probes[1]:>13.1%}",
-            flush=True,
-        )
+        probes = f"{polarity_probe(encoder):.1%}", f"{order_probe(encoder, corpus):.1%}"
+        name = " ".join(tasks) or "none: the initial weights"
+        print_row(name, *accuracies, f"{result['words_perplexity']:.0f}", *probes)
 
 
 def polarity_probe(encoder: Encoder, train: int = 4000, test: int = 2000) -> float:
@@ -114,22 +108,22 @@ def polarity_probe(encoder: Encoder, train: int = 4000, test: int = 2000) -> flo
         labels += [label] * len(lines)
     order = np.random.default_rng(0).permutation(len(texts))
     vectors_ND, label_N = encoder.encode([texts[i] for i in order]).numpy(), np.array(labels)[order]
-    return _probed(vectors_ND, label_N, train)
+    return _fit_probe(vectors_ND, label_N, train)
 
 
 def order_probe(encoder: Encoder, corpus: str, train: int = 1200) -> float:
     """Accuracy of a logistic regression on the frozen vectors of two neighbours of the held-out part: in order?"""
-    sentences = [one for _, text in documents(open_corpus(corpus).valid) for one in split_sentences(text)]
+    sentences = [each for _, text in documents(open_corpus(corpus).valid) for each in split_sentences(text)]
     vectors_ND = encoder.encode(sentences).numpy()
     swapped = np.random.default_rng(0).random(len(sentences) // 2) < 0.5
     pairs = [
         np.concatenate([vectors_ND[2 * i + s], vectors_ND[2 * i + 1 - s]]) for i, s in enumerate(swapped.astype(int))
     ]
     order = np.random.default_rng(1).permutation(len(pairs))
-    return _probed(np.stack(pairs)[order], swapped[order], min(train, 2 * len(pairs) // 3))
+    return _fit_probe(np.stack(pairs)[order], swapped[order], min(train, 2 * len(pairs) // 3))
 
 
-def _probed(x_ND: Any, y_N: Any, train: int) -> float:
+def _fit_probe(x_ND: Any, y_N: Any, train: int) -> float:
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -143,13 +137,13 @@ def _probed(x_ND: Any, y_N: Any, train: int) -> float:
 
 def speed(corpus: str, tiny: bool, rows: int) -> None:
     """Tokens a second of training steps, ours and transformers'."""
-    import transformers
+    transformers: Any = import_module("transformers")
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     shape = (64, 2, 4, 256, 64) if tiny else (768, 12, 12, 3072, 512)
     width, layers, heads, inner, length = shape
     rows, vocab = (4, 2048) if tiny else (rows, 30522)
-    batch = rows_of(corpus, rows, length).to(device)
+    batch = make_batch(corpus, rows, length).to(device)
     ours = Bert(BertConfig(width=width, layers=layers, heads=heads, feed_forward_width=inner, context=length), vocab)
     ours.initialise(seeded_generator(0))
     settings = transformers.BertConfig(
@@ -166,68 +160,45 @@ def speed(corpus: str, tiny: bool, rows: int) -> None:
         return torch.stack(list(losses_of(ours, batch).values())).sum()
 
     def their_loss() -> Tensor:
-        told: Tensor = theirs(
+        loss: Tensor = theirs(
             batch.x_BT, token_type_ids=batch.segment_BT, labels=labels_BT, next_sentence_label=answer_B
         ).loss
-        return told
+        return loss
 
     ours = ours.to(device)
     Precision(LoopConfig(compile="parts"), ours, device, fixed_shapes=True).compiled(ours, ours)
     steps = {
-        "octavo": stepper(ours, our_loss, device),
-        "transformers + compile": stepper(theirs, their_loss, device),
+        "octavo": make_step(ours, our_loss, device),
+        "transformers + compile": make_step(theirs, their_loss, device),
     }
-    took = timed(steps, device)
     pairs = len(batch.first_P) / rows
-    print(f"{rows} rows of {length} tokens, {pairs:.1f} pairs a row, {batch.waste:.2%} padding, {device}")
-    rates = {name: rows * length * STEPS / statistics.median(seconds) for name, seconds in took.items()}
-    for name, seconds in took.items():
-        spread = f"{rows * length * STEPS / max(seconds):,.0f} to {rows * length * STEPS / min(seconds):,.0f}"
-        print(f"{name:<24}{rates[name]:>12,.0f} tokens/s ({spread})")
-    print(f"ratio {rates['octavo'] / rates['transformers + compile']:.2f}")
+    print(f"{rows} rows of {length} tokens, {pairs:.1f} pairs a row, {batch.waste:.2%} padding, {device}\n")
+    print_header("", "tokens/s")
+    speeds = {name: rates(rows * length, each) for name, each in time_rounds(steps, ROUNDS, STEPS).items()}
+    for name, values in speeds.items():
+        print_row(name, median_spread(values, 0))
+    print(f"\nratio {median(speeds['octavo']) / median(speeds['transformers + compile']):.2f}")
 
 
-def rows_of(corpus: str, rows: int, length: int) -> Any:
+def make_batch(corpus: str, rows: int, length: int) -> Any:
     """One batch of real text; the model's vocabulary may be larger than the text's."""
     train = open_corpus(corpus).train
     tokenizer = WordPiece.learn(train.chunks(), WordPieceSettings(2048))
     return Masked(Sentences.of(documents(train), tokenizer), tokenizer, ("words", "next"), rows, length, 0).at(0)
 
 
-def stepper(model: Any, loss: Callable[[], Tensor], device: torch.device) -> Callable[[], None]:
-    """One training step."""
+def make_step(model: Any, loss: Callable[[], Tensor], device: torch.device) -> Callable[[], None]:
+    """A function that takes one training step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def step() -> None:
         with torch.autocast(device.type, torch.bfloat16):
-            paid = loss()
-        paid.backward()
+            value = loss()
+        value.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
     return step
-
-
-def timed(steps: dict[str, Callable[[], None]], device: torch.device) -> dict[str, list[float]]:
-    """Seconds of STEPS steps, round by round, each in turn; the first steps, which compile, are not counted."""
-    took: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        for _ in range(3):
-            step()
-    for _ in range(ROUNDS):
-        for name, step in steps.items():
-            _wait(device)
-            began = time.perf_counter()
-            for _ in range(STEPS):
-                step()
-            _wait(device)
-            took[name].append(time.perf_counter() - began)
-    return took
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

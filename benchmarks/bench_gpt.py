@@ -2,8 +2,8 @@
 
 The peer is nanoGPT's model in the loop that its README gives (clone it yourself): on a CPU 4 layers, 4 heads, width
 128, context 64, batch 12, 2,000 steps, AdamW at 0.001 falling to a tenth, no dropout. Its validation loss is that of
-the whole last tenth of tiny Shakespeare in windows of 64. Ours is given in the same windows, each from nothing, and as
-octavo counts, with the state carried.
+the whole last tenth of tiny Shakespeare in separate windows of 64. Ours is given in the same windows, and as octavo
+scores, with the state carried.
 
 python benchmarks/bench_gpt.py --nanogpt PATH --speed      (a minute)
 python benchmarks/bench_gpt.py --nanogpt PATH --quality    (five minutes: its 2,000 steps, then our model for that time,
@@ -13,14 +13,13 @@ python benchmarks/bench_gpt.py --nanogpt PATH --gpu        (two minutes on an H2
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import math
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import numpy as np
 import torch
 
 import octavo
+from measure import median_spread, parser, print_header, print_machine, print_row, rates, require_gpu, time_rounds
 from octavo.core import seeded_generator
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
@@ -36,47 +36,52 @@ from octavo.training.loss import NextToken
 from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm
 
 BATCH, CONTEXT, STEPS = 12, 64, 2000
-SHAPE = {"width": 128, "layers": 4, "heads": 4, "context": CONTEXT}
-GPT2 = {"positions": "learned", "norm": "layer", "feed_forward": "gelu", "qk_norm": False, "init": "gpt2"}
+SHAPE: dict[str, Any] = {"width": 128, "layers": 4, "heads": 4, "context": CONTEXT}
+GPT2: dict[str, Any] = {
+    "positions": "learned",
+    "norm": "layer",
+    "feed_forward": "gelu",
+    "qk_norm": False,
+    "init": "gpt2",
+}
 ROUNDS = 40
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nanogpt", type=Path, required=True, help="a clone of nanoGPT")
-    for part in ("speed", "quality", "gpu"):
-        parser.add_argument(f"--{part}", action="store_true")
-    args = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--nanogpt", type=Path, required=True, help="a clone of nanoGPT")
+    for flag in ("--speed", "--quality", "--gpu"):
+        arguments.add_argument(flag, action="store_true")
+    args = arguments.parse_args()
     sys.path.insert(0, str(args.nanogpt))
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
+    print_machine()
     if args.speed:
         speed()
     if args.quality:
         quality()
     if args.gpu:
-        if not torch.cuda.is_available():
-            sys.exit("this part of the benchmark needs a CUDA GPU, and there is none here")
+        require_gpu()
         gpu()
 
 
-# ---------------------------------------------------------------------- one step of each
+# ---------------------------------------------------------------------- training speed
 
 
 def peer_step(device: str, batch: int, context: int, vocab: int, compiled: bool, **shape: int) -> Callable[[], None]:
     """nanoGPT's model, one step of its loop on random tokens."""
-    import model as nanogpt  # type: ignore[import-not-found]
+    nanogpt: Any = import_module("model")  # of the clone
 
     with contextlib.redirect_stdout(io.StringIO()):
         model = nanogpt.GPT(
             nanogpt.GPTConfig(block_size=context, vocab_size=vocab, dropout=0.0, bias=False, **shape)
         ).to(device)
         optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), device)
-    model = torch.compile(model) if compiled else model
+    objective: Any = torch.compile(model) if compiled else model
     x_BT = torch.randint(0, vocab, (batch, context + 1), device=device)
 
     def step() -> None:
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            _, loss = model(x_BT[:, :-1].contiguous(), x_BT[:, 1:].contiguous())
+            _, loss = objective(x_BT[:, :-1].contiguous(), x_BT[:, 1:].contiguous())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -86,13 +91,13 @@ def peer_step(device: str, batch: int, context: int, vocab: int, compiled: bool,
 
 
 def our_step(
-    device: str, batch: int, config: GPTConfig, vocab: int, optimizer: str, low: bool, compiled: bool = False
+    device: str, batch: int, config: GPTConfig, vocab: int, optimizer: Any, low: bool, compiled: bool = False
 ) -> Callable[[], None]:
-    """Our model, one step as the loop does it, on random tokens, each window from nothing as the peer's."""
+    """Our model, one step as the loop does it, on random tokens, without a carried state, as the peer."""
     model = GPT(config, vocab)
     model.initialise(seeded_generator(0))
     model = model.to(device)
-    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))  # type: ignore[arg-type]
+    optimizers = Optimizers(model, OptimizerConfig(optimizer=optimizer))
     objective: Any = torch.compile(NextToken(model), dynamic=False) if compiled else NextToken(model)
     x_BT = torch.randint(0, vocab - 1, (batch, config.context + 1), device=device)
 
@@ -107,33 +112,17 @@ def our_step(
     return step
 
 
-def take_turns(ways: dict[str, Callable[[], None]], tokens: int, rounds: int) -> None:
-    """Tokens a second of each, median and spread; in turns, so that a busy spell of the machine meets all."""
-    for step in ways.values():
-        for _ in range(3):
-            step()
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, step in ways.items():
-            _finish()
-            began = time.perf_counter()
-            step()
-            _finish()
-            seconds[name].append(time.perf_counter() - began)
-    for name, times in seconds.items():
-        middle, low, high = (tokens / q for q in (statistics.median(times), max(times), min(times)))
-        print(f"  {name:42s} {middle:10,.0f} tokens/s  ({low:,.0f} to {high:,.0f})", flush=True)
-
-
-def _finish() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+def compare(steps: dict[str, Callable[[], None]], tokens: int, rounds: int) -> None:
+    """Tokens per second of each training step."""
+    print_header("", "tokens/s")
+    for name, seconds in time_rounds(steps, rounds, warm_up=3).items():
+        print_row(name, median_spread(rates(tokens, seconds), 0))
 
 
 def speed() -> None:
-    print(f"\ntraining, CPU, {SHAPE}, batch {BATCH}")
+    print(f"\ntraining, CPU, {SHAPE}, batch {BATCH}\n")
     config = GPTConfig(**SHAPE)
-    take_turns({
+    compare({
         "nanoGPT, float32, AdamW": peer_step("cpu", BATCH, CONTEXT, 65, False, n_layer=4, n_head=4, n_embd=128),
         "octavo, float32, AdamW": our_step("cpu", BATCH, config, 257, "adamw", False),
         "octavo, bfloat16 products, AdamW": our_step("cpu", BATCH, config, 257, "adamw", True),
@@ -143,18 +132,18 @@ def speed() -> None:
 
 def gpu() -> None:
     torch.set_float32_matmul_precision("high")
-    config = GPTConfig(width=768, layers=12, heads=12, context=1024, **GPT2)  # type: ignore[arg-type]
+    config = GPTConfig(width=768, layers=12, heads=12, context=1024, **GPT2)
     for batch in (12, 64):
-        print(f"\ntraining, {torch.cuda.get_device_name()}, GPT-2 124M, bfloat16, context 1,024, batch {batch}")
-        ways = {
+        print(f"\ntraining, {torch.cuda.get_device_name()}, GPT-2 124M, bfloat16, context 1,024, batch {batch}\n")
+        steps = {
             "nanoGPT, compiled": peer_step("cuda", batch, 1024, 50304, True, n_layer=12, n_head=12, n_embd=768),
             "octavo, --compile on": our_step("cuda", batch, config, 50304, "adamw", True, True),
         }
-        take_turns(ways, batch * 1024, 10)
+        compare(steps, batch * 1024, 10)
         torch._dynamo.reset()
 
 
-# ---------------------------------------------------------------------- what a minute and a half reaches
+# ---------------------------------------------------------------------- loss after the same training time
 
 
 def quality() -> None:
@@ -163,34 +152,34 @@ def quality() -> None:
         np.frombuffer(b"".join(block.data for block in part.chunks()), np.uint8)
         for part in (corpus.train, corpus.valid)
     )
-    theirs, seconds = peer_trained(train, valid)
-    print(f"\nnanoGPT, {STEPS} steps: {theirs:.4f} nats in windows of {CONTEXT}, after {seconds:.1f} s")
-    ways = {"octavo": {}, "octavo, each window by itself (--stride 32)": {"stride": CONTEXT // 2}}
-    for name, settings in ways.items():
+    peer_loss, seconds = train_peer(train, valid)
+    print(f"\nnats per token on the last tenth, in windows of {CONTEXT} and as octavo scores\n")
+    print_header("", "seconds", "tokens", f"in windows of {CONTEXT}", "as octavo scores", "context")
+    print_row(f"nanoGPT, {STEPS} steps", f"{seconds:.1f}", f"{STEPS * BATCH * CONTEXT:,}", f"{peer_loss:.4f}", "", "")
+    for name, settings in {"octavo": dict[str, Any](), "octavo, separate windows": {"stride": CONTEXT // 2}}.items():
         for part in (1, 3, 6):
             with contextlib.redirect_stderr(io.StringIO()):
                 budget = f"{seconds / part:.2f}s"
-                run = octavo.train("gpt", "shakespeare", **SHAPE, **settings, budget=budget, checks=1, device="cpu")
-            in_windows = loss_in_windows(run.model, valid)
-            as_octavo_counts = run.record["result"]["bits_per_byte"] * math.log(2)
-            print(
-                f"{name}, after {run.record['train_seconds']:.1f} s: {in_windows:.4f} nats in windows of {CONTEXT}, "
-                f"{as_octavo_counts:.4f} with: {run.model.context_policy} ({run.record['train_tokens']:,} tokens)",
-                flush=True,
-            )  # fmt: skip
+                run = octavo.train(
+                    "gpt", "shakespeare", **SHAPE, **settings, budget=budget, evaluations=1, device="cpu"
+                )
+            in_windows, record = loss_in_windows(run.model, valid), run.record
+            scored = f"{record['result']['bits_per_byte'] * math.log(2):.4f}"
+            print_row(name, f"{record['train_seconds']:.1f}", f"{record['train_tokens']:,}", f"{in_windows:.4f}",
+                      scored, run.model.context_policy)  # fmt: skip
 
 
-def peer_trained(train: Any, valid: Any) -> tuple[float, float]:
+def train_peer(train: Any, valid: Any) -> tuple[float, float]:
     """nanoGPT's loss after its CPU recipe, and the seconds of its steps."""
-    import model as nanogpt  # type: ignore[import-not-found]
+    nanogpt: Any = import_module("model")  # of the clone
 
     torch.manual_seed(1337)
-    letters = np.unique(train)
+    characters = np.unique(train)
     ids = np.zeros(256, np.int64)
-    ids[letters] = np.arange(len(letters))
+    ids[characters] = np.arange(len(characters))
     with contextlib.redirect_stdout(io.StringIO()):
         model = nanogpt.GPT(nanogpt.GPTConfig(
-            block_size=CONTEXT, vocab_size=len(letters), n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False
+            block_size=CONTEXT, vocab_size=len(characters), n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False
         ))  # fmt: skip
         optimizer = model.configure_optimizers(0.1, 1e-3, (0.9, 0.99), "cpu")
     x_N = torch.from_numpy(ids[train])
@@ -209,13 +198,13 @@ def peer_trained(train: Any, valid: Any) -> tuple[float, float]:
         optimizer.zero_grad(set_to_none=True)
     seconds = time.perf_counter() - began
     model.eval()
-    logits = lambda x_BT: model(x_BT, x_BT)[0]  # noqa: E731 - with targets it gives the logits of all places
+    logits = lambda x_BT: model(x_BT, x_BT)[0]  # noqa: E731 - with targets it gives the logits of all positions
     return loss_in_windows(logits, ids[valid]), seconds
 
 
 @torch.no_grad()
 def loss_in_windows(logits_of: Callable[[torch.Tensor], torch.Tensor], valid: Any) -> float:
-    """Nats a token over the whole split, cut into windows of 64 that are read from nothing; the rest is left out."""
+    """Nats per token over the whole split, cut into separate windows of 64; an incomplete last one is left out."""
     x_N = torch.from_numpy(np.asarray(valid, np.int64))
     rows = (len(x_N) - 1) // CONTEXT
     x_RT, y_RT = (x_N[more : more + rows * CONTEXT].view(rows, CONTEXT) for more in (0, 1))

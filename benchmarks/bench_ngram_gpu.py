@@ -4,46 +4,42 @@
     python benchmarks/bench_ngram_gpu.py --text words.txt
 
 Three streams: the words of the text; the words followed by as many sampled from its own trigram model, so that there
-are more than 100 million; and the bytes of the text. Without a GPU it says so and ends.
+are more than 100 million; and the bytes of the text.
 """
 
 from __future__ import annotations
 
-import argparse
 import lzma
-import statistics
-import sys
-import time
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from measure import median_spread, parser, print_machine, print_profile, require_gpu, time_call
 from octavo.io.compressed import CHUNK_BYTES
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.models.ngram.counting import Vocabulary, count_ngrams
 from octavo.text import Word, WordSettings
 from octavo.text.chunks import Chunk, no_starts
 
-LMPLZ = 0.72e6  # words per second of lmplz -o 5 on two cores, the figure to beat thirty times
+LMPLZ_WORDS_PER_SECOND = 0.72e6  # lmplz -o 5 on two cores; the goal is thirty times as many
 ORDER = 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, required=True, help="words, one sentence a line; .xz is unpacked")
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit("this benchmark needs a CUDA GPU, and there is none here")
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, order {ORDER}, median of {args.repeats}")
+    arguments = parser(__doc__)
+    arguments.add_argument("--text", type=Path, required=True, help="words, one sentence a line; .xz is unpacked")
+    arguments.add_argument("--repeats", type=int, default=5)
+    args = arguments.parse_args()
+    require_gpu()
+    print_machine()
+    print(f"order {ORDER}, medians (spread) of {args.repeats}")
     data = args.text.read_bytes()
     data = lzma.decompress(data) if args.text.suffix == ".xz" else data
-    began = time.perf_counter()
     word, tokens = Word.learn_and_encode(lambda: _chunks(data), WordSettings("space", min_count=1))
     x_N = torch.from_numpy(np.concatenate(list(tokens)))
-    print(f"tokenised {len(data):,} bytes on the CPU in {time.perf_counter() - began:.1f} s")
     measure("words", x_N, word.vocab, word.newline, args.repeats)
     more = sampled(x_N, word.vocab, word.newline, 104_000_000 - len(x_N))
     measure("words, half of them sampled", torch.cat([x_N, more]), word.vocab, word.newline, args.repeats)
@@ -60,31 +56,28 @@ def measure(name: str, x_N: Tensor, vocab: int, newline: int | None, repeats: in
     """Median seconds of fitting from ids on the GPU, its parts, and scoring."""
     config = NGramConfig(order=ORDER, sentences=True)
     x_N = x_N.cuda()
-    seconds = []
-    for _ in range(repeats + 1):  # the first one warms up
-        seconds.append(_timed(lambda: NGram.fit(x_N, config, vocab, newline)))
-    median, low, high = statistics.median(seconds[1:]), min(seconds[1:]), max(seconds[1:])
-    rate = len(x_N) / median
+    seconds = [time_call(lambda: NGram.fit(x_N, config, vocab, newline)) for _ in range(repeats + 1)][1:]  # warm
+    rate = len(x_N) / median(seconds)
     print(f"\n{name}: {len(x_N):,} tokens, vocabulary {vocab:,}")
-    print(
-        f"  fit {median:.3f} s ({low:.3f} to {high:.3f}): {rate / 1e6:.1f} million tokens/s, {rate / LMPLZ:.0f} x lmplz"
-    )
-    counting = _timed(lambda: [None for _ in count_ngrams(x_N, ORDER, Vocabulary(vocab, vocab - 1, newline))])
+    print(f"fit {median_spread(seconds, 3)} s: {rate / 1e6:.1f} million tokens/s, "
+          f"{rate / LMPLZ_WORDS_PER_SECOND:.0f} times lmplz's")  # fmt: skip
+    counting = time_call(lambda: [None for _ in count_ngrams(x_N, ORDER, Vocabulary(vocab, vocab - 1, newline))])
     copied = x_N.long().repeat(2)
-    floor = _timed(lambda: [copied.sort(stable=True) for _ in range(3)]) / 3
-    print(f"  counting {counting:.3f} s, estimating and laying out {median - counting:.3f} s")
-    print(f"  one 64-bit sort of as many keys, {ORDER} times: {ORDER * floor / 2:.3f} s; memory {_peak():.1f} GB")
-    _profile(lambda: NGram.fit(x_N, config, vocab, newline))
+    floor = time_call(lambda: [copied.sort(stable=True) for _ in range(3)]) / 3
+    print(f"counting {counting:.3f} s, estimating and laying out {median(seconds) - counting:.3f} s")
+    memory = torch.cuda.max_memory_allocated() / 1e9
+    print(f"one 64-bit sort of as many keys, {ORDER} times: {ORDER * floor / 2:.3f} s; peak memory {memory:.1f} GB\n")
+    print_profile(lambda: NGram.fit(x_N, config, vocab, newline))
     model = NGram.fit(x_N, config, vocab, newline)
-    print(f"  n-grams {model.sizes()}")
-    built = _timed(lambda: model.index)
+    print(f"\nn-grams {model.sizes()}")
+    built = time_call(lambda: model.index)
     part = x_N[: 1 << 24].long()[None]
-    scoring = statistics.median([_timed(lambda: model.token_log_probs(model.start(1), part)) for _ in range(5)])
-    print(f"  look-up table {built:.3f} s; scoring {part.numel() / scoring / 1e6:.1f} million tokens/s")
+    scoring = median(time_call(lambda: model.token_log_probs(model.start(1), part)) for _ in range(5))
+    print(f"look-up table {built:.3f} s; scoring {part.numel() / scoring / 1e6:.1f} million tokens/s")
 
 
 def sampled(x_N: Tensor, vocab: int, newline: int | None, count: int, rows: int = 1 << 16) -> Tensor:
-    """Text the trigram counts of x_N write: each word drawn by going to a random place of the same two words."""
+    """Text sampled from the trigrams of x_N: each word follows a random occurrence of the last two words."""
     x_N = x_N.cuda().long()
     pair_N = torch.cat([x_N[:1] * 0, x_N[:-1]]) * vocab + x_N  # the last two words at each place
     key_N, place_N = pair_N.sort()
@@ -99,28 +92,6 @@ def sampled(x_N: Tensor, vocab: int, newline: int | None, count: int, rows: int 
         pick_R = low_R + (u_R * (high_R - low_R)).long()
         place_R = (place_N[pick_R] + 1) % len(x_N)
     return torch.stack(columns, 1).flatten()[:count].int().cpu()
-
-
-def _timed(work: object) -> float:
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    work()  # type: ignore[operator]
-    torch.cuda.synchronize()
-    return time.perf_counter() - began
-
-
-def _peak() -> float:
-    return torch.cuda.max_memory_allocated() / 1e9
-
-
-def _profile(work: object) -> None:
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as prof:
-        _timed(work)
-    rows = sorted(prof.key_averages(), key=lambda row: -row.self_device_time_total)[:8]
-    for row in rows:
-        print(f"    {row.self_device_time_total / 1e3:8.1f} ms  {row.count:5} x  {row.key[:80]}")
 
 
 if __name__ == "__main__":

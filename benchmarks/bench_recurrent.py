@@ -1,4 +1,4 @@
-"""Recurrent networks on tiny Shakespeare: speed beside a plain torch loop, and what three minutes of training reach.
+"""Recurrent networks on tiny Shakespeare: speed beside a plain torch loop, and the score after 180 s of training.
 
 The peer is what one writes first: torch.nn.GRU or LSTM, 2 layers of 256, Adam at 0.002, gradients clipped at 1, the
 state carried from window to window; the same batch and window, float32. Its model is scored as ours is, on the whole
@@ -10,15 +10,14 @@ python benchmarks/bench_recurrent.py --quality           (a quarter of an hour: 
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from measure import octavo as command
+from measure import (
+    median_spread,
+    octavo_command,
+    parser,
+    print_header,
+    print_machine,
+    print_row,
+    rates,
+    run_command,
+    time_rounds,
+)
 from octavo.core import seeded_generator
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
@@ -42,7 +51,8 @@ from octavo.training.streams import Streams
 
 VOCAB, WIDTH, LAYERS, BATCH, WINDOW = 257, 256, 2, 128, 32
 ROUNDS, STEPS = 7, 4
-BUDGET = 180.0
+BUDGET_SECONDS = 180.0
+SHAPES = (("gru", 128, 32), ("lstm", 128, 32), ("rnn", 128, 32), ("gru", 32, 128), ("lstm", 32, 128))
 CPU = torch.device("cpu")
 
 
@@ -79,7 +89,7 @@ class Plain(nn.Module):
 
     @torch.no_grad()
     def bits_per_byte(self, x_N: Tensor) -> float:
-        """Of a text, begin in front of it, with the state carried."""
+        """Of a text that begins with the begin token, with the state carried."""
         self.state, nats = None, 0.0
         for start in range(0, len(x_N) - 1, 4096):
             x_T = x_N[start : start + 4097]
@@ -94,7 +104,7 @@ def streams(batch: int, window: int) -> Streams:
 
 
 def ours(kind: str, text: Streams, precision: Any = "auto", optimizer: Any = "muon") -> Loop:
-    model = MODELS[kind](RecurrentConfig(), VOCAB)
+    model: Any = MODELS[kind].model(RecurrentConfig(), VOCAB)
     model.initialise(seeded_generator(0))
     config = LoopConfig(batch_size=text.batch_size, sequence_length=text.sequence_length, precision=precision)
     chunks = torch.empty(0, 0, dtype=torch.int64)
@@ -104,72 +114,60 @@ def ours(kind: str, text: Streams, precision: Any = "auto", optimizer: Any = "mu
 
 
 def speed() -> None:
-    """Rounds of a few steps in turn, so that the machine's moods fall on all of them."""
+    """Training steps of the plain loop, of octavo's default, and of octavo with the plain loop's settings."""
+    flops = {
+        name: matmul_rate(CPU, dtype) for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
+    }
+    print(f"{LAYERS} layers of {WIDTH}; median (spread) of {ROUNDS} rounds of {STEPS} steps")
     print(
-        f"{LAYERS} layers of {WIDTH}, {torch.get_num_threads()} threads; tokens a second, median (spread) of {ROUNDS}"
+        f"products of large matrices: {', '.join(f'{name} {rate / 1e9:.0f} GFLOP/s' for name, rate in flops.items())}\n"
     )
-    peak = {name: matmul_rate(CPU, dtype) for name, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))}
-    print(f"the machine's products: {', '.join(f'{k} {v / 1e9:.0f} GFLOP/s' for k, v in peak.items())}")
-    for kind, batch, window in (
-        ("gru", 128, 32),
-        ("lstm", 128, 32),
-        ("rnn", 128, 32),
-        ("gru", 32, 128),
-        ("lstm", 32, 128),
-    ):
-        text = streams(batch, window)
-        plain, auto, same = Plain(kind), ours(kind, text), ours(kind, text, "float32", "adamw")
-        rivals = {
-            "plain torch": lambda i, plain=plain, text=text: plain.step(text.at(i).x_BT, text.at(i).fresh),
-            "octavo": lambda i, auto=auto: auto.step(0.5),
-            "octavo, float32 and AdamW": lambda i, same=same: same.step(0.5),
+    print_header("model", "batch x window", "", "tokens/s", "times plain torch", "of the machine's products")
+    for kind, batch, window in SHAPES:
+        text, numbers, plain = streams(batch, window), count(), Plain(kind)
+        auto, same = ours(kind, text), ours(kind, text, "float32", "adamw")
+
+        def plain_step(plain: Plain = plain, text: Streams = text, numbers: Any = numbers) -> None:
+            batch = text.at(next(numbers))
+            plain.step(batch.x_BT, batch.fresh)
+
+        low = "bfloat16" if auto.precision.low else "float32"
+        steps = {
+            ("plain torch", "float32"): plain_step,
+            ("octavo", low): lambda auto=auto: auto.step(0.5),
+            ("octavo, float32 and AdamW", "float32"): lambda same=same: same.step(0.5),
         }
-        took: dict[str, list[float]] = {name: [] for name in rivals}
-        for round_ in range(ROUNDS + 1):
-            for name, step in rivals.items():
-                began = time.perf_counter()
-                for i in range(STEPS):
-                    step(round_ * STEPS + i)
-                if round_:  # the first is for warming up
-                    took[name].append(STEPS * batch * window / (time.perf_counter() - began))
-        flops = 3 * auto.model.flops_per_token()
-        base = statistics.median(took["plain torch"])
-        print(f"\n{kind}, batch {batch}, window {window}")
-        for name, values in took.items():
-            low = "float32" if "float32" in name or "plain" in name or not auto.precision.low else "bfloat16"
-            share, ratio = statistics.median(values) * flops / peak[low], statistics.median(values) / base
-            spread = f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
-            print(f"  {name:<28}{spread:>34}   {ratio:4.2f} of plain torch, {share:.0%} of {low} products", flush=True)
+        seconds = time_rounds({name: step for (name, _), step in steps.items()}, ROUNDS, STEPS)
+        speeds = {name: rates(batch * window, each) for name, each in seconds.items()}
+        for name, dtype in steps:
+            share = f"{median(speeds[name]) * 3 * auto.stage.flops_per_example / flops[dtype]:.0%} in {dtype}"
+            ratio = f"{median(speeds[name]) / median(speeds['plain torch']):.2f}"
+            print_row(kind, f"{batch} x {window}", name, median_spread(speeds[name], 0), ratio, share)
 
 
 def checkpoints() -> None:
-    """What saving costs, and how long a killed run takes to be back at work."""
+    """What saving a checkpoint costs, and how long it takes to resume a killed run."""
     with tempfile.TemporaryDirectory() as folder:
         loop = ours("gru", streams(BATCH, WINDOW))
-        loop.folder, loop.best = Path(folder), {name: p.detach().clone() for name, p in loop.named.items()}
+        loop.folder, loop.best = Path(folder), {name: p.detach().clone() for name, p in loop.tensors.items()}
         loop.step(0.5)
-        saves = []
-        for _ in range(9):
-            began = time.perf_counter()
-            loop._save()
-            saves.append(time.perf_counter() - began)
-        share = statistics.median(saves) / LoopConfig().checkpoint_seconds
-        spread = f"{1e3 * statistics.median(saves):.0f} ms ({1e3 * min(saves):.0f} to {1e3 * max(saves):.0f})"
+        seconds, interval = time_rounds({"save": loop._save}, 9)["save"], LoopConfig().checkpoint_seconds
+        times = median_spread([1e3 * each for each in seconds], 0)
         print(
-            f"\ncheckpoint of the gru: {spread}, every {LoopConfig().checkpoint_seconds:.0f} s: {share:.2%} of the time"
+            f"\ncheckpoint of the gru: {times} ms, every {interval:.0f} s: {median(seconds) / interval:.2%} of the time"
         )
         out = Path(folder, "gru")
-        flags = ("--budget", "20s", "--save-every", "1", "--no-measure", "--out", out)
-        process = subprocess.Popen(
-            list(map(str, command("train", "gru", "shakespeare", *flags))), stderr=subprocess.PIPE
-        )
-        time.sleep(12)
+        flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--out", out)
+        process = subprocess.Popen(octavo_command("train", "gru", "shakespeare", *flags), stderr=subprocess.DEVNULL)
+        log = out / "metrics.jsonl"
+        while process.poll() is None and not log.exists():
+            time.sleep(0.1)
+        time.sleep(5)  # of training
         process.kill()
         process.wait()
-        log = out / "metrics.jsonl"
         least, began = log.stat().st_size, time.perf_counter()
-        process = subprocess.Popen(list(map(str, command("resume", out))), stderr=subprocess.DEVNULL)
-        while process.poll() is None and log.stat().st_size <= least:  # resuming cuts off what it will write again
+        process = subprocess.Popen(octavo_command("resume", out), stderr=subprocess.DEVNULL)
+        while process.poll() is None and log.stat().st_size <= least:  # resuming first truncates it
             least = min(least, log.stat().st_size)
             time.sleep(0.01)
         print(f"resume, from the command to its first step: {time.perf_counter() - began:.1f} s", flush=True)
@@ -178,50 +176,52 @@ def checkpoints() -> None:
 
 
 def quality(kinds: list[str]) -> None:
-    """Three minutes of training each, ours by the command line, and the mixture with the 7-gram."""
+    """Bits per byte after 180 s of training each, ours by the command line, and of the mixture with the 7-gram."""
     corpus = open_corpus("shakespeare", errors="raw")
     valid_N = torch.from_numpy(np.frombuffer(b"\0" + corpus.valid.read(), np.uint8).astype(np.int64))
     valid_N[0] = VOCAB - 1
+    print_header("", "bits/byte", "seconds", "")
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         for kind in kinds:
-            told = _octavo(
-                "train", kind, "shakespeare", "--tokenizer", "byte", "--budget", "180s", "--out", Path(folder, kind)
+            record = train_octavo(
+                kind, "--tokenizer", "byte", "--budget", f"{BUDGET_SECONDS:g}s", "--out", Path(folder, kind)
             )
-            print(f"octavo {kind:<6}{told['bits_per_byte']:.4f} bits/byte, {told['train_seconds']:.0f} s", flush=True)
+            print_row(f"octavo {kind}", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.0f}", "")
             if kind == kinds[0]:
-                kn7 = _octavo("train", "ngram", "shakespeare", "--order", "7", "--out", Path(folder, "kn7"))
-                mix = _octavo("train", "mix", "shakespeare", "--parts", Path(folder, "kn7"), Path(folder, kind),
-                              "--out", Path(folder, "mix"))  # fmt: skip
-                took = f"everything, starts and scoring included: {time.perf_counter() - began:.0f} s"
-                both = f"7-gram {kn7['bits_per_byte']:.4f}, mixed with the {kind} {mix['bits_per_byte']:.4f} bits/byte"
-                print(f"{both}; {took}", flush=True)
+                ngram, parts = Path(folder, "ngram"), Path(folder, kind)
+                record = train_octavo("ngram", "--order", "7", "--out", ngram)
+                print_row("7-gram", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.1f}", "")
+                record = train_octavo("mix", "--parts", ngram, parts, "--out", Path(folder, "mix"))
+                total = f"{time.perf_counter() - began:.0f}"
+                print_row("mixture of both, all commands included", f"{record['bits_per_byte']:.4f}", total, "")
         for kind in kinds:
             plain = Plain(kind)
             whole = Streams(learn_and_tokenize("byte", corpus)[1].tokens, VOCAB - 1, 32, 128, 0)
             began, step = time.perf_counter(), 0
-            while time.perf_counter() - began < BUDGET:
+            while time.perf_counter() - began < BUDGET_SECONDS:
                 window = whole.at(step)
                 plain.step(window.x_BT, window.fresh)
                 step += 1
-            rate = f"batch 32, window 128, {step:,} steps, {step * 32 * 128 / BUDGET:,.0f} tokens/s"
-            print(f"plain  {kind:<6}{plain.bits_per_byte(valid_N):.4f} bits/byte, {rate}", flush=True)
+            details = f"batch 32, window 128, {step:,} steps, {step * 32 * 128 / BUDGET_SECONDS:,.0f} tokens/s"
+            print_row(f"plain {kind}", f"{plain.bits_per_byte(valid_N):.4f}", f"{BUDGET_SECONDS:.0f}", details)
 
 
-def _octavo(*arguments: str | Path) -> dict[str, Any]:
-    done = subprocess.run(list(map(str, command(*arguments, "--json"))), capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+def train_octavo(model: str, *flags: str | Path) -> dict[str, Any]:
+    """The result of a training command on tiny Shakespeare."""
+    record: dict[str, Any] = json.loads(
+        run_command(octavo_command("train", model, "shakespeare", *flags, "--json")).output
+    )
+    return record
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--speed", action="store_true")
-    parser.add_argument("--quality", action="store_true")
-    parser.add_argument("--kinds", nargs="+", default=["gru", "lstm"])
-    args = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--speed", action="store_true")
+    arguments.add_argument("--quality", action="store_true")
+    arguments.add_argument("--kinds", nargs="+", default=["gru", "lstm"])
+    args = arguments.parse_args()
+    print_machine()
     if args.speed or not args.quality:
         speed()
         checkpoints()

@@ -1,4 +1,4 @@
-"""The byte 7-gram of tiny Shakespeare: bits per byte, seconds, and the proof by compression, beside xz and NLTK.
+"""The byte 7-gram of tiny Shakespeare: bits per byte, seconds, and real compression, beside xz and NLTK.
 
 python benchmarks/bench_shakespeare.py
 """
@@ -6,29 +6,29 @@ python benchmarks/bench_shakespeare.py
 from __future__ import annotations
 
 import lzma
-import statistics
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 import torch
 
 import octavo
-from measure import middle, run
-from measure import octavo as command
+from measure import median_spread, octavo_command, parser, print_machine, rates, run_command, time_call
 from octavo.scoring import range_coder as coder
+from octavo.tasks.run import Run
 from octavo.text import open_corpus
 
 REPEATS = 5
 
 
 def main() -> None:
+    parser(__doc__).parse_args()
+    print_machine()
     corpus = open_corpus("shakespeare", errors="raw")
     train, valid = corpus.train.read(), corpus.valid.read()
-    print(
-        f"tiny Shakespeare: {len(train):,} bytes to train on, {len(valid):,} scored; {torch.get_num_threads()} threads"
-    )
+    print(f"tiny Shakespeare: {len(train):,} bytes to train on, {len(valid):,} scored")
     model = fit_and_score()
     whole_command()
     compression(model, "tiny Shakespeare, all of it", train + valid)
@@ -39,47 +39,48 @@ def main() -> None:
     nltk(train, valid)
 
 
-def fit_and_score() -> octavo.tasks.api.Run:
+def fit_and_score() -> Run:
     """Train and score in this process, the text read and torch loaded."""
     seconds, fits = [], []
     for _ in range(REPEATS):
         began = time.perf_counter()
-        trained = octavo.train("ngram", "shakespeare", order=7, tokenizer="byte", measure=False)
+        trained: Run = octavo.train("ngram", "shakespeare", order=7, tokenizer="byte", measure=False)
         fits.append(time.perf_counter() - began)
         score = octavo.evaluate(trained, open_corpus("shakespeare", errors="raw").valid.read())
         seconds.append(time.perf_counter() - began)
     print(f"\norder 7, modified Kneser-Ney: {score.bits_per_byte:.4f} bits/byte")
-    print(f"  train {middle(fits)} s, train and score {middle(seconds)} s, in one process")
+    print(f"  train {median_spread(fits)} s, train and score {median_spread(seconds)} s, in one process")
     return trained
 
 
 def whole_command() -> None:
     with tempfile.TemporaryDirectory() as folder:
         flags = ("--order", "7", "--tokenizer", "byte", "--out", Path(folder, "kn7"))
-        took = [run(command("train", "ngram", "shakespeare", *flags)) for _ in range(3)]
-    print(f"  the whole command (start, train, score, sample, page): {middle([t.seconds for t in took])} s")
+        seconds = [run_command(octavo_command("train", "ngram", "shakespeare", *flags)).seconds for _ in range(3)]
+    print(f"  the whole command (start, train, score, sample, page): {median_spread(seconds)} s")
 
 
-def compression(run_: octavo.tasks.api.Run, name: str, data: bytes) -> None:
-    """Size against claim, and speed each way."""
-    score = octavo.evaluate(run_, data)
-    there, back = [], []
+def compression(run: Run, name: str, data: bytes) -> None:
+    """Archive size against the claimed size, and speed of compressing and restoring."""
+    score = octavo.evaluate(run, data)
+    compressing, restoring = [], []
     for _ in range(3):
         began = time.perf_counter()
-        archive = coder.compress_bytes(run_.model, run_.tokenizer, data, run_.identity)
-        between = time.perf_counter()
-        assert coder.decompress_bytes(run_.model, run_.tokenizer, archive, run_.identity) == data
-        there.append(len(data) / (between - began) / 1e3)
-        back.append(len(data) / (time.perf_counter() - between) / 1e3)
+        archive = coder.compress_bytes(run.model, run.tokenizer, data, run.identity)
+        compressed = time.perf_counter()
+        assert coder.decompress_bytes(run.model, run.tokenizer, archive, run.identity) == data
+        compressing.append(compressed - began)
+        restoring.append(time.perf_counter() - compressed)
     claim = score.bits / 8
     streams = coder.read_header(archive)[0].streams
     excess = len(archive) / claim - 1
     print(f"\n{name}: {len(data):,} bytes, claimed {claim:,.0f}, archive {len(archive):,} ({excess:+.3%})")
-    print(f"  {streams} streams; compress {middle(there)} kB/s, restore {middle(back)} kB/s")
+    speeds = [median_spread(rates(len(data) / 1e3, seconds), 0) for seconds in (compressing, restoring)]
+    print(f"  {streams} streams; compress {speeds[0]} kB/s, restore {speeds[1]} kB/s")
 
 
 def nltk(train: bytes, valid: bytes) -> None:
-    """NLTK's interpolated Kneser-Ney on words, a small part of the text: it is the line that people know."""
+    """NLTK's interpolated Kneser-Ney on words, a small part of the text: the baseline that people know."""
     try:
         from nltk.lm import KneserNeyInterpolated
         from nltk.lm.preprocessing import padded_everygram_pipeline
@@ -88,27 +89,21 @@ def nltk(train: bytes, valid: bytes) -> None:
         print("\nNLTK is not installed: pip install nltk adds its line")
         return
     sentences = [line.split() for line in train.decode().splitlines() if line.strip()][:2_000]
-    held = [word for line in valid.decode().splitlines() for word in line.split()][:60]
+    words_scored = [word for line in valid.decode().splitlines() for word in line.split()][:60]
     model = KneserNeyInterpolated(3)
     began = time.perf_counter()
     model.fit(*padded_everygram_pipeline(3, sentences))
     fitted = time.perf_counter()
-    for gram in ngrams(held, 3):
+    for gram in ngrams(words_scored, 3):
         model.score(gram[-1], gram[:-1])
     words = sum(map(len, sentences))
     print(f"\nNLTK, words, order 3: {words / (fitted - began):,.0f} words/s counted ({words:,} words),", end=" ")
-    print(f"{len(held) / (time.perf_counter() - fitted):,.0f} words/s scored")
+    print(f"{len(words_scored) / (time.perf_counter() - fitted):,.0f} words/s scored")
     word_run = octavo.train("ngram", "shakespeare", order=3, tokenizer="word", measure=False)
     x_1T = torch.from_numpy(word_run.tokenizer.encode(valid).astype(np.int64))[None]
     word_run.model.score(x_1T)
-    seconds = statistics.median(_seconds(lambda: word_run.model.score(x_1T)) for _ in range(REPEATS))
+    seconds = median(time_call(lambda: word_run.model.score(x_1T)) for _ in range(REPEATS))
     print(f"octavo, words, order 3: {x_1T.numel() / seconds:,.0f} tokens/s scored")
-
-
-def _seconds(work: object) -> float:
-    began = time.perf_counter()
-    work()  # type: ignore[operator]
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

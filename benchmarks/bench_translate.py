@@ -1,15 +1,15 @@
-"""Multi30k, English to German and to French: BLEU on test_2016_flickr, and the time that it took.
+"""Multi30k, English to German and to French: BLEU on test_2016_flickr, and the training time.
 
 On a GPU (goals: 36 BLEU en-de, 55 BLEU en-fr, each within 10 minutes of training on an H200):
 
     python benchmarks/bench_translate.py gpu                 # both pairs, one after the other
     python benchmarks/bench_translate.py gpu --pairs en-de --seeds 0 1 2
 
-On a CPU, five minutes that show learning:
+On a CPU, five minutes of training:
 
     python benchmarks/bench_translate.py cpu
 
-What each part costs, by its formula and by PyTorch's counter:
+FLOPs of each part, by formula and by PyTorch's counter:
 
     python benchmarks/bench_translate.py count
 
@@ -18,9 +18,7 @@ Needs OCTAVO_DATA with multi30k, and sacrebleu (pip install -e '.[translate]').
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -29,10 +27,11 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import octavo
+from measure import parser, print_header, print_machine, print_row
 from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
-GPU: dict[str, Any] = {  # small for 29,000 pairs, and dropped out heavily: they are soon known by heart
+GPU: dict[str, Any] = {  # 29,000 pairs are soon memorised: a small model with much dropout
     "width": 256, "layers": 4, "heads": 4, "dropout": 0.3, "vocab_size": 8000, "batch_size": 4096,
     "budget": "4000steps",
     "evaluations": 5, "keep": "bleu", "label_smoothing": 0.1, "ema": 0.995,
@@ -44,18 +43,16 @@ CPU: dict[str, Any] = {
 
 
 def train(pairs: str, settings: dict[str, Any], seed: int, out: Path, device: str) -> dict[str, Any]:
-    """One run, and what came of it."""
+    """One run: its BLEU and times."""
     began = time.perf_counter()
     run = octavo.train(
         "seq2seq", f"multi30k-{pairs}", out=out / f"{pairs}-{seed}", seed=seed, device=device, **settings
     )
-    figures = run.record["result"]["languages"]
-    training = run.record["training"]
     return {
-        "pairs": pairs, "seed": seed, "languages": figures, "train_seconds": round(run.record["train_seconds"], 1),
-        "wall_seconds": round(time.perf_counter() - began, 1), "steps": training["steps"], "settings": settings,
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
-        "torch": torch.__version__,
+        "pairs": pairs, "seed": seed, "languages": run.record["result"]["languages"],
+        "train_seconds": round(run.record["train_seconds"], 1),
+        "wall_seconds": round(time.perf_counter() - began, 1), "steps": run.record["training"]["steps"],
+        "settings": settings,
     }  # fmt: skip
 
 
@@ -65,45 +62,44 @@ def count(batch: int = 8, source: int = 14, target: int = 15) -> None:
     model.initialise(torch.Generator().manual_seed(0))
     source_BS, before_BT = torch.randint(0, 8000, (batch, source)), torch.randint(0, 8000, (batch, target))
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    known = {kernel: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)}
+    mapping = {kernel: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)}
     for languages in (1, 2):
-        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=known) as reading:
+        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as encoding:
             memory = model.encode(source_BS)
-        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=known) as writing:
+        with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=mapping) as decoding:
             for language in range(languages):
                 model.given(memory, language)(before_BT)
         cost = seq2seq_cost(model.config, model.sizes, PairShape(batch, source, target, languages))
-        print(f"\n{languages} target language{'s' if languages > 1 else ''}: B={batch}, N={source}, M={target}")
-        for part in cost.parts:
-            if part.forward:
-                print(f"  {part.name:<26}{part.forward / 1e6:>12,.1f} million")
-        told = [
-            sum(part.forward for part in cost.parts if (part.name in SOURCE_SIDE) == read) for read in (True, False)
-        ]
-        for name, formula, counter in zip(("read", "written"), told, (reading, writing), strict=True):
-            print(f"  {name}: formula {formula:,}, counted {counter.get_total_flops():,}")
+        print(f"\n{languages} target language{'s' if languages > 1 else ''}: B={batch}, N={source}, M={target}\n")
+        print_header("part", "FLOPs by formula", "counted")
+        for part in filter(lambda part: part.forward, cost.parts):
+            print_row(part.name, f"{part.forward:,}", "")
+        for side, counter in (("encoder", encoding), ("decoder", decoding)):
+            formula = sum(part.forward for part in cost.parts if (part.name in SOURCE_SIDE) == (side == "encoder"))
+            print_row(f"{side}, all parts", f"{formula:,}", f"{counter.get_total_flops():,}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("gpu", "cpu", "count"))
-    parser.add_argument("--pairs", nargs="+", default=None, help="en-de, en-fr, en-de-fr, ...")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/translate"))
-    parser.add_argument("--set", nargs="*", default=[], help="settings to change, such as width=512 dropout=0.2")
-    asked = parser.parse_args()
-    if asked.what == "count":
+    arguments = parser(__doc__)
+    arguments.add_argument("what", choices=("gpu", "cpu", "count"))
+    arguments.add_argument("--pairs", nargs="+", default=None, help="en-de, en-fr, en-de-fr, ...")
+    arguments.add_argument("--seeds", nargs="+", type=int, default=[0])
+    arguments.add_argument("--out", type=Path, default=Path("runs/translate"))
+    arguments.add_argument("--set", nargs="*", default=[], help="settings to change, such as width=512 dropout=0.2")
+    args = arguments.parse_args()
+    print_machine()
+    if args.what == "count":
         count()
         return
-    settings = dict(GPU if asked.what == "gpu" else CPU)
-    for one in asked.set:
-        key, _, value = one.partition("=")
-        known = settings.get(key)
-        settings[key] = type(known)(value) if known is not None else json.loads(value)
-    device = "cuda" if asked.what == "gpu" else "cpu"
-    for pairs in asked.pairs or (("en-de", "en-fr") if asked.what == "gpu" else ("en-de",)):
-        for seed in asked.seeds:
-            print(json.dumps(train(pairs, settings, seed, asked.out, device)), flush=True)
+    settings = dict(GPU if args.what == "gpu" else CPU)
+    for setting in args.set:
+        key, _, value = setting.partition("=")
+        default = settings.get(key)
+        settings[key] = type(default)(value) if default is not None else json.loads(value)
+    device = "cuda" if args.what == "gpu" else "cpu"
+    for pairs in args.pairs or (("en-de", "en-fr") if args.what == "gpu" else ("en-de",)):
+        for seed in args.seeds:
+            print(json.dumps(train(pairs, settings, seed, args.out, device)), flush=True)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ PLAIN_WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 
 @dataclass
 class Tally:
-    """What was written so far, and what must not be written again."""
+    """The text written so far: its size, words and digest, and the keys of its lines."""
 
     size: int = 0
     lines: int = 0
@@ -172,7 +172,7 @@ def paragraphs(path: PurePosixPath, content: bytes) -> list[str]:
 
 
 def sentence_line(sentence: str) -> tuple[str, bytes] | None:
-    """A sentence as tokens with single spaces between, and the key two tellings of it share; None if not prose.
+    """A sentence as tokens with single spaces between, and the key that its repetitions share; None if not prose.
 
     The key holds the plain words alone, so that sentences made from one template by putting in another name or
     number count as repeated.
@@ -237,7 +237,7 @@ def build(files: list[Path], limit: int, workers: int, path: Path) -> tuple[Tall
 
 
 def name_and_version(package: Path) -> tuple[str, str]:
-    """What the file name of a package says: NAME_VERSION_ARCHITECTURE.deb, with the epoch's colon as %3a."""
+    """From the file name of a package: NAME_VERSION_ARCHITECTURE.deb, with the epoch's colon as %3a."""
     name, version, _ = package.stem.split("_")
     return name, unquote(version)
 
@@ -245,7 +245,7 @@ def name_and_version(package: Path) -> tuple[str, str]:
 def describe(tally: Tally, used: list[tuple[Path, int]]) -> str:
     """The packages with their versions and bytes, then the size and the digest of the text."""
     rows = ["{:32} {:32} {:>12,}".format(*name_and_version(package), size) for package, size in used]
-    figures = {
+    totals = {
         "packages": f"{len(used)}",
         "bytes": f"{tally.size:,}",
         "lines": f"{tally.lines:,}",
@@ -253,16 +253,16 @@ def describe(tally: Tally, used: list[tuple[Path, int]]) -> str:
         "distinct words": f"{len(tally.words):,}",
         "sha256": tally.digest.hexdigest(),
     }
-    return "\n".join([*rows, *(f"{name:14} {figure}" for name, figure in figures.items())])
+    return "\n".join([*rows, *(f"{name:14} {total}" for name, total in totals.items())])
 
 
 def main() -> None:
-    """Fetch the packages, write the text, print what it is made of."""
+    """Fetch the packages, write the text, print its sources and totals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the text to write")
     parser.add_argument("--bytes", type=int, default=250_000_000, help="stop at the line that reaches this size")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "octavo" / "packages",
-                        help="where the packages are kept for the next time")  # fmt: skip
+                        help="where the packages are stored for the next time")  # fmt: skip
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="packages to read at the same time")
     options = parser.parse_args()
     try:

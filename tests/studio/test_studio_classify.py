@@ -79,7 +79,7 @@ def test_a_long_text_is_explained_in_turns_and_each_word_by_leaving_it_out(made:
 
 def test_the_curve_is_saved_by_training_and_is_that_of_the_examples_held_out(asks: TestClient, runs: Path) -> None:
     made = load_classifier(runs / "averaged")
-    test = read_labelled(made.record["data"]["sources"]).last_tenth()[1]
+    test = read_labelled(made.record["data"]["source"]).last_tenth()[1]
     p_NC = made.probabilities(test.texts)
     right_N = (p_NC.argmax(1) == torch.from_numpy(test.y_N)).tolist()
     wanted = coverage_curve(p_NC.max(1).values.double().tolist(), right_N)
@@ -98,7 +98,7 @@ def test_what_is_not_in_the_record_is_told_as_missing_and_no_path_of_it_is_opene
     shutil.copytree(runs / "moods", root / "moods")
     config = json.loads((root / "moods" / "config.json").read_text())
     config["result"] = {"accuracy": "much", "curve": [[3, 1, 1]]}
-    config["data"]["sources"] = [str(tmp_path / "not there.tsv")]
+    config["data"]["source"] = [str(tmp_path / "not there.tsv")]
     (root / "moods" / "config.json").write_text(json.dumps(config))
     other = client(root)
     assert other.get("/api/classifier", params={"run": "moods"}).json()["measured"] is None

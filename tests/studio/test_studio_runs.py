@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from octavo.cli import main
 from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.io.run_folder import METRICS, STATE, read_record
@@ -28,7 +29,7 @@ from octavo.tasks.run import load
 from octavo.tasks.run_rows import figures_of, numbers_in, operations_of, settings_of
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
-from studio_place import TEXT, client, make_runs, opened, served
+from studio_place import MADE, TEXT, client, make_runs, opened, served, write_texts
 
 PLAY = "ROMEO: But soft, what light through yonder window breaks?\n" * 200
 TINY = {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 16, "evaluations": 1}
@@ -411,6 +412,35 @@ def test_a_run_whose_text_lies_elsewhere_is_resumed_by_hand(runs: Path) -> None:
         assert "link" in studio.training.why_not_resumable(path, inside)
     finally:
         (path / "extra").unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "measure"), [("averaged", "loss"), ("stripes", "accuracy"), ("reverse", "right"), ("masked", "loss")]
+)
+def test_runs_of_every_task_have_a_curve_and_are_resumed(tmp_path: Path, name: str, measure: str) -> None:
+    root = tmp_path / "runs"
+    root.mkdir()
+    write_texts(root / "data")  # below the runs, so that the studio may read it
+    words = MADE[name].format(t=root / "data", r=root).split()
+    assert main([*words, "--out", str(root / name)]) == 0
+    studio = Studio(ModelCache(root, device="cpu"))
+    asking = TestClient(make_app(studio), base_url="http://localhost")
+    columns = asking.get("/api/curve", params={"run": name}).json()["columns"]
+    assert {"step", "seconds", measure} <= set(columns)
+    record = read_record(root / name)
+    assert studio.training.why_not_resumable(root / name, record) == ""
+    assert rows_of(asking)[name]["resumable"]
+    settings = record["training"]["settings"] | {"valid": ["/etc/passwd"]}
+    foreign = record | {"training": record["training"] | {"settings": settings}}
+    assert "not below this folder" in studio.training.why_not_resumable(root / name, foreign)
+    before = record["training"]["steps"]
+    resumed = asking.post("/api/training/resume", json={"run": name, "seconds": 2 + record["train_seconds"]}).json()
+    assert resumed["command"].startswith("octavo resume "), resumed
+    status = until(lambda: (now := asking.get("/api/training").json())["state"] == "ended" and now)
+    assert (status["exit_code"], status["status"]) == (0, "finished"), status["log"]
+    assert read_record(root / name)["training"]["steps"] > before
+    assert max(asking.get("/api/curve", params={"run": name}).json()["columns"]["step"]) > before
+    studio.close()
 
 
 def test_stopping_nothing_is_refused(asking: TestClient) -> None:

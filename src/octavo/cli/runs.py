@@ -10,8 +10,7 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.output import note, print_json, print_table, size
 from octavo.errors import UserError
-from octavo.exchange import is_foreign
-from octavo.io.run_folder import TENSORS, find_runs, read_record
+from octavo.io.run_folder import TENSORS, find_runs, is_others_config, read_record
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
 
 RUNS = "runs"
@@ -30,7 +29,7 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
         raise UserError(f"there is no folder {folder}; name one that holds runs")
     told, foreign = [], []
     for path in find_runs(folder):
-        if is_foreign(path):
+        if is_others_config(path):
             foreign.append(str(path))
             continue
         try:

@@ -137,6 +137,15 @@ def _wrong_kind(told: Mapping[str, Any], kinds: Mapping[str, Any], above: str = 
     return ""
 
 
+def is_others_config(path: Path) -> bool:
+    """Whether a folder's config.json is not octavo's, but that of a model in Hugging Face's format."""
+    try:
+        values = read_json(path / CONFIG, LARGEST_RECORD)
+    except UserError:
+        return False
+    return isinstance(values, dict) and "octavo" not in values and ("model_type" in values or "architectures" in values)
+
+
 def find_runs(folder: str | Path) -> list[Path]:
     """The run folders directly in a folder or one below, by name."""
     folder = Path(folder)

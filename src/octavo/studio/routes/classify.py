@@ -14,6 +14,7 @@ from octavo.scoring.classification import classified
 from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
+from octavo.tasks.run_rows import value_at
 from octavo.tasks.word_contributions import explain, logits_in_turns
 
 MAX_TEXT_CHARACTERS = 10_000  # leaving out each word in turn takes time with the square of it
@@ -121,7 +122,7 @@ def _about(studio: Studio, name: str) -> dict[str, Any]:
     record = studio.models.record(name)
     if record.get("task") != Classifier.task:
         raise _not_a_classifier(name)
-    classes, training = record.get("classes"), record.get("training")
+    classes = record.get("classes")
     try:
         measured = Measured.model_validate(record.get("result"))
     except ValidationError:  # not measured, or the record is foreign
@@ -131,7 +132,7 @@ def _about(studio: Studio, name: str) -> dict[str, Any]:
         "run": name, "model": str(record.get("model", "")),
         "classes": [str(one) for one in classes] if isinstance(classes, list) else [],
         "temperature": temperature if isinstance(temperature, float) else None,
-        "calibrated": isinstance(training, dict) and training.get("calibrate") is True,
+        "calibrated": value_at(record, "training.settings.calibrate") is True,
         "measured": measured.model_dump(by_alias=True) if measured else None,
     }  # fmt: skip
 

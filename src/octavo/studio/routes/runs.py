@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -36,10 +37,7 @@ from octavo.training.metrics_log import rows_and_length
 
 MAX_READ_BYTES = 1 << 20  # of a metrics.jsonl in one request
 ACTIVE_SECONDS = 60  # since its last row in which an unfinished run counts as being trained
-COLUMNS = (
-    "step", "seconds", "tokens", "loss", "bits_per_byte", "held_out_bits_per_byte", "held_out", "accuracy", "right",
-    "words_accuracy", "norm",
-)  # fmt: skip
+COLUMN_NAME, MAX_COLUMNS = re.compile(r"[a-z][a-z0-9_]{0,39}"), 24  # of a curve
 MAX_EVENTS = 50  # in one response
 PAGES: dict[str, tuple[str, ...]] = {  # that show a run, by its task
     "language": ("read", "inspect", "write"), "facts": ("read", "inspect", "write", "answer"),
@@ -265,9 +263,10 @@ def _read_curve(studio: Studio, run: str, offset: int) -> dict[str, Any]:
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
-    """The columns that have a number in them."""
-    columns = {name: [_number(row.get(name)) for row in rows] for name in COLUMNS}
-    return {name: column for name, column in columns.items() if any(value is not None for value in column)}
+    """The columns that have a number in them, whatever the task measures."""
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if _number(value) is not None)
+    known = [name for name in names if COLUMN_NAME.fullmatch(name)][:MAX_COLUMNS]
+    return {name: [_number(row.get(name)) for row in rows] for name in known}
 
 
 def _number(value: Any) -> float | None:

@@ -25,11 +25,10 @@ from typing import Any
 from octavo.datasets import sources
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, STATE
-from octavo.models import MODELS
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
-from octavo.text import TOKENIZERS
+from octavo.tasks.task import TASKS, find_task
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
@@ -150,23 +149,22 @@ class TrainingManager:
         """Why the page cannot resume a run; empty where it can. A record is not trusted to name other files."""
         if path == self.root:
             return "the studio's folder is the run itself"
-        if record.get("task", "language") != "language" or not _learns_by_steps(record):
-            return "only language models that learn step by step are"
         if not (path / STATE / FILE).is_file():
-            return "it has no checkpoint"
+            return "it has no checkpoint, which only models that are trained step by step have"
         if not all(self._is_below(file) for file in (*path.iterdir(), *(path / STATE).iterdir())):
             return "a link in it leads out of this folder"
-        named = [*_list(record, "corpus.source"), *_list(record, "corpus.valid_source")]
+        task = str(record.get("task"))
+        named = _strings(value_at(record, f"{find_task(task).data_key}.source")) if task in TASKS else []
         if not named or not all(self._may_read(source) for source in named):
-            return "its text is neither a named source on this machine nor below this folder"
-        tokenizer = str(value_at(record, "training.text.tokenizer"))
-        if tokenizer not in TOKENIZERS and not self._may_read(tokenizer):
-            return "its tokenizer was read from a file that is not below this folder"
+            return "its data are neither a named source on this machine nor below this folder"
+        others = [*_strings(value_at(record, "training.settings")), *_strings(record.get("config"))]
+        if not all(self._may_read(name) for name in others if _may_be_file(name)):
+            return "its settings name a file that is not below this folder"
         return ""
 
     def _may_read(self, source: str) -> bool:
         if source in sources.SOURCES:
-            return sources.SOURCES[source].kind == "text" and sources.where(source) is not None
+            return sources.where(source) is not None
         return Path(source).is_absolute() and self._is_below(Path(source))
 
     def _is_below(self, path: Path) -> bool:
@@ -302,9 +300,17 @@ def budget_seconds(record: Mapping[str, Any]) -> float | None:
     return budget.amount if budget.kind == "seconds" else None
 
 
-def _list(record: Mapping[str, Any], key: str) -> list[str]:
-    values = value_at(record, key)
-    return [str(value) for value in values] if isinstance(values, list) else []
+def _strings(value: Any) -> list[str]:
+    """All strings in a JSON value."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _strings(part)]
+
+
+def _may_be_file(name: str) -> bool:
+    """Whether a setting may name a file: choices such as "bpe" are no paths. A relative one lies in no known folder."""
+    return os.sep in name or os.path.lexists(name)
 
 
 def _number(value: Any) -> float | None:
@@ -317,8 +323,3 @@ def _read_lock(handle: int) -> dict[str, Any]:
     except ValueError:
         return {}
     return holder if isinstance(holder, dict) else {}
-
-
-def _learns_by_steps(record: Mapping[str, Any]) -> bool:
-    spec = MODELS.get(str(record.get("model")))
-    return spec is not None and spec.trained_by_gradient

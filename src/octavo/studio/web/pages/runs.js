@@ -29,7 +29,7 @@ class Page {
       train: params.get("train") ?? "",
     };
     this.axes = {
-      x: params.get("x") in AXES ? params.get("x") : DEFAULTS.x, logX: log.includes("x"), logY: log.includes("y"),
+      x: params.get("x") in AXES ? params.get("x") : DEFAULTS.x, y: params.get("y") ?? "", logX: log.includes("x"), logY: log.includes("y"),
     };
     this.live = new TrainingMonitor({ changed: () => this.load(), view: (axes) => this.chart(axes) }, this.axes, signal);
     this.words = h("input", {
@@ -97,11 +97,11 @@ class Page {
 
   write() {
     const { sort, find, chosen, train } = this.view;
-    const { x, logX, logY } = this.axes;
+    const { x, y, logX, logY } = this.axes;
     const log = `${logX ? "x" : ""}${logY ? "y" : ""}` || "no";
     const settings = { sort, find, x, log };
     for (const name of Object.keys(DEFAULTS)) if (settings[name] === DEFAULTS[name]) settings[name] = "";
-    remember("runs", { ...settings, a: chosen[0], b: chosen[1], train });
+    remember("runs", { ...settings, y, a: chosen[0], b: chosen[1], train });
   }
 
   draw() {

@@ -4,8 +4,8 @@ import { get } from "/web/api.js";
 
 // What a curve can show: the label of the y axis, and the columns of training and of held-out data.
 const BITS = { y: "bits per byte", training: "bits_per_byte", heldOut: "held_out_bits_per_byte" };
-const NATS = { y: "nats per token", training: "loss", heldOut: "held_out" };
 const LOSS = { y: "loss", training: "loss", heldOut: null };
+const NOT_MEASURES = ["step", "seconds", "tokens", "examples", "loss", "norm", "bits_per_byte", "held_out_bits_per_byte"];
 
 export class RunCurve {
   constructor(run) {
@@ -46,16 +46,18 @@ export class RunCurve {
     return ys.map((value, i) => [xs[i], value]).filter(([a, b]) => a != null && b != null);
   }
 
-  /** What the curve shows. */
-  get kind() {
-    return this.columns.bits_per_byte ? BITS : this.columns.held_out ? NATS : LOSS;
+  /** What the curve can show, the default first: bits per byte, the loss, and what the task measures. */
+  get kinds() {
+    const measures = Object.keys(this.columns).filter((name) => !NOT_MEASURES.includes(name));
+    return [this.columns.bits_per_byte && BITS, this.columns.loss && LOSS,
+      ...measures.map((name) => ({ y: name.replaceAll("_", " "), training: null, heldOut: name }))].filter(Boolean);
   }
 
   /** The lines of this curve over `x`: training and held-out data. */
   lines(x, kind, colours, name = "") {
     const label = (what) => (name ? `${name}, ${what}` : what);
     return [
-      { name: label("training"), points: this.#points(x, kind.training), colour: colours[0], dash: "" },
+      kind.training && { name: label("training"), points: this.#points(x, kind.training), colour: colours[0], dash: "" },
       kind.heldOut && {
         name: label("held out"), points: this.#points(x, kind.heldOut), colour: colours[1], dots: true, dash: "6 3",
       },
@@ -63,8 +65,9 @@ export class RunCurve {
   }
 }
 
-/** What several curves can show together: bits per byte, or the loss of each. */
-export function kindOf(curves) {
-  const kinds = new Set(curves.filter((one) => !one.empty).map((one) => one.kind));
-  return kinds.size === 1 ? [...kinds][0] : kinds.size ? LOSS : BITS;
+/** What several curves can show together, the default first. */
+export function kindsOf(curves) {
+  const [first = [LOSS], ...others] = curves.filter((one) => !one.empty).map((one) => one.kinds);
+  const common = first.filter((kind) => others.every((kinds) => kinds.some((other) => other.y === kind.y)));
+  return common.length ? common : [LOSS];
 }

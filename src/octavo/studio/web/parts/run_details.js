@@ -3,14 +3,14 @@
 import { get } from "/web/api.js";
 import { field, h, latest, replace } from "/web/dom.js";
 import { Chart } from "/web/parts/chart.js";
-import { RunCurve, kindOf } from "/web/parts/run_curve.js";
+import { RunCurve, kindsOf } from "/web/parts/run_curve.js";
 import { plain } from "/web/parts/numbers.js";
 
-export const AXES = { step: "step", seconds: "seconds of training", tokens: "tokens" };
+export const AXES = { step: "step", seconds: "seconds of training", tokens: "tokens", examples: "examples" };
 const POLL_MS = 1500; // between two readings of a curve that grows
 
-/** The controls of a chart: which x axis, and whether axes are logarithmic. */
-export function axisControls(view, onchange) {
+/** The controls of a chart of curves: what its axes show, and whether they are logarithmic. */
+export function axisControls(curves, view, onchange) {
   const box = (name, label) => {
     const input = h("input", {
       type: "checkbox", checked: view[name], onchange: () => onchange({ ...view, [name]: input.checked }),
@@ -19,12 +19,17 @@ export function axisControls(view, onchange) {
   };
   const axis = h("select", { "aria-label": "x axis", onchange: () => onchange({ ...view, x: axis.value }) },
     Object.entries(AXES).map(([name, label]) => h("option", { value: name, selected: name === view.x }, label)));
-  return h("div", { class: "bar" }, field("x axis", axis), box("logX", "logarithmic x"), box("logY", "logarithmic y"));
+  const kinds = kindsOf(curves);
+  const measure = h("select", { "aria-label": "y axis", onchange: () => onchange({ ...view, y: measure.value }) },
+    kinds.map(({ y }) => h("option", { value: y, selected: y === view.y }, y)));
+  return h("div", { class: "bar" }, field("x axis", axis), kinds.length > 1 && field("y axis", measure),
+    box("logX", "logarithmic x"), box("logY", "logarithmic y"));
 }
 
 /** The content of a chart of these curves. */
 export function chartOf(curves, view) {
-  const kind = kindOf(curves);
+  const kinds = kindsOf(curves);
+  const kind = kinds.find(({ y }) => y === view.y) ?? kinds[0];
   const two = curves.length > 1;
   const series = curves.flatMap((one, i) =>
     one.lines(view.x, kind, two ? [i, i] : [0, 1], two ? one.run : ""));
@@ -90,10 +95,10 @@ function drawCurves(curves, view, onview, isTraining) {
     onview(next);
     draw();
     const place = [...controls.querySelectorAll("select, input")].indexOf(document.activeElement);
-    replace(controls, axisControls(now, change));
+    replace(controls, axisControls(curves, now, change));
     if (place >= 0) controls.querySelectorAll("select, input")[place].focus();
   };
-  replace(controls, axisControls(now, change));
+  replace(controls, axisControls(curves, now, change));
   return { elements: [chart.element, controls, curves.map((one) => events(one, curves.length > 1))], draw };
 }
 

@@ -40,7 +40,7 @@ export class TrainingMonitor {
 
   #axes(view) {
     this.view = view;
-    replace(this.controls, axisControls(view, (next) => {
+    replace(this.controls, axisControls(this.curve ? [this.curve] : [], view, (next) => {
       const place = [...this.controls.querySelectorAll("select, input")].indexOf(document.activeElement);
       this.#axes(next);
       this.on.view(next);
@@ -106,8 +106,10 @@ export class TrainingMonitor {
   }
 
   #draw() {
+    const first = this.picture.hidden;
     this.picture.hidden = this.curve.empty;
     if (this.curve.empty) return;
+    if (first) this.#axes(this.view); // what can be shown is known now
     this.chart.draw({ ...chartOf([this.curve], this.view), empty: "No step has been made yet." });
     this.written.hidden = !this.curve.sample;
     replace(this.sample, this.curve.sample);

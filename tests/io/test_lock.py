@@ -1,0 +1,90 @@
+"""One process at a time works on a run's folder; the second is refused, and a dead holder's lock is taken over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from octavo.errors import UserError
+from octavo.io.lock import lock_file, locked, read_holder
+
+HOLDS = """
+import sys, time
+from octavo.io.lock import locked
+with locked(sys.argv[1], "resumes"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the folder's lock."""
+    process = subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_the_second_process_is_refused_with_the_one_that_holds_it(tmp_path: Path) -> None:
+    with holder(tmp_path / "run") as process:
+        told = rf"process {process.pid} on {socket.gethostname()} resumes there; wait for it, or stop it"
+        with pytest.raises(UserError, match=told), locked(tmp_path / "run"):
+            raise AssertionError("two hold one lock")
+        assert read_holder(lock_file(tmp_path / "run"))["pid"] == process.pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_lock_of_a_process_that_died_is_taken_over(tmp_path: Path, number: int) -> None:
+    with holder(tmp_path / "run") as process:
+        process.send_signal(number)
+        process.wait()
+        with locked(tmp_path / "run"):
+            assert read_holder(lock_file(tmp_path / "run"))["pid"] == os.getpid()
+    assert not lock_file(tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", json.dumps({"pid": 1, "host": "elsewhere"})])
+def test_a_lock_file_that_nobody_holds_is_in_nobodys_way(tmp_path: Path, text: str) -> None:
+    lock_file(tmp_path / "run").write_text(text)
+    with locked(tmp_path / "run"):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_is_of_the_folder_that_a_link_leads_to_and_may_be_held_again_later(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for _ in range(2):
+        with (
+            locked(tmp_path / "run"),
+            pytest.raises(UserError, match="one process at a time"),
+            locked(tmp_path / "link"),
+        ):
+            raise AssertionError("two hold one lock")
+
+
+def test_nothing_is_left_behind_where_nothing_came_of_it(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "a" / "b" / "run"):
+        raise ZeroDivisionError
+    assert os.listdir(tmp_path) == []
+
+
+def test_without_a_folder_there_is_nothing_to_lock() -> None:
+    with locked(None), locked(None):
+        pass

@@ -1,0 +1,268 @@
+"""What holds of every task: killed and resumed equals undisturbed, saved equals loaded, two processes equal one, a
+foreign or damaged folder is refused, and an old run stays until the new one is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import octavo
+from octavo.errors import UserError
+from octavo.io.lock import lock_file
+from octavo.io.run_folder import CONFIG, METRICS, STATE, TENSORS
+from octavo.tasks.task import TASKS
+from octavo.training.checkpoint import FILE, Checkpoint
+from octavo.training.loop import Loop
+from old_runs import write_texts
+
+GPT = {"width": 16, "layers": 1, "heads": 2}
+SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data, and what makes it small
+    "language": ("gru", "text.txt", {"width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "dropout": 0.2}),
+    "masked": ("bert", "text.txt", {**GPT, "context": 32, "batch_size": 4, "vocab_size": 120, "dropout": 0.2}),
+    "translation": ("seq2seq", "pairs.tsv", {**GPT, "vocab_size": 300, "batch_size": 128, "dropout": 0.2}),
+    "classification": ("dan", "moods.tsv", {"width": 8, "batch_size": 8}),
+    "images": ("vit", "images", {**GPT, "patch": 4, "batch_size": 8, "dropout": 0.2}),
+    "facts": ("facts", "people-16", {
+        **GPT, "context": 96, "pretrain_epochs": 4, "pretrain_batch_size": 8, "batch_size": 8, "dropout": 0.2,
+    }),
+}  # fmt: skip
+STEPS = 9
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+CLOSE = 1e-3  # relative: processes add gradients up in another order, and Muon computes in bfloat16
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process: nobody may catch it."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_texts(folder)
+    return folder
+
+
+def arguments(task: str, data: Path) -> tuple[str, str, dict[str, Any]]:
+    model, source, settings = SETTINGS[task]
+    usual = {"budget": f"{STEPS}steps", "evaluations": 3, "checkpoint_seconds": 0.0, "precision": "float32", "ema": 0.5}
+    return model, source if task == "facts" else str(data / source), {**usual, **settings}
+
+
+def train(task: str, data: Path, out: Path, **changes: Any) -> Any:
+    model, source, settings = arguments(task, data)
+    return octavo.train(model, source, out=out, device="cpu", **{**settings, **changes})
+
+
+def command(task: str, data: Path, out: Path, **changes: Any) -> list[str]:
+    model, source, settings = arguments(task, data)
+    flags = [
+        word for key, value in {**settings, **changes}.items() for word in (f"--{key.replace('_', '-')}", str(value))
+    ]
+    words = ["classify", "train"] if task == "classification" else ["train"]
+    return [*words, model, source, *flags, "--device", "cpu", "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A finished run of each task that nothing happened to."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    for task in SETTINGS:
+        train(task, data, folder / task)
+    return {task: folder / task for task in SETTINGS}
+
+
+def rows(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without the clock."""
+    found = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in found]
+
+
+def assert_same(run: Path, other: Path) -> None:
+    assert rows(run) == rows(other)
+    assert (run / TENSORS).read_bytes() == (other / TENSORS).read_bytes()
+    one, two = Checkpoint.load(run), Checkpoint.load(other)
+    one.position.seconds = two.position.seconds = one.position.log_bytes = two.position.log_bytes = 0
+    assert one.position == two.position
+    for kind in one.tensors:
+        torch.testing.assert_close(one.tensors[kind], two.tensors[kind], rtol=0, atol=0)
+
+
+def test_every_task_is_here() -> None:
+    assert set(SETTINGS) == set(TASKS)
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_killed_again_and_again_and_resumed_equals_undisturbed_to_the_bit(
+    task: str, data: Path, tmp_path: Path, undisturbed: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, step, save = tmp_path / "run", Loop.step, Loop._save
+    for n, where in enumerate((2, 5, 6)):
+
+        def dies(loop: Loop, spent: float, where: int = where) -> None:
+            if loop.position.step == where and loop.position.stage == 0:
+                raise KilledError
+            step(loop, spent)
+
+        monkeypatch.setattr(Loop, "step", dies)
+        monkeypatch.setattr(Loop, "_save", lambda loop: None if loop.position.step % 3 else save(loop))
+        with pytest.raises(KilledError):
+            octavo.resume(run) if n else train(task, data, run)
+        monkeypatch.undo()
+    octavo.resume(run)
+    assert_same(run, undisturbed[task])
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_sigkill_while_it_trains_changes_nothing(task: str, data: Path, tmp_path: Path) -> None:
+    run, rng = tmp_path / "run", random.Random(7)
+    longer = {"budget": "60steps"} if task != "facts" else {"budget": "30steps", "pretrain_epochs": 20}
+    words = command(task, data, run, **longer)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-m", "octavo.cli", *words], stderr=subprocess.DEVNULL)
+        before = position(run)
+        until = time.monotonic() + 120
+        while position(run) == before and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(rng.random() * 0.05)
+        process.kill()
+        process.wait()
+        words = ["resume", str(run)]
+    if not json.loads((run / CONFIG).read_text())["training"]["finished"]:
+        octavo.resume(run)
+    train(task, data, tmp_path / "whole", **longer)
+    assert_same(run, tmp_path / "whole")
+
+
+def position(run: Path) -> tuple[int, int]:
+    """Stage and step of the last checkpoint."""
+    if not (run / STATE / FILE).is_file():
+        return (-1, 0)
+    at = Checkpoint.load(run).position
+    return at.stage, at.step
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_saved_equals_loaded(task: str, undisturbed: dict[str, Path], tmp_path: Path) -> None:
+    run = octavo.load(undisturbed[task])
+    assert not run.unfinished
+    run.save(tmp_path / "again")
+    again = octavo.load(tmp_path / "again")
+    torch.testing.assert_close(again.model.state_dict(), run.model.state_dict(), rtol=0, atol=0)
+    assert again.record == run.record
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_two_processes_have_the_losses_of_one(task: str, data: Path, tmp_path: Path) -> None:
+    calm = {"dropout": 0.0} if task != "classification" else {"word_dropout": 0.0, "dropout": 0.0}
+    train(task, data, tmp_path / "one", **calm)
+    words = command(task, data, tmp_path / "two", **calm)
+    done = subprocess.run([*LAUNCH, "-m", "octavo.cli", *words], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, two = ([row["loss"] for row in rows(tmp_path / name) if "loss" in row] for name in ("one", "two"))
+    assert two == pytest.approx(one, rel=CLOSE)
+    assert octavo.load(tmp_path / "two").record["training"]["processes"] == 2
+
+
+DAMAGE = {
+    "a truncated model": lambda run: (run / TENSORS).write_bytes((run / TENSORS).read_bytes()[:-9]),
+    "no model": lambda run: (run / TENSORS).unlink(),
+    "another model's config": lambda run: change(run, config={"layers": 7}),
+    "a config that is no object": lambda run: change(run, config=[1]),
+    "a task that nobody knows": lambda run: change(run, task="juggling"),
+    "a format of the future": lambda run: change(run, format=99),
+    "somebody else's config": lambda run: (run / CONFIG).write_text('{"name": "x"}'),
+    "no JSON": lambda run: (run / CONFIG).write_text("{"),
+}
+
+
+def change(run: Path, **values: Any) -> None:
+    (run / CONFIG).write_text(json.dumps(json.loads((run / CONFIG).read_text()) | values))
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("task", SETTINGS)
+def test_a_foreign_or_damaged_folder_is_refused(
+    task: str, damage: str, undisturbed: dict[str, Path], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    DAMAGE[damage](run)
+    with pytest.raises(UserError):
+        octavo.load(run)
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_data_that_have_changed_are_refused(task: str, data: Path, tmp_path: Path) -> None:
+    if task == "facts":
+        pytest.skip("made-up people do not change")
+    other = Path(shutil.copytree(data, tmp_path / "data"))
+    train(task, other, tmp_path / "run")
+    for file in (other / "text.txt", other / "pairs.tsv", other / "moods.tsv"):
+        file.write_text(file.read_text().replace("a", "u"))
+    shutil.copy(other / "images" / "dark" / "000.png", other / "images" / "light" / "new.png")
+    with pytest.raises(UserError, match="has changed since"):
+        octavo.resume(tmp_path / "run", budget=f"{STEPS + 2}steps")
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_a_finished_run_stays_until_the_one_in_its_place_is_finished(
+    task: str, data: Path, undisturbed: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(undisturbed[task], tmp_path / "run"))
+    weights, step = octavo.load(run).model.state_dict(), Loop.step
+
+    def fails(loop: Loop, spent: float, where: int, error: BaseException) -> None:
+        if loop.position.step == where:
+            raise error
+        step(loop, spent)
+
+    monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 0, RuntimeError("a broken model")))
+    with pytest.raises(RuntimeError):
+        train(task, data, run, seed=5)
+    torch.testing.assert_close(octavo.load(run).model.state_dict(), weights, rtol=0, atol=0)  # nothing was learnt
+    monkeypatch.setattr(Loop, "step", lambda loop, spent: fails(loop, spent, 3, KilledError()))
+    with pytest.raises(KilledError):
+        train(task, data, run, seed=5)
+    monkeypatch.undo()
+    before = tmp_path / "run.before"
+    torch.testing.assert_close(octavo.load(before).model.state_dict(), weights, rtol=0, atol=0)
+    octavo.resume(run)
+    assert not before.exists()
+    assert json.loads((run / CONFIG).read_text())["seed"] == 5
+
+
+@pytest.mark.parametrize("task", SETTINGS)
+def test_two_at_a_time_are_refused_with_the_process_that_holds_the_folder(
+    task: str, data: Path, tmp_path: Path
+) -> None:
+    run, longer = tmp_path / "run", {"budget": "100000steps"}
+    longer |= {"pretrain_epochs": 100000} if task == "facts" else {}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "octavo.cli", *command(task, data, run, **longer)], stderr=subprocess.DEVNULL
+    )
+    try:
+        until = time.monotonic() + 120
+        while not (run / STATE / FILE).is_file() and time.monotonic() < until:
+            time.sleep(0.02)
+        for work in (lambda: octavo.resume(run), lambda: train(task, data, run)):
+            with pytest.raises(UserError, match=f"process {process.pid} on"):
+                work()
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert lock_file(run).exists()  # nobody was there to delete it
+    at = Checkpoint.load(run).position
+    if task != "facts":
+        octavo.resume(run, budget=f"{at.step + 1}steps")
+        assert not lock_file(run).exists()
