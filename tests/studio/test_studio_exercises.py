@@ -103,19 +103,19 @@ def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
     asked = threading.Event()
 
     def leave() -> None:
-        if apart._process is not None:  # it has begun
+        if apart.process is not None:  # it has begun
             asked.set()
             raise UserError("gone")
 
     with pytest.raises(UserError, match="gone"):
         apart.check("pretraining-or-not", select_exercises(["pretraining-or-not"])[0].parts[0].id, leave)
     assert asked.is_set()
-    assert apart._process is None
+    assert (apart.process, apart.is_running()) == (None, False)
     assert apart.check(ONE, CLAIM, lambda: None)["holds"]
-    first = apart._process
+    first = apart.process
     assert first is not None
     assert apart.check(ONE, CLAIM, lambda: None)["holds"]
-    assert apart._process is first  # starting takes longer than checking, so it stays
+    assert apart.process is first  # starting takes longer than checking, so it stays
     apart.end()
     assert first.poll() is not None
 

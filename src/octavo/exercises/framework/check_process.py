@@ -8,53 +8,50 @@ from __future__ import annotations
 import json
 import os
 import select
-import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from octavo.errors import UserError
 from octavo.exercises.framework.checking import check_part
-from octavo.exercises.framework.limits import end_process, start_process
+from octavo.exercises.framework.limits import POLL_SECONDS, JsonProcess
 from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.registry import select_exercises
 
-CANCEL_POLL_SECONDS = 0.1  # between two calls of `raise_if_cancelled` while waiting
 IDLE_SECONDS = 300.0  # without a request, after which the process ends
 NICENESS = 10  # so that pages stay responsive while it computes
 
 
-class CheckProcess:
+class CheckProcess(JsonProcess):
     """Client of one process, which is started on the first request and serves one request at a time."""
 
     def __init__(self) -> None:
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        super().__init__("octavo.exercises.framework.check_process", environment=one_thread)
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._end_process: Callable[[], object] = lambda: None
 
     def warm_up(self) -> None:
         """Start the process if it does not run, so that the next request need not wait for its imports."""
         if self._lock.acquire(blocking=False):
             try:
-                self._running_process()
+                self.start()
             finally:
                 self._lock.release()
 
     def check(self, exercise: str, part: str, raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
         """The evidence for one claim; `raise_if_cancelled` is called while waiting, and may raise to stop it."""
-        return self._request({"do": "check", "exercise": exercise, "part": part}, raise_if_cancelled)
+        return self._ask({"do": "check", "exercise": exercise, "part": part}, raise_if_cancelled)
 
     def figure(self, exercise: str, raise_if_cancelled: Callable[[], None]) -> str:
         """An exercise's figure as HTML, empty if it has none."""
-        return str(self._request({"do": "figure", "exercise": exercise}, raise_if_cancelled)["figure"])
+        return str(self._ask({"do": "figure", "exercise": exercise}, raise_if_cancelled)["figure"])
 
-    def _request(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
-        while not self._lock.acquire(timeout=CANCEL_POLL_SECONDS):
+    def _ask(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
+        while not self._lock.acquire(timeout=POLL_SECONDS):
             raise_if_cancelled()
         try:
-            reply: dict[str, Any] = json.loads(self._reply(request, raise_if_cancelled))
+            reply = self._reply(request, raise_if_cancelled)
         except BaseException:  # a cancelled request must not leave its reply for the next one
             self.end()
             raise
@@ -64,43 +61,13 @@ class CheckProcess:
             raise UserError(reply["refused"])
         return reply
 
-    def _reply(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> bytes:
+    def _reply(self, request: dict[str, Any], raise_if_cancelled: Callable[[], None]) -> dict[str, Any]:
         for _ in range(2):  # the process may just have ended because it was idle
-            process = self._running_process()
-            assert process.stdin is not None
-            assert process.stdout is not None
             try:
-                process.stdin.write(json.dumps(request).encode() + b"\n")
-                process.stdin.flush()
-            except BrokenPipeError:
+                return self.request(request, poll=raise_if_cancelled)
+            except (BrokenPipeError, json.JSONDecodeError):
                 self.end()
-                continue
-            reply = b""
-            while not reply.endswith(b"\n"):
-                raise_if_cancelled()
-                if select.select([process.stdout], [], [], CANCEL_POLL_SECONDS)[0]:
-                    chunk = os.read(process.stdout.fileno(), 1 << 16)
-                    if not chunk:
-                        break
-                    reply += chunk
-            if reply.endswith(b"\n"):
-                return reply
-            self.end()
         raise UserError("the process that computes exercises ended without an answer; try again")
-
-    def _running_process(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self.end()
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-            command = [sys.executable, "-P", "-m", "octavo.exercises.framework.check_process"]
-            self._process = start_process(command, environment)
-            self._end_process = weakref.finalize(self, end_process, self._process)
-        return self._process
-
-    def end(self) -> None:
-        """End the process, if there is one."""
-        self._end_process()
-        self._process = None
 
 
 def answer_request(request: dict[str, Any]) -> dict[str, Any]:

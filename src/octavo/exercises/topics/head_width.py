@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from octavo.exercises import Exercise, Finding, Formula, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, tabulate
+from octavo.exercises.framework.evidence import count_flops, meta, tabulated
 from octavo.exercises.topics.heads import OF_LAYER, SHAPES, count_parameters, random_heads, random_tokens
 from octavo.ops.attention.multi_head import maps
 from octavo.ops.attention.reference import attend_reference
@@ -28,18 +28,6 @@ def count_multiplications(H: int, K: int, N: int) -> int:
     """Multiplications for the scores and the weighted sums of all heads."""
     q = meta(1, H, N, K)
     return count_flops(lambda: attend_reference(q, q, q)) // 2
-
-
-def full_width_weights() -> Finding:
-    table = tabulate("D H _", SHAPES, lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2))
-    return Finding(table, "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")
-
-
-def full_width_operations() -> Finding:
-    table = tabulate("D H N", SHAPES, lambda D, H, N: count_multiplications(H, D, N))
-    return Finding(
-        table, "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes"
-    )
 
 
 def share_is_free() -> Finding:
@@ -73,12 +61,16 @@ WIDTH = Exercise(
     "any case is the number of attention weights, `H*N^2`.",
     parts=[
         Part("weights", "How many weights (queries, keys, values, output) do H heads of width D have?",
-             Formula("4*H*D^2", {"D": "whole", "H": "whole"}), "counted", full_width_weights,
+             Formula("4*H*D^2", {"D": "whole", "H": "whole"}), "counted", tabulated("D H _", SHAPES,
+                 "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")(
+                 lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2)),
              why="Each head has its own D × D matrices for all four.",
              wrong={"gave the number for heads of width D/H": "4*D^2",
                     "forgot that the output matrix grows too": "3*H*D^2 + D^2"}),
         Part("operations", "How many multiplications do their scores and weighted sums take for N tokens?",
-             Formula("2*H*N^2*D", OF_LAYER), "counted", full_width_operations,
+             Formula("2*H*N^2*D", OF_LAYER), "counted", tabulated("D H N", SHAPES,
+                 "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes")(
+                 lambda D, H, N: count_multiplications(H, D, N)),
              why="For each head `N^2*D` for the scores and as many for the weighted sums of values.",
              wrong={"gave the number for heads of width D/H": "2*N^2*D", "left out the weighted sums": "H*N^2*D"}),
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, normal, tabulate
+from octavo.exercises.framework.evidence import count_flops, normal, tabulate, tabulated
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, maps, summed
@@ -65,13 +65,10 @@ def folded_rank() -> Finding:
     return Finding(max(ranks), f"the rank of each of the three folded matrices: {ranks}")
 
 
-def folded_weights() -> Finding:
-    def ratio(D: int, H: int, _: int) -> float:
-        w = random_heads(D, H)
-        return folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
-
-    note = "octavo's folded matrices compared with its value and output matrices, five shapes"
-    return Finding(tabulate("_ H _", SHAPES, ratio), note)
+@tabulated("_ H _", SHAPES, "octavo's folded matrices compared with its value and output matrices, five shapes")
+def folded_weights(D: int, H: int, _: int) -> float:
+    w = random_heads(D, H)
+    return folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
 
 
 def folding_saves() -> Finding:
@@ -85,12 +82,9 @@ def folding_saves() -> Finding:
     return Finding(verdict(min(saved.values()) > 0, one_head > 0 and max(more_heads) < 0), note)
 
 
-def operations_saved() -> Finding:
-    def saved(D: int, H: int, N: int) -> int:
-        return count_multiplications(D, H, N, False) - count_multiplications(D, H, N, True)
-
-    note = "PyTorch counts the multiplications of both, after checking that they give the same output"
-    return Finding(tabulate("D H N", SHAPES, saved), note)
+@tabulated("D H N", SHAPES, "PyTorch counts the multiplications of both, after checking that they give the same output")
+def operations_saved(D: int, H: int, N: int) -> int:
+    return count_multiplications(D, H, N, False) - count_multiplications(D, H, N, True)
 
 
 def folding_figure() -> str:
@@ -162,11 +156,6 @@ count_connected = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 2, "w
 count_connected_biases = _count("D _ N", lambda D, _, N: nn.Linear(N * D, N * D), 1, "biases of PyTorch's linear layer")
 
 
-def count_attention_weights() -> Finding:
-    table = tabulate("_ H N", SHAPES, lambda D, H, N: maps(random_tokens(N, D), random_heads(D, H)).numel())
-    return Finding(table, "the attention weights of octavo's attention, counted for five shapes")
-
-
 def counts_figure() -> str:
     tokens = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     D = 64
@@ -194,7 +183,9 @@ COUNTS = Exercise(
              why="One for each output of each of the four matrices.",
              wrong={"forgot the output matrix": "3*D", "counted one for each matrix": "4"}),
         Part("map", "How many attention weights does it compute for N tokens?", Formula("H*N^2", IN_NH), "counted",
-             count_attention_weights, why="Each head has a weight for every pair of tokens.",
+             tabulated("_ H N", SHAPES, "the attention weights of octavo's attention, counted for five shapes")(
+                 lambda D, H, N: maps(random_tokens(N, D), random_heads(D, H)).numel()),
+             why="Each head has a weight for every pair of tokens.",
              wrong={"counted one head": "N^2", "gave each unordered pair one entry instead of two": "H*N*(N-1)/2"},
              only_if={"attention is causal": "H*N*(N+1)/2"}),
         Part("connected", "How many weights does the fully connected layer have?", Formula("N^2*D^2", IN_ND), "counted",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.ops.positions import added, concatenated, frequencies, sinusoids
 from octavo.pages.figures.lines import Series, lines
@@ -227,13 +227,11 @@ def adding_is_a_case() -> Finding:
     return Finding(verdict(free, tied), note)
 
 
-def weights_of_concatenation() -> Finding:
-    def count(width: int, extra: int, out: int) -> int:
-        joined = concatenated(torch.zeros(1, 2, width), torch.zeros(2, extra))
-        return torch.nn.Linear(joined.shape[-1], out, bias=False).weight.numel()
-
-    table = tabulate("D E M", ((8, 4, 8), (16, 16, 5), (3, 2, 7)), count)
-    return Finding(table, "the weights of PyTorch's linear layer on octavo's concatenation, three shapes")
+@tabulated("D E M", ((8, 4, 8), (16, 16, 5), (3, 2, 7)),
+    "the weights of PyTorch's linear layer on octavo's concatenation, three shapes")  # fmt: skip
+def weights_of_concatenation(width: int, extra: int, out: int) -> int:
+    joined = concatenated(torch.zeros(1, 2, width), torch.zeros(2, extra))
+    return torch.nn.Linear(joined.shape[-1], out, bias=False).weight.numel()
 
 
 CONCATENATED = Exercise(
