@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Function
 from octavo.exercises.framework.booklet import article
-from octavo.exercises.framework.check_process import CheckProcess
+from octavo.exercises.framework.checking import CheckProcess
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.framework.grading import grade_text
 from octavo.exercises.framework.limits import Limits
@@ -121,14 +121,13 @@ def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
 
 
 def test_a_failing_check_is_told_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from octavo.exercises.framework import check_process as apart
     from octavo.exercises.framework import checking
 
     def fails(*_: Any) -> Any:
         raise ZeroDivisionError("by hand")
 
     monkeypatch.setattr(type(select_exercises([ONE])[0].parts[0]), "check", fails)
-    reply = apart.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
+    reply = checking.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
     assert (reply["holds"], reply["problem"]) == (False, f"{CLAIM}: ZeroDivisionError: by hand")
     assert checking.check_exercise(select_exercises([ONE])[0]).problem
 
