@@ -147,7 +147,7 @@ unicode_text = st.lists(
 @pytest.mark.parametrize("split", ["words", "space"])
 @unhurried
 @given(text=unicode_text)
-def test_pieces_equal_their_plain_twin(split: str, text: str) -> None:
+def test_pieces_equal_their_plain_reference(split: str, text: str) -> None:
     assert fast_pieces(text.encode(), split) == [piece.encode() for piece in plain_pieces(text, split)]
 
 

@@ -98,16 +98,16 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
 
 
 def _print_run(run: ImageRun, json: bool) -> None:
-    told = {
+    record = {
         "run": str(run.path), "model": run.name, "parameters": parameter_count(run.model),
         "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
     }  # fmt: skip
     if json:
-        print_json(told)
+        print_json(record)
         return
     print(run.summary())
     about = run.record.get("images", {})
-    print(f"  parameters     {told['parameters']:,}")
+    print(f"  parameters     {record['parameters']:,}")
     print(f"  image          {' x '.join(str(run.model.sizes[key]) for key in ('height', 'width', 'channels'))}")
     print(f"  patches        {run.model.rows} x {run.model.columns}")
     print(f"  classes        {', '.join(run.labels)}")

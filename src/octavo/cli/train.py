@@ -26,17 +26,16 @@ def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL DATA [flags]       octavo train MODEL --help shows the model's flags\n")
-        models = {name: about for spec in MODELS.values() for name, about in _described(spec)} | {"facts": FACTS}
+        models: dict[str, str] = {}
+        for name, spec in MODELS.items():
+            models |= {name: spec.description} | {one: preset.description for one, preset in spec.presets.items()}
+        models["facts"] = FACTS
         width = max(map(len, models))
         print("".join(f"  {name:<{width}}  {about}\n" for name, about in models.items()))
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
     run_command(train_command(task_for(argv[0]), argv[0]), f"octavo train {argv[0]}", argv[1:])
-
-
-def _described(spec: Any) -> list[tuple[str, str]]:
-    return [(spec.name, spec.description), *((name, preset.description) for name, preset in spec.presets.items())]
 
 
 def train_command(task: Task[Any, Any], name: str) -> Callable[..., None]:
