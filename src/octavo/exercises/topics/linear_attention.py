@@ -94,7 +94,8 @@ LINEAR = Exercise(
     "attention. It is linear in N, but replaces N by F: it is cheaper only above about N = F, exactly for `N > F*(1 + "
     "1/(2*D))`. With a causal mask the sums become a running state. It is not the same function as softmax attention: "
     "its unnormalized weight matrix has rank at most F, that of the exponential can have rank N.",
-    figure=lambda: lines([Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
+    figure=lambda: lines([
+        Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
         *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))])
         for f in (64, 256))], "Operations of one head of size 64, counted. Each line crosses softmax where N is about "
         "the number of features.", ("tokens N", "operations"), True, True),
