@@ -24,7 +24,7 @@ PIECE = 256  # tokens of a turn
 
 @dataclass(frozen=True, eq=False)
 class Backoff:
-    """Each token of a text with the contexts that it was looked for in; column k is the context of k tokens."""
+    """Each token of a text with the contexts that were searched for it; column k is the context of k tokens."""
 
     p_N: Tensor
     seen_NK: Tensor  # whether training kept the context
