@@ -9,7 +9,7 @@ import torch
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
 from octavo.models.bert import Bert, BertConfig, Task
-from octavo.models.cost.bert import bert_parts
+from octavo.models.cost.encoders import bert_parts
 from octavo.models.cost.parts import Shape, parameter_count
 from octavo.pages.figures.bars import bars
 
