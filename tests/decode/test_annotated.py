@@ -16,8 +16,7 @@ from octavo.decode.greedy import without_begin
 from octavo.decode.tree import Node, grow
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over, top_attention
-from octavo.inspect.surprisal import read
-from octavo.inspect.token_alignment import align
+from octavo.inspect.surprisal import align, read
 from octavo.inspect.views import find_view
 from octavo.models.recurrent import GRU
 

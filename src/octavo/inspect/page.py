@@ -9,8 +9,7 @@ from itertools import takewhile
 from markupsafe import Markup
 
 from octavo.inspect.attention_page import attention_parts, logit_lens_part
-from octavo.inspect.gradient_flow import Flow, Norms, in_words, rate, relative
-from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
+from octavo.inspect.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.axis import number

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspect.doctor.advice import fitting, settings
 from octavo.inspect.doctor.baselines import compare_with_baselines, measure_baselines
 from octavo.inspect.doctor.context_use import context
 from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
-from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
+from octavo.inspect.doctor.finding import Diagnosis, Finding, fitting, not_applicable, settings
 from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
 from octavo.inspect.doctor.unseen_text import softmax, through_time
 from octavo.tasks.corpus import held_out

@@ -13,8 +13,7 @@ from pydantic import BaseModel, Field
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import Reading, read
-from octavo.inspect.token_alignment import align
+from octavo.inspect.surprisal import Reading, align, read
 from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import token_costs
