@@ -20,7 +20,7 @@ import transformers
 
 import octavo
 from octavo.cli import main
-from octavo.cli.cost_tasks import bert_parameters
+from octavo.cli.cost_bert import bert_parameters
 from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
