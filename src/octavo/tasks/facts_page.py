@@ -16,7 +16,6 @@ from octavo.tasks.run import Run
 from octavo.tasks.run_facts import render_run_page
 from octavo.tasks.task import Recipe, Rows
 
-CURVE_POINTS = 100  # of a loss curve
 STAGES = {
     "pretraining": "Pretraining on every token of the masked texts", "finetuning": "Finetuning on the answers only"
 }  # fmt: skip
@@ -95,17 +94,10 @@ def _mistakes(wrong: Sequence[Sequence[Any]], frame: Frame) -> Markup:
 
 
 def _training(stages: Mapping[str, Any], rows: Rows) -> Markup:
+    losses = [(row["stage"], (row["step"], row["loss"])) for row in rows if "stage" in row and "loss" in row]
     return section("Training", *(
-        lines([Series(name, _curve(name, rows))],
+        lines([Series(name, [point for stage, point in losses if stage == name])],
               f"{title}; {stages[name]['steps']:,} steps in {stages[name]['seconds']:.0f} s.",
               ("step", "loss, nats per token"))
         for name, title in STAGES.items() if name in stages
     ))  # fmt: skip
-
-
-def _curve(stage: str, rows: Rows) -> list[tuple[float, float]]:
-    """Step and loss of some of a stage's rows."""
-    losses = [(row["step"], row["loss"]) for row in rows if row.get("stage") == stage and "loss" in row]
-    if len(losses) <= CURVE_POINTS:
-        return losses
-    return [losses[round(i * (len(losses) - 1) / (CURVE_POINTS - 1))] for i in range(CURVE_POINTS)]

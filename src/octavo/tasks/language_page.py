@@ -17,7 +17,18 @@ from octavo.models.views import Bars, Table
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING, join
-from octavo.pages.sections import code, facts, paragraph, render_page, reproduce, score, section, table, verbatim
+from octavo.pages.sections import (
+    code,
+    facts,
+    paragraph,
+    render_page,
+    reproduce,
+    score,
+    section,
+    table,
+    verbatim,
+    versions,
+)
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS
@@ -50,17 +61,19 @@ def run_page(
 ) -> str:  # fmt: skip
     """The whole page; `held_out` is the beginning of the text that the run was measured on."""
     corpus = run.record.get("corpus", {})
-    result = run.record.get("result", {})
+    result, seed = run.record.get("result", {}), run.record.get("seed", 0)
+    made = {"octavo": __version__, **run.record.get("made_with", {}), "seed": seed}
+    if "train_seconds" in run.record:
+        made["training"] = f"{run.record['train_seconds']:.2f} s, {run.record['train_tokens']:,} tokens"
     return render_page(title_of(run), f"The run {name}, trained on {corpus.get('name', 'an unknown text')}.", [
         _result(result, bits_per_byte(run)),
         _surprisal(run, held_out),
         _passages(result.get("passages", [])),
-        section("Sample", paragraph(f"Generated without a prompt, with seed {run.record.get('seed', 0)}:"),
-                verbatim(sample)),
+        section("Sample", paragraph(f"Generated without a prompt, with seed {seed}:"), verbatim(sample)),
         training_section(rows, run.record),
         _model(run),
         _corpus(corpus),
-        reproduce(commands, facts(_made_with(run.record))),
+        reproduce(commands, versions(made)),
     ])  # fmt: skip
 
 
@@ -130,13 +143,6 @@ def _corpus(corpus: Mapping[str, Any]) -> Markup:
     if corpus.get("preprocess"):
         pairs.append(("preprocessing", ", ".join(corpus["preprocess"])))
     return section("Text", facts(pairs))
-
-
-def _made_with(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    made = {"octavo": __version__, **record.get("made_with", {}), "seed": record.get("seed", 0)}
-    if "train_seconds" in record:
-        made["training"] = f"{record['train_seconds']:.2f} s, {record['train_tokens']:,} tokens"
-    return [(name, str(value)) for name, value in made.items()]
 
 
 OPENING_BYTES = 600
