@@ -26,7 +26,7 @@ from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
 from octavo.models.bert import Bert, BertConfig, Texts
-from octavo.models.cost.bert import bert_cost
+from octavo.models.cost.encoders import bert_cost
 from octavo.models.cost.parts import Shape
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked import TASK, encoded, losses_of, measure_masked

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_dropout
 from octavo.models.spec import ModelSpec
 
 
@@ -32,8 +33,7 @@ class HeadConfig:
             raise UserError(
                 f"hidden must be at least 1 and layers not negative: hidden={self.hidden}, layers={self.layers}"
             )
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout must be at least 0 and below 1: dropout={self.dropout}; try 0.3")
+        check_dropout(self.dropout, example=0.3)
 
 
 class Head(nn.Module):
