@@ -51,7 +51,7 @@ NAMES = (*DECODERS, *ENCODERS)
 
 def context_of(name: str) -> int:
     """How many tokens the model of that name sees."""
-    return _published(name)[0].context
+    return int(_published(name)[0].context)
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
