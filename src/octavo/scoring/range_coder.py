@@ -1,5 +1,5 @@
-"""Lossless compression with any language model by a range coder: the cost in bits that a model claims, as a file that
-restores the text.
+"""Lossless compression with any language model by a range coder (arithmetic coding; the package constriction): the
+cost in bits that a model claims, as a file that restores the text.
 
 L parallel streams, V vocabulary, G groups of K consecutive ids (G * K >= V). The tokens are cut into L contiguous
 streams that are coded in lock-step, so that one batched `predict` serves L tokens; every stream begins with a fresh
