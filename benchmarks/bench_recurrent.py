@@ -189,10 +189,10 @@ def quality(kinds: list[str]) -> None:
             )
             print_row(f"octavo {kind}", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.0f}", "")
             if kind == kinds[0]:
-                ngram, parts = Path(folder, "ngram"), Path(folder, kind)
+                ngram, network = Path(folder, "ngram"), Path(folder, kind)
                 record = train_octavo("ngram", "--order", "7", "--out", ngram)
                 print_row("7-gram", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.1f}", "")
-                record = train_octavo("mix", "--parts", ngram, parts, "--out", Path(folder, "mix"))
+                record = train_octavo("mix", "--parts", ngram, network, "--out", Path(folder, "mix"))
                 total = f"{time.perf_counter() - began:.0f}"
                 print_row("mixture of both, all commands included", f"{record['bits_per_byte']:.4f}", total, "")
         for kind in kinds:

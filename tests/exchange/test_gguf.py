@@ -17,7 +17,7 @@ from gguf_files import ARRAY, STRING, TOKENIZER, TOKENS, described, gguf, pair, 
 from octavo.datasets import sources
 from octavo.datasets.catalogue import MODEL_SOURCES, SOURCES, File, Source
 from octavo.errors import UserError
-from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
+from octavo.exchange.gguf import special_ids, tokenizer_parts
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.io.gguf.dequantize import KINDS, LAYOUTS, dequantise
 from octavo.text import Bpe
@@ -223,15 +223,15 @@ ABSURD = {
     "a later version": (gguf([], version=9), "version 9"),
     "too many tensors": (b"GGUF" + struct.pack("<IQQ", 3, FAR, 0), "tensors and 0 keys need"),
     "too many keys": (b"GGUF" + struct.pack("<IQQ", 3, 0, FAR), "keys need"),
-    "a key without end": (gguf([struct.pack("<Q", FAR) + b"x" * 40]), "a string need"),
+    "a key that never ends": (gguf([struct.pack("<Q", FAR) + b"x" * 40]), "a string need"),
     "a key that is not UTF-8": (gguf([string(b"\xff") + struct.pack("<IB", 0, 1)]), "must be UTF-8"),
     "a key without letters": (gguf([pair("", 0, 1)]), "must not be empty"),
     "a key twice": (gguf([pair("a", 0, 1), pair("a", 0, 1)]), "'a' stands there twice"),
     "an unknown type": (gguf([string("a") + struct.pack("<IQ", 13, 1)]), "this one has type 13"),
-    "an array without end": (gguf([string("a") + struct.pack("<IIQ", 9, 12, FAR)]), "numbers need"),
-    "strings without end": (gguf([string("a") + struct.pack("<IIQ", 9, 8, FAR)]), "values of type 8 need"),
-    "arrays without end": (gguf([string("a") + struct.pack("<IIQ", 9, 9, FAR)]), "values of type 9 need"),
-    "bools without end": (gguf([string("a") + struct.pack("<IIQ", 9, 7, FAR)]), "bools need"),
+    "an array that never ends": (gguf([string("a") + struct.pack("<IIQ", 9, 12, FAR)]), "numbers need"),
+    "strings that never ends": (gguf([string("a") + struct.pack("<IIQ", 9, 8, FAR)]), "values of type 8 need"),
+    "arrays that never ends": (gguf([string("a") + struct.pack("<IIQ", 9, 9, FAR)]), "values of type 9 need"),
+    "bools that never ends": (gguf([string("a") + struct.pack("<IIQ", 9, 7, FAR)]), "bools need"),
     "deep arrays": (gguf([string("a") + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50]), "at most 4 deep"),
     "half a bool": (gguf([string("a") + struct.pack("<IB", 7, 2)]), "must be 0 or 1"),
     "an odd alignment": (gguf([pair("general.alignment", 4, 33)]), "power of 2"),

@@ -21,11 +21,11 @@ from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.scoring.translation import score_translations
-from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
 from octavo.tasks.translation import PairLoss, PairsConfig, batches_of, predicted_tokens
 from octavo.tasks.translation_alignment import align
+from octavo.tasks.translation_page import alignment_page
 from octavo.tasks.translator import Translator, load_translator
 from octavo.text import TOKENIZERS, BpeSettings, Byte, Chunk
 from octavo.training.loop import Loop
@@ -55,6 +55,20 @@ def reversed_run(home: Path) -> Translator:
     """One that was trained on two target languages."""
     pairs = write_pairs(home / "words.tsv", columns=2)
     return octavo.train("seq2seq", pairs, out=home / "run", budget="300steps", **REVERSE)
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS])
+def test_every_registered_tokenizer_can_be_translated_with(home: Path, name: str) -> None:
+    pairs = write_pairs(home / "few.tsv", 200)
+    run = octavo.train("seq2seq", pairs, out=home / name, budget="2steps", **REVERSE | {"tokenizer": name})
+    (texts,) = load_translator(home / name).into(["abc", "hgf"], (), Greedy(), seeded_generator(0)).values()
+    assert run.source_tokenizer.name == name
+    assert len(texts) == 2
+
+
+def test_a_tokenizer_that_is_not_installed_is_refused() -> None:
+    with pytest.raises(UserError, match="there is no tokenizer named 'letters'; known are byte, char, word, bpe"):
+        PairsConfig(tokenizer="letters")
 
 
 # ---------------------------------------------------------------------- pairs

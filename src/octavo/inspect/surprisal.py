@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
+from octavo.errors import UserError
 from octavo.models import NGram
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
@@ -68,7 +69,7 @@ def read(
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if counts:
-                logits_TV, context_T, state = _looked_up(cast(NGram, model), state, before_1T, x_1T)
+                logits_TV, context_T, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
                 logits_TV, context_T = logits_1TV[0], torch.zeros(0)
@@ -77,7 +78,7 @@ def read(
     return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
 
 
-def _looked_up(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`absorb` of the tokens before, and how much context each token's longest n-gram has: one look-up gives both."""
     begun = model.predict(state, before_1T[:, 0])[1]
     contexts, nodes = model.matches(begun, x_1T)
@@ -107,3 +108,39 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
         ), context)
         for token, bits, rank, top, ps, context in every
     ]  # fmt: skip
+
+
+class Span(NamedTuple):
+    """The same bytes as tokens first[0] to first[1] - 1 of one reader and second[0] to second[1] - 1 of the other."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    bytes: int
+
+
+def align(first: Sequence[int], second: Sequence[int]) -> list[Span]:
+    """The spans of two texts that are given as how many bytes each token has. A token of no bytes goes with the token
+    before it."""
+    if sum(first) != sum(second):
+        raise UserError(f"the two must read the same bytes: one reads {sum(first):,}, the other {sum(second):,}")
+    spans = []
+    i, j = 0, 0
+    while i < len(first) or j < len(second):
+        (i0, j0), ahead, read = (i, j), 0, 0
+        while True:  # the reader that is behind goes on, until both have read something and the same
+            if ahead > 0:
+                ahead, j = ahead - second[j], j + 1
+            elif ahead < 0 or i < len(first):
+                ahead, read, i = ahead + first[i], read + first[i], i + 1
+            else:
+                ahead, j = ahead - second[j], j + 1
+            if not ahead and read:
+                break
+            if i == len(first) and j == len(second):
+                break
+        while i < len(first) and not first[i]:
+            i += 1
+        while j < len(second) and not second[j]:
+            j += 1
+        spans.append(Span((i0, i), (j0, j), read))
+    return spans

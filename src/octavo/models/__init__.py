@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
 
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.io.plugins import load_plugins
 from octavo.models import (
     bag,
     bert,
@@ -30,12 +30,10 @@ from octavo.models import (
     vit,
 )
 from octavo.models.bag import Bag
-from octavo.models.bert import Bert
-from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
+from octavo.models.loading import shapes_only
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
-from octavo.models.plugins import load_models
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
@@ -44,26 +42,14 @@ __all__ = [
     "GPT",
     "GRU",
     "LSTM",
-    "MODELS",
     "RNN",
     "Bag",
-    "Bert",
-    "Bigram",
     "Candidate",
     "Mix",
     "ModelSpec",
     "NGram",
     "RNNAttention",
-    "build",
-    "describe",
-    "find_spec",
-    "language_models",
-    "name_of",
-    "names",
-    "preset",
-    "spec_of",
-    "stored_entries",
-]  # fmt: skip
+]  # and those below
 
 BUILT_IN: dict[str, ModelSpec] = {
     "bag": bag.SPEC,
@@ -89,12 +75,29 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """MODELS are the built-in ones and those of installed packages, which are looked for when somebody asks: a package
+    """MODELS are the built-in ones and those of installed packages, which are searched for on first use: a package
     may itself be the first to import octavo."""
     if name != "MODELS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()["MODELS"] = BUILT_IN | load_models(BUILT_IN)
     return globals()["MODELS"]
+
+
+def load_models(built_in: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
+    """The specs of installed packages (entry-point group `octavo.models`) by name; one that is broken, or takes a name
+    that is taken, is left out."""
+    taken = {*built_in, *(preset for spec in built_in.values() for preset in spec.presets)}
+
+    def check(spec: object, name: str) -> ModelSpec:
+        if not isinstance(spec, ModelSpec):
+            raise TypeError(f"{name} must be a ModelSpec, not a {type(spec).__name__}")
+        names = {spec.name, *spec.presets}
+        if names & taken:
+            raise ValueError(f"the name {', '.join(sorted(names & taken))} is taken; choose another")
+        taken.update(names)
+        return spec
+
+    return {spec.name: spec for spec in load_plugins("octavo.models", "model", check).values()}
 
 
 def _models() -> dict[str, ModelSpec]:
@@ -186,14 +189,9 @@ def build(description: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Lang
 
 
 def _empty(name: str, config: Any, vocab: int, tensors: Mapping[str, Tensor]) -> LanguageModel[Any]:
-    """A model without values, of the size that its file has: a forged config must not take memory without bound."""
-    if getattr(config, "layers", 1) > len(tensors):
-        raise UserError(f"a layer has tensors of its own: layers={config.layers}, the file has {len(tensors)} tensors")
-    try:
-        with torch.device("meta"):  # where shapes take no memory
-            model: LanguageModel[Any] = _models()[name].model(config, vocab)  # type: ignore[assignment]
-    except RuntimeError as error:  # a shape beyond what any tensor can have
-        raise UserError(f"no tensor can be as large as the config says: {dataclasses.asdict(config)}") from error
+    """A model without values, of the size that its file has."""
+    kind: Any = _models()[name].model
+    model: LanguageModel[Any] = shapes_only(lambda: kind(config, vocab), tensors, getattr(config, "layers", 1))
     own = model.own_tensors()
     for key in own:
         if key in tensors and own[key].shape != tensors[key].shape:

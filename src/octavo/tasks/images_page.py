@@ -6,7 +6,6 @@ C channels, H and W pixels, h and w patches.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,15 @@ from octavo.pages.sections import (
     facts,
     paragraph,
     render_page,
-    reproduce,
     score,
     section,
     table,
-    versions,
 )
 from octavo.scoring.classification import Classified
-from octavo.tasks.image_attention import Sight, look
+from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun
-from octavo.tasks.reproduce import train_command
-from octavo.tasks.task import Recipe, Rows, find_task
+from octavo.tasks.run_facts import render_run_page
+from octavo.tasks.task import Recipe, Rows
 
 SHOWN_MISTAKES = 24
 SHOWN_IMAGES = 3  # with their attention maps
@@ -55,25 +52,16 @@ def image_page(
     recipe: Recipe, run: ImageRun, images: Images, measured: ImageEvaluation, rows: Rows, out: Path
 ) -> str:  # fmt: skip
     """The page of a run that is saved."""
-    command = train_command(find_task("images"), recipe, run.record["images"]["source"], out)
-    commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
-    return run_page(run, images, measured, rows, [command, *(shlex.join(one) for one in commands)])
-
-
-def run_page(
-    run: ImageRun, images: Images, measured: ImageEvaluation, rows: Sequence[Mapping[str, Any]], commands: Sequence[str]
-) -> str:
-    """The whole page."""
     scores, about = measured.scores, run.record.get("images", {})
     name = about.get("name", "images")
     shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
     maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
     lead = f"A {run.name} that classifies {name} into {len(run.labels)} classes."
-    return render_page(f"{run.name} on {name}", lead, [
+    return render_run_page("images", recipe, run, out, f"{run.name} on {name}", lead, [
         _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
         _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
-        _training(rows, run.record), _model(run), reproduce(commands, versions(run.record.get("made_with", {}))),
-    ])  # fmt: skip
+        _training(rows, run.record), _model(run),
+    ], ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"])  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
@@ -86,20 +74,20 @@ def attention_part(
     run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, every_layer: bool = False
 ) -> Markup:  # fmt: skip
     """An image and its attention maps: with `every_layer` of all of them, else of the first and the last."""
-    sight = look(run, x_CHW)
+    attention = attend_to_image(run, x_CHW)
     identity = "i" + hashlib.sha256(name.encode() + x_CHW.contiguous().numpy().tobytes()).hexdigest()[:12]
-    answer = f"predicted {run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
+    answer = f"predicted {run.labels[attention.answer]}, {float(attention.p_V[attention.answer]):.0%}"
     image = Thumbnail(identity, x_CHW.shape[1], x_CHW.shape[2], "image" if truth is None else run.labels[truth], answer)
-    rollout = image._replace(title="rollout", words="all layers", weights=sight.rollout_hw.tolist())
+    rollout = image._replace(title="rollout", words="all layers", weights=attention.rollout_hw.tolist())
     parts = [_symbol(identity, x_CHW), element("h3", name) if name else "", thumbnails([image, rollout])]
-    layers = sorted({head.layer for head in sight.heads})
+    layers = sorted({head.layer for head in attention.heads})
     for layer in layers if every_layer else sorted({layers[0], layers[-1]}):
         parts += [paragraph(f"Layer {layer} of {len(run.model.blocks)}", quiet=True), thumbnails([
             image._replace(title=f"head {head.head}", weights=head.seen_hw.tolist(),
                            words=f"{head.entropy:.1f} bits, {head.distance:.1f} patches away")
-            for head in sight.heads if head.layer == layer
+            for head in attention.heads if head.layer == layer
         ])]  # fmt: skip
-    return join(*parts, _channels(sight) if every_layer else "")
+    return join(*parts, _channels(attention) if every_layer else "")
 
 
 def _symbol(name: str, x_CHW: Tensor) -> Markup:
@@ -115,11 +103,11 @@ def _symbol(name: str, x_CHW: Tensor) -> Markup:
     return image_symbol(name, pixels)
 
 
-def _channels(sight: Sight) -> Markup:
+def _channels(attention: ImageAttention) -> Markup:
     """Channel attention has no place in the image; how much the channels mix is a number."""
-    if not sight.groups:
+    if not attention.groups:
         return NOTHING
-    rows = [(str(one.layer), str(one.group), f"{one.itself:.1%}") for one in sight.groups]
+    rows = [(str(one.layer), str(one.group), f"{one.itself:.1%}") for one in attention.groups]
     explained = "Layers in between attend to channels, over all of the image; the weight of a channel on itself:"
     return join(paragraph(explained), table(("layer", "group", "on itself"), rows, numeric=range(3)))
 

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,33 +25,22 @@ STDIN = "-"
 SNIFFED_BYTES = 1 << 13  # bytes read to distinguish text from other files in a folder
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file in a folder that was not read, and why."""
-
-    path: Path
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
-
-
 def is_plain(path: Path) -> bool:
     """Whether the file's bytes are its text, so that it can be read in place."""
     return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET, SUFFIX) and path.is_file()
 
 
-def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[Skipped]]:
-    """The files to read, folders opened in sorted order, and what was passed over in them."""
+def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[str]]:
+    """The files to read, folders opened in sorted order, and what was passed over in them, each with the reason."""
     files: list[Path] = []
-    skipped: list[Skipped] = []
+    skipped: list[str] = []
     for path in map(Path, paths):
         if path.is_dir():
             found = _in_folder(path, errors, skipped)
             if not found:
-                raise UserError(
-                    f"the folder {path} has no text in it: {_reasons(skipped)}; name a file or another folder"
-                )
+                shown = "; ".join(skipped[:3]) + ("; ..." if len(skipped) > 3 else "")
+                why = f"{len(skipped)} files were passed over ({shown})" if skipped else "no files"
+                raise UserError(f"the folder {path} has no text in it: {why}; name a file or another folder")
             files += found
         elif path.exists() or str(path) == STDIN:
             files.append(path)
@@ -66,10 +54,10 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
         yield from _one_document(_standard_input(), "standard input", errors)
-    elif kind in JSON_LINES:
-        yield from _gathered(_json_lines(path, field, errors))
-    elif kind in PARQUET:
-        yield from _gathered(_parquet(path, field, errors))
+    elif kind in (*JSON_LINES, *PARQUET):
+        documents = (_json_lines if kind in JSON_LINES else _parquet)(path, field, errors)
+        first = np.zeros(1, np.int64)
+        yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
         yield from _joined(chunk for one in tokens_as_text(path) for chunk in _one_document(one, str(path), errors))
     else:
@@ -115,40 +103,20 @@ def _one_document(chunks: Iterator[bytes], name: str, errors: Errors) -> Iterato
         starts = no_starts()
 
 
-def _gathered(documents: Iterator[bytes]) -> Iterator[Chunk]:
-    """Many small documents in few chunks; empty ones are left out."""
+def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Small chunks put together."""
     held: list[bytes] = []
     starts: list[int] = []
     size = 0
-    for document in documents:
-        if not document:
-            continue
-        held.append(document)
-        starts.append(size)
-        size += len(document)
+    for chunk in chunks:
+        held.append(chunk.data)
+        starts += [start + size for start in chunk.starts.tolist()]
+        size += len(chunk.data)
         if size >= CHUNK_BYTES:
             yield Chunk(b"".join(held), np.array(starts, np.int64))
             held, starts, size = [], [], 0
     if held:
         yield Chunk(b"".join(held), np.array(starts, np.int64))
-
-
-def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Small chunks put together."""
-    held: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        held.append(Chunk(chunk.data, chunk.starts + size))
-        size += len(chunk.data)
-        if size >= CHUNK_BYTES:
-            yield _one_block(held)
-            held, size = [], 0
-    if held:
-        yield _one_block(held)
-
-
-def _one_block(held: list[Chunk]) -> Chunk:
-    return Chunk(b"".join(chunk.data for chunk in held), np.concatenate([chunk.starts for chunk in held]))
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -224,15 +192,15 @@ def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> 
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _in_folder(folder: Path, errors: Errors, skipped: list[Skipped]) -> list[Path]:
+def _in_folder(folder: Path, errors: Errors, skipped: list[str]) -> list[Path]:
     files = []
     for root, folders, names in os.walk(folder):
-        skipped += [Skipped(Path(root, name), "hidden folder") for name in folders if name.startswith(".")]
+        skipped += [f"{Path(root, name)}: hidden folder" for name in folders if name.startswith(".")]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in names):
             why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors)
             if why:
-                skipped.append(Skipped(path, why))
+                skipped.append(f"{path}: {why}")
             else:
                 files.append(path)
     return sorted(files)
@@ -254,15 +222,6 @@ def _why_not_text(path: Path, errors: Errors) -> str:
     except UnicodeDecodeError as error:
         return f"not UTF-8: byte {error.start:,}"
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
-
-
-def _reasons(skipped: list[Skipped]) -> str:
-    shown = "; ".join(map(str, skipped[:3]))
-    return (
-        f"{len(skipped)} files were passed over ({shown}{'; ...' if len(skipped) > 3 else ''})"
-        if skipped
-        else "no files"
-    )
 
 
 JSON_LINES = (".jsonl", ".ndjson")

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from octavo.exercises.framework.answers import Interval, IntervalAt
+from octavo.exercises.framework.exercise import Finding
+from octavo.ops.attention.reference import attend_reference
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -32,6 +34,13 @@ def tabulate(
         symbols = {name: value for name, value in zip(names.split(), point, strict=True) if name != "_"}
         table.append(IntervalAt(symbols, x - error, x + error))
     return table
+
+
+def tabulated(
+    names: str, points: Iterable[Sequence[Any]], note: str, abs: float = 0.0, rel: float = 0.0
+) -> Callable[[Callable[..., float]], Callable[[], Finding]]:
+    """Decorator that makes a function of numbers evidence: its values at points, as `tabulate` computes them."""
+    return lambda function: lambda: Finding(tabulate(names, points, function, abs, rel), note)
 
 
 def mean_interval(samples: Any, standard_errors: float) -> Interval:
@@ -58,6 +67,12 @@ def count_flops(compute: Callable[[], Any]) -> int:
     with FlopCounterMode(display=False) as counter:
         compute()
     return int(counter.get_total_flops())
+
+
+def count_attention_flops(queries: int, keys: int, width: int, heads: int = 1) -> int:
+    """The operations of scores and weighted sums in octavo's attention."""
+    q, k = meta(1, heads, queries, width), meta(1, heads, keys, width)
+    return count_flops(lambda: attend_reference(q, k, k))
 
 
 def meta(*shape: int) -> Tensor:

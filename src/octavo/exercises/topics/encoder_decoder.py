@@ -10,7 +10,7 @@ from torch import Tensor
 
 from octavo.cost import Shape, cost_of_config
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulated
 from octavo.exercises.topics.attention_cost import two_layers
 from octavo.exercises.topics.linear_attention import first_size
 from octavo.models.bert import BertConfig
@@ -27,48 +27,32 @@ def feed_forward(tokens: int, k: int) -> int:
     return count_flops(lambda: meta(tokens, k) @ meta(k, 4 * k) @ meta(4 * k, k))
 
 
-def attention(queries: int, keys: int, k: int) -> int:
-    return count_flops(lambda: attend_reference(meta(1, 1, queries, k), meta(1, 1, keys, k), meta(1, 1, keys, k)))
-
-
 def encoder_layer(n: int, k: int) -> int:
-    return projections(n, k, 4) + attention(n, n, k) + feed_forward(n, k)
+    return projections(n, k, 4) + count_attention_flops(n, n, k) + feed_forward(n, k)
 
 
 def cross_layer(n: int, m: int, k: int) -> int:
-    return projections(m, k, 2) + projections(n, k, 2) + attention(m, n, k)
+    return projections(m, k, 2) + projections(n, k, 2) + count_attention_flops(m, n, k)
 
 
 def decoder_layer(n: int, m: int, k: int) -> int:
-    return projections(m, k, 4) + attention(m, m, k) + cross_layer(n, m, k) + feed_forward(m, k)
+    return projections(m, k, 4) + count_attention_flops(m, m, k) + cross_layer(n, m, k) + feed_forward(m, k)
 
 
-def encoder_cost() -> Finding:
-    def count(n: int, k: int) -> int:
-        operations = encoder_layer(n, k)
-        configs = (BertConfig(width=k, layers=layers, heads=1, context=512, tasks=()) for layers in (1, 2))
-        one, two = (cost_of_config("bert", config, 8192, Shape(window=n)).total("forward") for config in configs)
-        assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
-        return operations
-
-    table = tabulate("N k", ((10, 16), (128, 64), (500, 32)), count)
-    return Finding(table, "PyTorch's FLOP counter; octavo's cost model of one more BERT layer gives the same")
-
-
-def cross_cost() -> Finding:
-    table = tabulate("N M k", ((10, 7, 16), (128, 200, 64)), cross_layer)
-    return Finding(table, "PyTorch's FLOP counter, two sizes")
-
-
-def decoder_cost() -> Finding:
-    table = tabulate("N M k", ((10, 7, 16), (128, 200, 64)), decoder_layer)
-    return Finding(table, "PyTorch's FLOP counter, two sizes")
+@tabulated("N k", ((10, 16), (128, 64), (500, 32)),
+    "PyTorch's FLOP counter; octavo's cost model of one more BERT layer gives the same")  # fmt: skip
+def encoder_cost(n: int, k: int) -> int:
+    operations = encoder_layer(n, k)
+    configs = (BertConfig(width=k, layers=layers, heads=1, context=512, tasks=()) for layers in (1, 2))
+    one, two = (cost_of_config("bert", config, 8192, Shape(window=n)).total("forward") for config in configs)
+    assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
+    return operations
 
 
 def pairs_overtake() -> Finding:
     points = []
     for k in (8, 16, 32):
-        n = first_size(lambda n: 2 * attention(n, n, k) > encoder_layer(n, k))  # noqa: B023
+        n = first_size(lambda n: 2 * count_attention_flops(n, n, k) > encoder_layer(n, k))  # noqa: B023
         points.append(IntervalAt({"k": k}, n - 1, n))
     return Finding(points, "the first N at which the pairs cost more than everything else, and the one before")
 
@@ -88,11 +72,9 @@ def second_share() -> Finding:
     return Finding(share, f"one layer each: {total:,} operations for one language, {share} of that for the second")
 
 
-def second_weights() -> Finding:
-    def count(k: int) -> int:
-        return sum(w.numel() for w in [*(meta(k, k) for _ in range(8)), meta(k, 4 * k), meta(4 * k, k)])
-
-    return Finding(tabulate("k", [(8,), (64,)], count), "the sizes of the ten matrices added up")
+@tabulated("k", [(8,), (64,)], "the sizes of the ten matrices added up")
+def second_weights(k: int) -> int:
+    return sum(w.numel() for w in [*(meta(k, k) for _ in range(8)), meta(k, 4 * k), meta(4 * k, k)])
 
 
 def encoded(x_ND: Tensor, w_DD: Tensor) -> Tensor:
@@ -166,12 +148,14 @@ ENCODER_DECODER = Exercise(
              wrong={"counted only the pairs": "4*N^2*k", "left out the feed-forward network": "8*N*k^2 + 4*N^2*k",
                     "counted a multiplication and an addition as one": "12*N*k^2 + 2*N^2*k"}),
         Part("cross", "What does cross-attention cost, with its four projections?",
-             Formula("4*M*k^2 + 4*N*k^2 + 4*N*M*k", NMK), "counted", cross_cost,
+             Formula("4*M*k^2 + 4*N*k^2 + 4*N*M*k", NMK), "counted",
+             tabulated("N M k", ((10, 7, 16), (128, 200, 64)), "PyTorch's FLOP counter, two sizes")(cross_layer),
              why="Queries and outputs belong to the target, keys and values to the source.",
              wrong={"projected only target tokens": "8*M*k^2 + 4*N*M*k", "counted only the pairs": "4*N*M*k",
                     "paired the target with itself": "4*M*k^2 + 4*N*k^2 + 4*M^2*k"}),
         Part("decoder", "What does a decoder layer cost: self-attention, cross-attention and feed-forward network?",
-             Formula("28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k", NMK), "counted", decoder_cost,
+             Formula("28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k", NMK), "counted",
+             tabulated("N M k", ((10, 7, 16), (128, 200, 64)), "PyTorch's FLOP counter, two sizes")(decoder_layer),
              why="`8*M*k^2 + 4*M^2*k`, then cross-attention, then `16*M*k^2`.",
              wrong={"forgot cross-attention": "24*M*k^2 + 4*M^2*k",
                     "forgot self-attention": "20*M*k^2 + 4*N*k^2 + 4*N*M*k"}),

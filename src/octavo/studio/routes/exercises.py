@@ -19,7 +19,7 @@ from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
 if TYPE_CHECKING:  # heavy modules are imported when first needed, so that the studio starts quickly
-    from octavo.exercises.framework.check_process import CheckProcess
+    from octavo.exercises.framework.checking import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
 MAX_ANSWERS_CHARACTERS = 1 << 17  # the template with every exercise has half as many
@@ -227,7 +227,7 @@ class Book:
 
     def _apart_now(self) -> CheckProcess:
         if self._apart is None:
-            from octavo.exercises.framework.check_process import CheckProcess
+            from octavo.exercises.framework.checking import CheckProcess
 
             self._apart = CheckProcess()
         return self._apart
@@ -262,7 +262,7 @@ class Book:
         return self._apart_now().check(name, one.part(part).id, ticket.check)
 
     def template(self, name: str) -> str:
-        from octavo.exercises.framework.template import answer_template
+        from octavo.exercises.framework.grading import answer_template
 
         return answer_template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
 
