@@ -382,7 +382,7 @@ HOSTILE_FUNCTIONS = {
     "kills the grader": ("import os\nos.kill(os.getppid(), 9)", "send signals"),
     "raises its limits": ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "limits"),
     "calls home": ("import socket\nsocket.socket()", "network"),
-    "imports the exercises": ("from octavo.exercises.framework.registry import exercises_by_topic", "ModuleNotFoundError"),
+    "imports answers": ("from octavo.exercises.framework.registry import exercises_by_topic", "ModuleNotFoundError"),
     "huge power": ("def double(x):\n    return 9**9**9**9", "stopped"),
     "prints endlessly": ("def double(x):\n    while True: print('x' * 10**6)", "stopped"),
     "formulas that are none": ("raise KeyError('`((`')", "KeyError"),
