@@ -34,7 +34,7 @@ from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
-WORKER = [sys.executable, "-m", "octavo.experiments.worker"]
+WORKER = [sys.executable, "-m", "octavo.experiments.executor"]
 
 
 @pytest.fixture(scope="module")

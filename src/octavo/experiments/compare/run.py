@@ -14,10 +14,10 @@ from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.compare.advice import advice, rank_rows
-from octavo.experiments.compare.byte_costs import t_interval
 from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
 from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
 from octavo.experiments.compare.figures import read_curves
+from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
 from octavo.experiments.excerpts import describe_texts, first_part
@@ -25,7 +25,7 @@ from octavo.experiments.machine import describe_machine, versions
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.experiments.store import Store
-from octavo.io.files import whole_file
+from octavo.io.files import write_text
 from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.task import pick_device
 
@@ -209,8 +209,7 @@ class Comparing:
         return self._save(replace(comparison, seconds=comparison.seconds | {"page": page}))
 
     def _save(self, comparison: Comparison) -> Comparison:
-        with whole_file(self.place.folder / RESULT) as file:
-            file.write((json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        write_text(self.place.folder / RESULT, json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n")
         return comparison
 
 
