@@ -27,7 +27,7 @@ from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import Row
 from octavo.experiments.excerpts import open_texts
-from octavo.experiments.table import row_to_json
+from octavo.experiments.table import plain_json
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import write_record
 from octavo.models import stored_entries
@@ -149,7 +149,7 @@ def _measure(
 def _value(row: Row, score: Score, run: Run, stages: Stages) -> Json:
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
     return {
-        "row": row_to_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages),
+        "row": plain_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),
         "tokenizer": fingerprint(run.tokenizer), "summary": f"{score.bits_per_byte:.4f} bits per byte",
     }  # fmt: skip

@@ -16,12 +16,12 @@ from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.compare.advice import advice, rank_rows
 from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
 from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
+from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
 from octavo.experiments.excerpts import describe_texts, first_part
-from octavo.experiments.machine import describe_machine, versions
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.experiments.store import Store
@@ -201,7 +201,9 @@ class Comparing:
         self.progress.stage("writing the page")
         began = perf_counter()
         comparison = self._comparison()
-        curves = {name: over_share(points) for name, points in read_curves(comparison).items()}
+        curves = {  # over the share of the time
+            name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
+        }
         sentences = advice(comparison.rows, curves, str(pick_device(self.config.device)))
         comparison = replace(comparison, advice=sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
@@ -256,11 +258,6 @@ def stage_seconds(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
         for stage, value in stages.items():
             seconds[stage] += value
     return dict(seconds)
-
-
-def over_share(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """A curve over the share of its time, not over its seconds."""
-    return [(x / points[-1][0], y) for x, y in points]
 
 
 def name_apart(paths: Sequence[str]) -> dict[str, str]:

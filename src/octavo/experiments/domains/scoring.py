@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
+from octavo.experiments.table import plain_json
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE
 from octavo.scoring.byte_costs import score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk
@@ -128,19 +129,18 @@ class Reading:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Reading:
-        """The reading of what `asdict` and JSON made of it, where null stands for infinity."""
-        infinite = {key: math.inf if record[key] is None else record[key] for key in ("bits", "unk_mark_bits")}
-        groups = [Group(g["name"], g["bytes"], math.inf if g["bits"] is None else g["bits"]) for g in record["groups"]]
-        costliest = tuple(Costly(**one) for one in record["costliest"])
-        return cls(**{**record, **infinite, "steps": tuple(record["steps"]), "groups": tuple(groups),
-                      "costliest": costliest})  # fmt: skip
+        """The reading of what `record` and JSON made of it, where null stands for infinity."""
+        costs = ("bits", "unk_mark_bits")
+        plain, *groups = (
+            {key: math.inf if value is None and key in costs else value for key, value in one.items()}
+            for one in (record, *record["groups"])
+        )
+        plain |= {"groups": tuple(Group(**one) for one in groups), "steps": tuple(record["steps"])}
+        return cls(**plain | {"costliest": tuple(Costly(**one) for one in record["costliest"])})
 
     def record(self) -> dict[str, Any]:
         """Everything as JSON values, for `of`."""
-        plain = asdict(self)
-        for one in (plain, *plain["groups"]):
-            one |= {key: finite(one[key]) for key in ("bits", "unk_mark_bits") if key in one}
-        return plain
+        return plain_json(self)
 
     @property
     def bits_per_byte(self) -> float:
@@ -164,21 +164,14 @@ class Reading:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = ("bits_per_byte", "token_perplexity", "character_perplexity", "bits", "unknown_rate", "unk_mark_bits")
-        counts = ("text", "bytes", "scored_bytes", "characters", "tokens", "impossible", "unk_marks", "label")
-        return {
-            **{key: getattr(self, key) for key in counts}, "preprocess": list(self.steps),
-            **{key: finite(getattr(self, key)) for key in numbers},
-            "groups": [
-                {"name": g.name, "share": self.share(g), "bits_per_byte": finite(g.bits_per_byte),
-                 "cost": finite(self.cost(g))}
-                for g in self.groups
-            ],
-            "costliest": [
-                {"word": c.word, "group": c.group, "count": c.count, "bits": finite(c.bits), "excess": finite(c.excess)}
-                for c in self.costliest
-            ],
-        }  # fmt: skip
+        values = asdict(self)
+        steps = values.pop("steps")
+        derived = {key: getattr(self, key) for key in ("bits_per_byte", "token_perplexity", "character_perplexity")}
+        groups = [
+            {"name": g.name, "share": self.share(g), "bits_per_byte": g.bits_per_byte, "cost": self.cost(g)}
+            for g in self.groups
+        ]  # fmt: skip
+        return plain_json({**values, "preprocess": steps, **derived, "groups": groups})
 
 
 def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:
