@@ -17,6 +17,7 @@ from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, failures
 from octavo.experiments.store import Store, check_folder
+from octavo.experiments.table import plain_json
 from octavo.io.files import write_text
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
@@ -192,7 +193,7 @@ def measure_run(cell: Cell, folder: Path) -> Json:
             for name, text, bytes in texts
         ]
     return {
-        "readings": [reading.record() for reading in readings], "title": title_of(run), "name": run.name,
+        "readings": plain_json(readings), "title": title_of(run), "name": run.name,
         "files": files_of_run(cell.key) if trained_here else [],
         "summary": ", ".join(f"{reading.bits_per_byte:.4f}" for reading in readings) + " bits per byte",
     }  # fmt: skip

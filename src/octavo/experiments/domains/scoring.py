@@ -129,18 +129,15 @@ class Reading:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Reading:
-        """The reading of what `record` and JSON made of it, where null stands for infinity."""
-        costs = ("bits", "unk_mark_bits")
-        plain, *groups = (
-            {key: math.inf if value is None and key in costs else value for key, value in one.items()}
-            for one in (record, *record["groups"])
-        )
-        plain |= {"groups": tuple(Group(**one) for one in groups), "steps": tuple(record["steps"])}
-        return cls(**plain | {"costliest": tuple(Costly(**one) for one in record["costliest"])})
+        """The reading of what `plain_json` made of it, where null stands for infinity."""
 
-    def record(self) -> dict[str, Any]:
-        """Everything as JSON values, for `of`."""
-        return plain_json(self)
+        def restored(values: dict[str, Any]) -> dict[str, Any]:
+            infinite = [key for key in ("bits", "unk_mark_bits") if values.get(key, 0) is None]
+            return values | dict.fromkeys(infinite, math.inf)
+
+        groups = tuple(Group(**restored(one)) for one in record["groups"])
+        costliest = tuple(Costly(**one) for one in record["costliest"])
+        return cls(**restored(record) | {"groups": groups, "costliest": costliest, "steps": tuple(record["steps"])})
 
     @property
     def bits_per_byte(self) -> float:
@@ -171,7 +168,8 @@ class Reading:
             {"name": g.name, "share": self.share(g), "bits_per_byte": g.bits_per_byte, "cost": self.cost(g)}
             for g in self.groups
         ]  # fmt: skip
-        return plain_json({**values, "preprocess": steps, **derived, "groups": groups})
+        plain: dict[str, Any] = plain_json({**values, "preprocess": steps, **derived, "groups": groups})
+        return plain
 
 
 def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:
