@@ -31,9 +31,8 @@ from octavo.experiments.table import plain_json
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import write_record
 from octavo.models import stored_entries
-from octavo.scoring.bits_per_byte import Score, finite
-from octavo.scoring.byte_costs import score_bytes
-from octavo.scoring.proof import prove_score
+from octavo.scoring.bits_per_byte import Score, finite, score_bytes
+from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import language_page, run_page

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.experiments.table import plain_json
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.scoring.byte_costs import score_bytes
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps

@@ -19,7 +19,7 @@ from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 
 if TYPE_CHECKING:  # heavy modules are imported when first needed, so that the studio starts quickly
-    from octavo.exercises.framework.check_process import CheckProcess
+    from octavo.exercises.framework.checking import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
 MAX_ANSWERS_CHARACTERS = 1 << 17  # the template with every exercise has half as many
@@ -227,7 +227,7 @@ class Book:
 
     def _apart_now(self) -> CheckProcess:
         if self._apart is None:
-            from octavo.exercises.framework.check_process import CheckProcess
+            from octavo.exercises.framework.checking import CheckProcess
 
             self._apart = CheckProcess()
         return self._apart
