@@ -262,7 +262,7 @@ class Book:
         return self._apart_now().check(name, one.part(part).id, ticket.check)
 
     def template(self, name: str) -> str:
-        from octavo.exercises.framework.template import answer_template
+        from octavo.exercises.framework.grading import answer_template
 
         return answer_template([self._one(name)[1]] if name else [one for _, one in self.every().values()])
 
