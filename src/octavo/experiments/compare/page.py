@@ -28,8 +28,16 @@ from octavo.io.files import size, write_text
 from octavo.pages import sections
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import bullets, facts, paragraph, paragraphs, section, side_by_side, subsection
+from octavo.pages.sections import (
+    bullets,
+    facts,
+    notebook_view,
+    paragraph,
+    paragraphs,
+    section,
+    side_by_side,
+    subsection,
+)
 from octavo.tasks.run import REPORT, SAMPLES
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample

@@ -15,8 +15,7 @@ from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import Crossing, Fit, Interval, constant, crossing, fit_law
 from octavo.experiments.table import plain_json, to_csv
 from octavo.io.files import write_text
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraphs
+from octavo.pages.sections import notebook_view, paragraphs
 
 Variable = Literal["text", "parameters", "flops"]
 EXTRAPOLATED = 10.0  # the largest x measured: how far a law is extrapolated
