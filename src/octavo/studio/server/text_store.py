@@ -26,12 +26,11 @@ MIN_TEXT_BYTES = 20  # a shorter text cannot be split
 
 @dataclass(frozen=True)
 class Text:
-    """A text to train on; `source` is its name on the command line."""
+    """A text to train on, as the page shows it."""
 
     name: str
     bytes: int
     description: str
-    source: str
 
 
 class TextStore:
@@ -43,9 +42,9 @@ class TextStore:
 
     def all(self) -> list[Text]:
         """The uploads, then the named sources on this machine."""
-        uploads = [Text(path.name, path.stat().st_size, "uploaded", str(path)) for path in self._uploads()]
+        uploads = [Text(path.name, path.stat().st_size, "uploaded") for path in self._uploads()]
         return uploads + [
-            Text(name, source.bytes, source.title, name)
+            Text(name, source.bytes, source.title)
             for name, source in sources.SOURCES.items()
             if source.kind == "text" and sources.where(name) is not None
         ]
@@ -56,6 +55,11 @@ class TextStore:
             if text.name == name:
                 return text
         raise NotFound(f"there is no text {name!r} to train on; choose one from the list, or upload one")
+
+    def source(self, name: str) -> str:
+        """What the command line calls the text of that name. The page is not shown it, since it may be a path."""
+        path = self.folder / self.find(name).name
+        return str(path) if path in self._uploads() else name
 
     def store(self, name: str, data: bytes) -> Text:
         """Store an upload. A file of the same name is not overwritten, but the same text is stored once."""

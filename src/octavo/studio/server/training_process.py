@@ -82,11 +82,11 @@ class TrainingManager:
 
     def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> TrainingProcess:
         """Train a new run; an existing one is not overwritten."""
-        corpus, form = self.texts.find(text), form_of(model)
+        source, form = self.texts.source(text), form_of(model)
         flags = form.flags(settings)
         self._check_new(run)
         budget = ["--budget", f"{seconds:g}s"] if form.has_budget else []
-        words = ["train", model, corpus.source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
+        words = ["train", model, source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
         return self.start_process(run, words, seconds if form.has_budget else None)
 
     def resume(self, run: str, path: Path, record: Mapping[str, Any], seconds: float | None = None) -> TrainingProcess:
