@@ -74,7 +74,7 @@ class Book:
         return [self._row(name) for name in self._by_id()]
 
     def exercise(self, ticket: Ticket, name: ExerciseName) -> dict[str, Any]:
-        """A question; its answer and derivation are folded away. `figure`: whether it has one, which may take seconds."""
+        """A question, its answer folded away; `figure` says whether it has one, which may take seconds."""
         from octavo.exercises.framework.booklet import article
 
         exercise = self._find(name)
