@@ -6,10 +6,10 @@ import math
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
 from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
@@ -47,22 +47,6 @@ class Stop(RequestBody):
     """Stop the training run."""
 
 
-class TrainingStatus(BaseModel):
-    """The run that is being trained, or the last that was."""
-
-    run: str
-    state: Literal["running", "stopping", "ended", "elsewhere"]
-    status: str  # in words
-    command: str
-    started: float
-    budget_seconds: float | None
-    trained_seconds: float | None
-    remaining_seconds: float | None
-    log: list[str]  # its last lines
-    exit_code: int | None  # 0: success
-    has_curve: bool
-
-
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "training")
 
@@ -82,19 +66,19 @@ def router(studio: Studio) -> APIRouter:
         data = await request.body()  # the guard has limited it
         return await studio.scheduler.run(request, lambda _: studio.training.texts.store(name, data))
 
-    @routes.get("/training", response_model=TrainingStatus | None)
+    @routes.get("/training")
     def current() -> dict[str, Any] | None:
         """The run that is being trained in this folder, or was last."""
         return _status(studio, studio.training.current())
 
-    @routes.post("/training/stop", response_model=TrainingStatus | None)
+    @routes.post("/training/stop")
     async def stop(asked: Stop) -> dict[str, Any] | None:
         """Stop training; a checkpoint is saved first."""
         studio.training.stop()
         return _status(studio, studio.training.current())
 
-    routes.compute("/training", start, studio, response_model=TrainingStatus)
-    routes.compute("/training/resume", resume, studio, response_model=TrainingStatus)
+    routes.compute("/training", start, studio)
+    routes.compute("/training/resume", resume, studio)
     return routes
 
 
@@ -111,6 +95,7 @@ def resume(_: Ticket, studio: Studio, asked: Resume) -> dict[str, Any] | None:
 
 
 def _status(studio: Studio, training: TrainingProcess | None) -> dict[str, Any] | None:
+    """The run that is being trained, or the last that was; state is running, stopping, ended or elsewhere."""
     if training is None:
         return None
     path, state = studio.root / training.run, training.state

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
@@ -33,6 +33,11 @@ NEXT_TOKENS = 40  # that are listed
 LOGITS_CACHE_BYTES = 8 << 20  # so that moving a slider does not read the prompt again
 
 NDJSON = "application/x-ndjson"
+STREAM = (
+    "Objects, one a line, streamed. add: tokens that were added, each with id, token, bytes, bits, rank and "
+    "alternatives (id, text, probability). all: from a beam, the best hypothesis so far in place of those before; "
+    "others: its further hypotheses and their bits. error: ends the stream early."
+)
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
@@ -66,27 +71,6 @@ class WriteRequest(SampledPosition):
     seed: int = Field(default=0, ge=0, lt=1 << 53)
 
 
-class GeneratedToken(BaseModel):
-    """One token with its cost and alternatives."""
-
-    id: int
-    token: str
-    bytes: int
-    bits: float
-    rank: int
-    alternatives: list[tuple[int, str, float]]  # id, text, probability
-
-
-class GenerationLine(BaseModel):
-    """One line of the response: tokens that were added, or, from a beam, the best hypothesis so far in place of those
-    before; `error` ends it early."""
-
-    add: list[GeneratedToken] | None = None
-    all: list[GeneratedToken] | None = None
-    others: list[tuple[str, float]] | None = None  # a beam's further hypotheses and their bits
-    error: str | None = None
-
-
 class TreeRequest(Position):
     """A tree of continuations."""
 
@@ -96,9 +80,8 @@ class TreeRequest(Position):
 
 def router(studio: Studio) -> APIRouter:
     routes = ComputedRoutes(studio, "write")
-    described = {"model": GenerationLine, "content": {NDJSON: {}}, "description": "one such value a line, streamed"}
 
-    @routes.post("/write", response_model=None, responses={200: described})
+    @routes.post("/write", response_model=None, responses={200: {"content": {NDJSON: {}}, "description": STREAM}})
     async def write_text(asked: WriteRequest) -> Response:
         """Continue a text, token by token."""
         lines = studio.scheduler.stream(_write, studio, asked)

@@ -66,7 +66,7 @@ class TextStore:
         name = safe_name(name)
         _check_text(name, data)
         with self._lock:
-            self._check_folder()
+            self.make_folder()
             stored = self._uploads()
             if len(stored) >= MAX_FILES or sum(path.stat().st_size for path in stored) + len(data) > MAX_STORED_BYTES:
                 raise UserError(
@@ -84,11 +84,6 @@ class TextStore:
                 file.write(data)
         return self.find(path.name)
 
-    def make_folder(self) -> Path:
-        """The folder, created where it does not exist."""
-        self._check_folder()
-        return self.folder
-
     def _uploads(self) -> list[Path]:
         """The stored files; links are not followed."""
         if not self.folder.is_dir() or self.folder.is_symlink():
@@ -98,7 +93,8 @@ class TextStore:
             if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
         ]  # fmt: skip
 
-    def _check_folder(self) -> None:
+    def make_folder(self) -> Path:
+        """The folder, created where it does not exist."""
         if (self._root / CONFIG).exists():
             raise UserError("this folder is itself a run; start the studio with the folder that runs are in")
         if self.folder.is_symlink() or (self.folder / CONFIG).exists():
@@ -107,6 +103,7 @@ class TextStore:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot store texts in {self.folder.name}/: {error.strerror}; make it writable") from error
+        return self.folder
 
 
 def safe_name(name: str) -> str:
