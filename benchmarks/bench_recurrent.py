@@ -138,12 +138,11 @@ def speed() -> None:
             ("octavo, float32 and AdamW", "float32"): lambda same=same: same.step(0.5),
         }
         seconds = time_rounds({name: step for (name, _), step in steps.items()}, ROUNDS, STEPS)
+        speeds = {name: rates(batch * window, each) for name, each in seconds.items()}
         for name, dtype in steps:
-            rate = batch * window / median(seconds[name])
-            share = f"{rate * 3 * auto.stage.flops_per_example / flops[dtype]:.0%} in {dtype}"
-            ratio = f"{median(seconds['plain torch']) / median(seconds[name]):.2f}"
-            speeds = median_spread(rates(batch * window, seconds[name]), 0)
-            print_row(kind, f"{batch} x {window}", name, speeds, ratio, share)
+            share = f"{median(speeds[name]) * 3 * auto.stage.flops_per_example / flops[dtype]:.0%} in {dtype}"
+            ratio = f"{median(speeds[name]) / median(speeds['plain torch']):.2f}"
+            print_row(kind, f"{batch} x {window}", name, median_spread(speeds[name], 0), ratio, share)
 
 
 def checkpoints() -> None:
@@ -160,10 +159,12 @@ def checkpoints() -> None:
         out = Path(folder, "gru")
         flags = ("--budget", "20s", "--checkpoint-seconds", "1", "--no-measure", "--out", out)
         process = subprocess.Popen(octavo_command("train", "gru", "shakespeare", *flags), stderr=subprocess.DEVNULL)
-        time.sleep(12)
+        log = out / "metrics.jsonl"
+        while process.poll() is None and not log.exists():
+            time.sleep(0.1)
+        time.sleep(5)  # of training
         process.kill()
         process.wait()
-        log = out / "metrics.jsonl"
         least, began = log.stat().st_size, time.perf_counter()
         process = subprocess.Popen(octavo_command("resume", out), stderr=subprocess.DEVNULL)
         while process.poll() is None and log.stat().st_size <= least:  # resuming first truncates it
@@ -188,10 +189,10 @@ def quality(kinds: list[str]) -> None:
             )
             print_row(f"octavo {kind}", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.0f}", "")
             if kind == kinds[0]:
-                ngram, parts = Path(folder, "ngram"), Path(folder, kind)
+                ngram, network = Path(folder, "ngram"), Path(folder, kind)
                 record = train_octavo("ngram", "--order", "7", "--out", ngram)
                 print_row("7-gram", f"{record['bits_per_byte']:.4f}", f"{record['train_seconds']:.1f}", "")
-                record = train_octavo("mix", "--parts", ngram, parts, "--out", Path(folder, "mix"))
+                record = train_octavo("mix", "--parts", ngram, network, "--out", Path(folder, "mix"))
                 total = f"{time.perf_counter() - began:.0f}"
                 print_row("mixture of both, all commands included", f"{record['bits_per_byte']:.4f}", total, "")
         for kind in kinds:

@@ -4,11 +4,12 @@ python benchmarks/bench_vision.py [--device cuda] [--grids 16 32 64]
 
 `masked` computes every pair of patches and hides the forbidden ones; `grid` cuts the keys by rows and columns, and is
 the default from 256 patches on. Pairs are those that the pattern allows; computed, those that the grid path computes.
-Times are medians (spread); on a CPU of one thread.
+Times are medians (spread); on a CPU processor time of one thread, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -51,11 +52,11 @@ def measure_grid(n: int, device: torch.device, repeats: int) -> None:
         if isinstance(pattern, Axial | Neighbourhood):
             pairs, computed = grid.pairs(pattern), grid.computed(pattern)
             paths.append("grid")
-        times = milliseconds({path: partial(attend, inputs, pattern, path) for path in paths}, repeats)
+        times = milliseconds({path: partial(attend, inputs, pattern, path) for path in paths}, repeats, device)
         print_row(f"{n} x {n}", name, f"{pairs:,}", f"{pairs / S**2:.1%}", f"{computed:,}", times["masked"],
                   times.get("grid", ""))  # fmt: skip
     q, k, v = make_inputs(n * n, device)
-    times = milliseconds({"channels": lambda: channel.attend_channels(q, k, v).sum().backward()}, repeats)
+    times = milliseconds({"channels": lambda: channel.attend_channels(q, k, v).sum().backward()}, repeats, device)
     pairs = channel.channel_operations(n * n, HEADS * SIZE, HEADS) // (4 * HEADS * SIZE)
     print_row(f"{n} x {n}", "channels", f"{pairs:,}", f"{pairs / n**4:.1%}", f"{pairs:,}", times["channels"], "")
 
@@ -72,10 +73,10 @@ def attend(inputs: tuple[Tensor, Tensor, Tensor], pattern: Pattern, path: grid.G
     grid.attend_patches(*inputs, pattern, path).sum().backward()
 
 
-def milliseconds(jobs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, str]:
-    return {
-        name: median_spread([1e3 * each for each in seconds], 1) for name, seconds in time_rounds(jobs, repeats).items()
-    }
+def milliseconds(jobs: Mapping[str, Callable[[], object]], repeats: int, device: torch.device) -> dict[str, str]:
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    times = time_rounds(jobs, repeats, clock=clock)
+    return {name: median_spread([1e3 * each for each in seconds], 1) for name, seconds in times.items()}
 
 
 if __name__ == "__main__":

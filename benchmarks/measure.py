@@ -67,17 +67,21 @@ def print_row(*cells: object) -> None:
 # ---------------------------------------------------------------------- calls
 
 
-def time_call(work: Callable[[], object]) -> float:
-    """Wall-clock seconds of one call, the GPU's work included."""
+def time_call(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds of one call, the GPU's work included."""
     _wait_for_gpu()
-    began = time.perf_counter()
+    began = clock()
     work()
     _wait_for_gpu()
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def time_rounds(
-    jobs: Mapping[str, Callable[[], object]], rounds: int, calls: int = 1, warm_up: int = 1
+    jobs: Mapping[str, Callable[[], object]],
+    rounds: int,
+    calls: int = 1,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of one call of each job, round by round.
 
@@ -87,7 +91,7 @@ def time_rounds(
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for number in range(warm_up + rounds):
         for name, job in jobs.items():
-            took = time_call(lambda job=job: [job() for _ in range(calls)]) / calls  # type: ignore[misc]
+            took = time_call(lambda job=job: [job() for _ in range(calls)], clock) / calls  # type: ignore[misc]
             if number >= warm_up:
                 seconds[name].append(took)
     return seconds

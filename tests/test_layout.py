@@ -39,10 +39,7 @@ ORDER = tuple(LAYOUT)
 VERSION = "__version__"  # octavo's own, which every module may name
 FACADE = "__init__"  # octavo itself: may import any part, but only when asked for it
 LONGEST_FILE = 350
-NOT_YET = (  # importer, imported: still against the order, to be emptied
-
-    ("training", "tasks"),
-)  # fmt: skip
+NOT_YET: tuple[tuple[str, str], ...] = ()  # importer, imported: against the order
 
 
 def part_of(file: Path, root: Path) -> str:

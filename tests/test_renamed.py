@@ -10,11 +10,13 @@ import pytest
 from octavo.cli.flags import run_command, with_current_flags
 from octavo.config import configs_from, from_json
 from octavo.errors import UserError
+from octavo.io.old_records import current_record
 from octavo.io.tensors import current_tensor_name
 from octavo.models.bert import BertConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.seq2seq import Seq2SeqConfig
 from octavo.models.vit import VitConfig
+from octavo.tasks.corpus import TextConfig
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,16 @@ class Example:
 def test_a_saved_config_is_read_under_the_old_name() -> None:
     assert from_json(Example, {"rate": 0.5}) == Example(0.5)
     assert configs_from("gpt", [Example()], {"rate": 0.5}) == [Example(0.5)]
+
+
+@pytest.mark.parametrize(("tokenizer", "read"), [("bpe", {}), ("word", {"min_count": 2, "split": "words"})])
+def test_defaults_that_version_0_1_saved_for_other_tokenizers_are_left_out(
+    tokenizer: str, read: dict[str, object]
+) -> None:
+    text = {"tokenizer": tokenizer, "size": 300, "min_count": 2, "split": "words"}
+    record = current_record({"format": 1, "training": {"text": text, "optim": {}, "loop": {}}})
+    config = from_json(TextConfig, record["training"]["settings"])
+    assert config.tokenizer_options() == {"vocab_size": 300, **read}
 
 
 def test_both_names_at_once_are_refused() -> None:

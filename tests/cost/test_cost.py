@@ -108,7 +108,7 @@ def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
 
 @pytest.fixture
 def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our twin of it does."""
+    """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our reference implementation does."""
     monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
 
 
@@ -283,7 +283,7 @@ def test_activations_are_what_autograd_keeps(variant: str, T: int, lstm_by_hand:
     assert activation_bytes(cost_of(model, Shape(B, T)), "float32") == really_saved(model, T)
 
 
-def test_many_logits_are_not_kept() -> None:
+def test_many_logits_are_not_saved() -> None:
     config, vocab, T = GPTConfig(**TINY), 70_000, 100
     model = MODELS["gpt"].model(config, vocab)
     model.initialise(seeded_generator(1))
@@ -337,7 +337,7 @@ def test_tables_of_an_ngram_are_within_the_bound() -> None:
 
 def test_the_slower_of_products_and_memory_decides() -> None:
     cost = cost_like("gpt2", Shape(1, 1, 99))
-    weights = 2 * (124_439_808 - 1024 * 768)  # positions are looked up, embeddings are read as output weights
+    weights = 2 * (124_439_808 - 1024 * 768)  # one row of the positions is read, embeddings are read as output weights
     cache = 2 * 2 * 12 * 768 * 100
     machine = Machine("made up", 1e12, 1e9, 1e9)
     slow = predict_decoding(cost, machine, utilisation=0.5)
@@ -412,7 +412,7 @@ def refused(words: str) -> Iterator[None]:
         yield
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     with refused("batch must be at least 1"):
         Shape(0, 3)
     with refused("holds at most context tokens"):

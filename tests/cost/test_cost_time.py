@@ -68,7 +68,7 @@ class Kinds(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_a_rehearsed_step_does_what_a_step_of_training_does(
+def test_a_timed_step_does_what_a_step_of_training_does(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "text").write_text("to be or not to be, that is the question. " * 200)
@@ -106,7 +106,7 @@ def test_a_window_remembers_what_it_does_on_average() -> None:
     assert usual_past(endless, 32) == pytest.approx(32 * 31, abs=32)
 
 
-def test_a_rehearsal_leaves_random_numbers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_step_timing_leaves_random_numbers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "SECONDS", 1e-9)
     torch.manual_seed(3)
     first = torch.rand(1)
@@ -143,7 +143,7 @@ def test_the_whole_is_never_quicker_than_its_part() -> None:
     assert StepTiming(12, 32, 64, "float32", timed, 1.0).seconds_per_step == 0.5
 
 
-def test_what_is_small_is_rehearsed_whole() -> None:
+def test_what_is_small_is_timed_whole() -> None:
     for name in TRAINED:
         piece = piece_of(name)
         assert sizes_of(piece, piece.operations(), MUCH) == [(piece.layers, 3, piece.window)]
@@ -159,7 +159,7 @@ def test_layers_are_cut_first_then_rows_of_transformers_and_time_of_recurrent_ne
     assert sizes_of(gru, gru.cut(2, 128, 8).operations(), MUCH) == [(2, 128, 4), (2, 128, 8)]
 
 
-def test_what_cannot_be_cut_enough_is_not_rehearsed() -> None:
+def test_what_cannot_be_cut_enough_is_not_timed() -> None:
     gpt = replace(piece_of("gpt", layers=12), batch=32)
     least = gpt.cut(2, 4, 64).operations() / 2
     assert sizes_of(gpt, least, MUCH) == [(1, 2, 64), (1, 4, 64), (2, 2, 64), (2, 4, 64)]
@@ -203,18 +203,18 @@ def test_without_measuring_nothing_is_said_of_this_machine(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(("name", "why"), [("llama-7b", "too large"), ("bert-base", "no language model")])
-def test_what_is_not_rehearsed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
+def test_what_is_not_timed_is_assumed_and_said_so(capsys: pytest.CaptureFixture[str], name: str, why: str) -> None:
     assert main(["cost", "--like", name]) == 0
     out = capsys.readouterr().out
     assert why in out
     assert "training timed" not in out
 
 
-def test_a_trained_run_is_rehearsed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_trained_run_is_timed_as_it_was_trained(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("to be or not to be, that is the question. " * 50)
     api.train("gpt", str(tmp_path / "text"), out=str(tmp_path / "run"), tokenizer="byte", width=32, layers=1, batch=4,
               window=16, budget="2steps", measure=False)  # fmt: skip
     trained = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
     found = json_output(capsys, "cost", str(tmp_path / "run"))
-    assert (found["batch"], found["window"]) == (trained["lanes"], trained["window"]) == (4, 16)
+    assert (found["batch"], found["window"]) == (4, trained["window"]) == (4, 16)
     assert math.isfinite(found["predicted_tokens_per_second"])

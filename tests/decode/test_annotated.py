@@ -11,9 +11,8 @@ import torch
 from examples import attentive, examples, gpt, ngram, recurrent
 from octavo.core import LanguageModel, seeded_generator
 from octavo.decode import Beam, Greedy, Sample, beam_search, stream
-from octavo.decode.annotated import choices, prepare, search, write
+from octavo.decode.annotated import Node, choices, grow, prepare, search, write
 from octavo.decode.greedy import without_begin
-from octavo.decode.tree import Node, grow
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over
 from octavo.inspect.surprisal import read
@@ -84,7 +83,7 @@ def nodes(root: Node) -> list[Node]:
 @pytest.mark.parametrize("model", [ngram(order=3), gpt(), recurrent(GRU)], ids=["ngram", "gpt", "gru"])
 def test_a_node_has_the_probability_of_its_token_after_the_tokens_above_it(model: Any) -> None:
     def check(node: Node, path: list[int], logp: float) -> None:
-        p_V = without_begin(prepare(model, [*PROMPT, *path]).logits_1V.log_softmax(-1), model.begin)[0].exp()
+        p_V = without_begin(prepare(model, [*PROMPT, *path]).logits_BV.log_softmax(-1), model.begin)[0].exp()
         if node.children:
             assert [child.token for child in node.children] == p_V.topk(3).indices.tolist()
         for child in node.children:
@@ -110,7 +109,7 @@ def test_the_most_probable_beginnings_are_opened_first() -> None:
                                     Sample(1.7, 6, 0.8, 0.1)], ids=str)  # fmt: skip
 def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     model = gpt()
-    logits_1V = prepare(model, PROMPT).logits_1V
+    logits_1V = prepare(model, PROMPT).logits_BV
     found = choices(model, logits_1V, method, 5)
     drawn_V = method.filtered(without_begin(logits_1V, model.begin)).softmax(-1)[0]
     assert found.drawn_K.tolist() == drawn_V[found.token_K].tolist()
@@ -130,7 +129,7 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
     attentive(),
 ], ids=["full", "linear", "dense", "local", "learned", "attentive"])  # fmt: skip
 @pytest.mark.parametrize("layers", ["last", "all"])
-def test_what_was_looked_at_most_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
+def test_top_attention_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
     x_N = [token % (model.vocab - 1) for token in range(3, 200, 2)]
     assert has_attention(model)
     reading = top_attention(model, x_N, 4, layers)

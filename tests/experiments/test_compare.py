@@ -40,7 +40,7 @@ from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset
 from octavo.models.recurrent import RecurrentConfig
-from octavo.scoring.byte_costs import ByteCosts
+from octavo.scoring.bits_per_byte import ByteCosts
 from octavo.tasks import api
 from octavo.text import Word, open_corpus, text_in_memory
 from octavo.text.tokenizers.token_bytes import Tokens

@@ -28,8 +28,7 @@ from octavo.experiments.excerpts import first_bytes
 from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_text
-from octavo.scoring.byte_costs import score_bytes
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes, score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import load

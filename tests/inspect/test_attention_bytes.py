@@ -72,7 +72,7 @@ def test_an_encoder_s_maps_are_the_softmax_of_its_scores(runs: Path) -> None:
     assert maps_bytes.queries[0] == "[CLS]"
     assert "[MASK]" in maps_bytes.queries
     rows_LHT = np.square(maps_bytes.maps_LHTS / 255).sum(-1)
-    assert np.abs(rows_LHT - 1).max() < 0.03  # every row is one whole look, but for the bytes' rounding
+    assert np.abs(rows_LHT - 1).max() < 0.03  # every row is a whole distribution, but for the bytes' rounding
     (words,) = encoder.tokenizer.encode_texts(["The cat [MASK] on the mat."], typed=True)
     x_T = [encoder.tokenizer.first, *words.tolist(), encoder.tokenizer.end]
     with torch.no_grad(), trace() as found:

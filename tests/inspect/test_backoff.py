@@ -84,7 +84,7 @@ def test_contexts_seen_and_their_different_continuations_are_those_of_the_traini
                 assert (float(path.alpha_NK[n, k]), float(path.gamma_NK[n, k])) == (0.0, 1.0)
     assert not path.seen_NK[-1, 3]  # 0 5 0 never came
     answered = [max(k for k in range(order) if path.found_NK[n, k] or k == 0) for n in range(len(READ))]
-    assert path.answered_N.tolist() == answered
+    assert path.matched_length_N.tolist() == answered
 
 
 def test_add_k_gives_its_counts_back_exactly() -> None:

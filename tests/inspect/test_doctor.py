@@ -141,7 +141,7 @@ def test_the_first_loss_is_compared_with_the_logarithm_of_the_vocabulary(factor:
     assert bool(found.advice) == (verdict != "ok")
 
 
-def test_too_high_and_too_low_a_start_are_told_apart() -> None:
+def test_too_high_and_too_low_a_start_are_distinguished() -> None:
     assert "logits are too large" in start(curve([9.0]), 257).why
     assert "seen the answer" in start(curve([3.0]), 257).why
 
@@ -177,7 +177,7 @@ def test_worse_held_out_text_before_it_was_read_once_is_not_called_overfitting()
     assert "not learnt by heart" in found.why
 
 
-def test_a_gap_between_training_and_held_out_text_is_noted_unless_smoothing_makes_it() -> None:
+def test_a_gap_between_training_and_held_out_text_gets_a_note_unless_smoothing_makes_it() -> None:
     bits = math.log(2)
     found = overfitting(curve([2 * bits] * 100, checks=[3, 3, 3]), HEALTHY)
     assert (found.verdict, found.values["gap"]) == ("note", pytest.approx(0.5))
@@ -271,7 +271,7 @@ def test_gradients_of_a_steady_length_are_well() -> None:
         ([0.01] * 97 + [0.2] * 3, (), "note", "spikes"),
     ],
 )
-def test_gradients_that_vanish_explode_or_are_clipped_are_told(
+def test_gradients_that_vanish_explode_or_are_clipped_are_reported(
     norms: list[float], kinds: tuple[str, ...], verdict: str, word: str
 ) -> None:
     found = gradient_lengths(curve([1.0] * 100, norms, kinds=kinds), HEALTHY)
@@ -329,7 +329,7 @@ def test_a_result_is_placed_among_the_baselines() -> None:
 
 
 @pytest.mark.parametrize(("own", "verdict"), [(6.0, "warning"), (4.5, "warning"), (3.5, "note"), (2.1, "ok")])
-def test_a_network_is_warned_of_below_the_bigram_and_noted_below_the_best(own: float, verdict: str) -> None:
+def test_a_network_is_warned_of_below_the_bigram_and_gets_a_note_below_the_best(own: float, verdict: str) -> None:
     assert compare_with_baselines(Baselines(ROWS, own), curve(), gru()).verdict == verdict
 
 
@@ -348,19 +348,19 @@ def test_impossible_tokens_are_a_warning_of_their_own() -> None:
     assert found.to_json()["values"]["bits_per_byte"] is None
 
 
-def test_the_step_is_told_at_which_the_curve_went_below_each_floor_on_the_same_pieces() -> None:
+def test_the_step_is_reported_at_which_the_curve_went_below_each_baseline_on_the_same_pieces() -> None:
     found = curve([1.0] * 100, checks=[4.95, 4.0, 2.8, 2.6, 2.5])
     assert [passed(found, baseline) for baseline in (4.9, 3.9, 2.1)] == [40, 60, None]
-    told = compare_with_baselines(Baselines(ROWS, 2.8), found, gru()).values["baselines"]
-    assert [row["passed_at"] for row in told] == [40, 60, 60, None, None]
+    values = compare_with_baselines(Baselines(ROWS, 2.8), found, gru()).values["baselines"]
+    assert [row["passed_at"] for row in values] == [40, 60, 60, None, None]
 
 
 def test_a_curve_of_other_text_passes_no_floor_that_the_result_loses_to() -> None:
     rows = tuple(replace(row, held_out=None) for row in ROWS)
-    told = compare_with_baselines(Baselines(rows, 4.2), curve([1.0] * 100, checks=[4.95, 2.0, 1.0]), gru()).values[
+    values = compare_with_baselines(Baselines(rows, 4.2), curve([1.0] * 100, checks=[4.95, 2.0, 1.0]), gru()).values[
         "baselines"
     ]
-    assert [row["passed_at"] for row in told] == [33, None, None, None, None]
+    assert [row["passed_at"] for row in values] == [33, None, None, None, None]
 
 
 def test_what_loses_to_the_bag_is_sent_to_the_other_findings_only_where_they_tell_something() -> None:
@@ -443,13 +443,13 @@ def rnn_with(factor: float) -> RNN:
 
 @pytest.mark.parametrize(("factor", "verdict", "reach"), [(1.0, "ok", None), (0.5, "note", 7), (0.2, "warning", 3),
                                                            (0.0, "warning", 0)])  # fmt: skip
-def test_a_gradient_that_shrinks_too_fast_is_told(factor: float, verdict: str, reach: int | None) -> None:
+def test_a_gradient_that_shrinks_too_fast_is_reported(factor: float, verdict: str, reach: int | None) -> None:
     # 0.5 ** 7 = 0.0078 and 0.2 ** 3 = 0.008 are the first powers below a hundredth
     found = through_time(rnn_with(factor), torch.tensor([*some_text(40).encode()]))
     assert (found.verdict, found.values["range"]) == (verdict, reach)
 
 
-def test_a_gradient_that_grows_is_told() -> None:
+def test_a_gradient_that_grows_is_reported() -> None:
     found = through_time(rnn_with(1.2), torch.tensor([*some_text(40).encode()]))
     assert (found.verdict, "grows" in found.why) == ("warning", True)
 
@@ -642,7 +642,7 @@ def test_a_dead_run_is_warned_of(here: Path) -> None:
     assert named["context"].values["used"] <= 1  # tokens that the random weights tell apart by chance
 
 
-def test_a_run_of_a_few_steps_is_told_to_train_longer(here: Path) -> None:
+def test_a_run_of_a_few_steps_is_advised_to_train_longer(here: Path) -> None:
     named = by_name(examine(load(here / "short")))
     assert "worse than the bag of bytes" in named["baselines"].why
     assert named["baselines"].advice == named["learning rate"].advice == ("train longer: --budget 200steps",)
@@ -652,8 +652,10 @@ def test_a_bigram_is_advised_in_its_own_flags(here: Path) -> None:
     found = examine(load(here / "bigram"))
     flags = {flag for one in found.findings for advice in one.advice for flag, _ in FLAG.findall(advice)}
     assert flags <= {field.name for field in fields(BigramConfig)}
-    told = by_name(found)["baselines"].values
-    assert all(row["passed_at"] is None or told["bits_per_byte"] < row["bits_per_byte"] for row in told["baselines"])
+    values = by_name(found)["baselines"].values
+    assert all(
+        row["passed_at"] is None or values["bits_per_byte"] < row["bits_per_byte"] for row in values["baselines"]
+    )
 
 
 def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: Path, tmp_path: Path) -> None:
@@ -744,13 +746,13 @@ def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys
 
 def test_json_holds_every_finding_with_its_figures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     doctor(str(here / "rnn"), quick=True, json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in told["findings"]] == [
+    report = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in report["findings"]] == [
         "start", "baselines", "overfitting", "learning rate", "softmax", "gradient lengths", "gradient flow",
         "context", "events",
     ]  # fmt: skip
-    assert told["findings"][0]["values"]["ln_vocab"] == pytest.approx(math.log(257))
-    assert told["warnings"] == 0
+    assert report["findings"][0]["values"]["ln_vocab"] == pytest.approx(math.log(257))
+    assert report["warnings"] == 0
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

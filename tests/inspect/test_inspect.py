@@ -34,18 +34,18 @@ def bag(k: float = 1) -> Bag:
 
 @pytest.mark.parametrize("model", [bag(), fit(order=3), fit(order=1), Mix(MixConfig(), [bag(), fit(order=4)])])
 def test_the_bits_sum_to_what_eval_charges(model: Any) -> None:
-    told = surprises(model, Byte(), b"abd abc?")
-    assert sum(one.bits for one in told) == pytest.approx(
+    found = surprises(model, Byte(), b"abd abc?")
+    assert sum(one.bits for one in found) == pytest.approx(
         score_text(model, Byte(), text_in_memory("abd abc?"), "").bits, rel=1e-12
     )
-    assert "".join(one.token for one in told) == "abd␣abc?"
+    assert "".join(one.token for one in found) == "abd␣abc?"
 
 
 def test_the_context_used_is_that_of_the_longest_ngram_seen() -> None:
-    told = surprises(fit(order=3), Byte(), b"abdab?c")
+    found = surprises(fit(order=3), Byte(), b"abdab?c")
     # a: 'begin a' was seen, one token of context. b: 'begin a b', two. d: 'a b d', two. a: never after d. b: 'a b'
     # was seen and 'd a b' was not. ? was never seen, nor was anything after it.
-    assert [one.context for one in told] == [1, 2, 2, 0, 1, 0, 0]
+    assert [one.context for one in found] == [1, 2, 2, 0, 1, 0, 0]
 
 
 def test_only_ngrams_have_a_context_used() -> None:
@@ -61,9 +61,9 @@ def test_rank_and_candidates_are_those_of_the_distribution() -> None:
 
 
 def test_what_is_impossible_is_no_candidate() -> None:
-    told = surprises(fit("ab", order=2, estimator="mle"), Byte(), b"b")[0]
-    assert told.bits == math.inf
-    assert [token for token, _ in told.candidates] == ["a"]
+    found = surprises(fit("ab", order=2, estimator="mle"), Byte(), b"b")[0]
+    assert found.bits == math.inf
+    assert [token for token, _ in found.candidates] == ["a"]
 
 
 @pytest.mark.parametrize(

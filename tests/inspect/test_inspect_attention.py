@@ -217,7 +217,7 @@ def test_the_figures_of_a_head_are_those_worked_out_by_hand() -> None:
     assert (head.itself, head.previous, head.begin) == pytest.approx((0.25 / 3, 2.75 / 3, 1 / 3))
 
 
-def test_habits_have_names_and_the_notable_heads_are_told() -> None:
+def test_habits_have_names_and_the_notable_heads_are_reported() -> None:
     maps = made(EVEN, PREVIOUS, SINK, ITSELF)
     assert [head.kind for head in heads_of(maps)] == ["spread", "previous token", "attention sink", "itself"]
     assert in_words(maps) == [
@@ -244,10 +244,10 @@ def test_the_last_depth_is_the_models_own_prediction_exactly(name: str) -> None:
     for piece in pieces(model, [model.begin, *X_T], watched=False):
         assert torch.equal(logits_at(model, piece.streams[-1]), piece.logits_TV)
     last = layer_predictions(model, X_T)[-1]
-    told = surprises(model, Byte(), bytes(X_T))
-    assert last.bits_N.tolist() == pytest.approx([one.bits for one in told], rel=1e-9)
-    assert last.p_N.tolist() == pytest.approx([one.candidates[0][1] for one in told], rel=1e-9)
-    assert last.right_N.tolist() == [one.rank == 1 for one in told]
+    annotated = surprises(model, Byte(), bytes(X_T))
+    assert last.bits_N.tolist() == pytest.approx([one.bits for one in annotated], rel=1e-9)
+    assert last.p_N.tolist() == pytest.approx([one.candidates[0][1] for one in annotated], rel=1e-9)
+    assert last.right_N.tolist() == [one.rank == 1 for one in annotated]
 
 
 def test_the_other_depths_are_norm_and_output_weights_alone() -> None:
@@ -275,11 +275,11 @@ def test_the_other_depths_are_norm_and_output_weights_alone() -> None:
 
 def by_token(model: GPT, x_T: list[int], T: int) -> Tensor:
     """The norm of the gradient of the loss of step T with respect to each token's row of the embeddings."""
-    twin = copy.deepcopy(model)
-    twin.embedding_VD.requires_grad_()
-    read = [twin.begin, *x_T]
-    loss = -twin(torch.tensor([read[: T + 1]]))[0, -1].log_softmax(-1)[read[T + 1]]
-    (grad_VD,) = torch.autograd.grad(loss, twin.embedding_VD)
+    copied = copy.deepcopy(model)
+    copied.embedding_VD.requires_grad_()
+    read = [copied.begin, *x_T]
+    loss = -copied(torch.tensor([read[: T + 1]]))[0, -1].log_softmax(-1)[read[T + 1]]
+    (grad_VD,) = torch.autograd.grad(loss, copied.embedding_VD)
     return grad_VD[read[: T + 1]].norm(dim=-1)
 
 
@@ -298,13 +298,13 @@ def test_the_gradient_is_that_of_each_tokens_embedding(name: str) -> None:
 
 def nudged(model: GPT, depth: int, read: list[int], after: int) -> Tensor:
     """The gradient of the last loss with respect to what could be added where a block, or the last norm, is entered."""
-    twin = copy.deepcopy(model)
+    copied = copy.deepcopy(model)
     added_1TD = torch.zeros(1, len(read), model.config.width).double().requires_grad_()
-    entered: Any = twin.blocks[depth] if depth < len(twin.blocks) else twin.norm
-    name = "absorb" if depth < len(twin.blocks) else "forward"
+    entered: Any = copied.blocks[depth] if depth < len(copied.blocks) else copied.norm
+    name = "absorb" if depth < len(copied.blocks) else "forward"
     as_it_was = getattr(entered, name)
     setattr(entered, name, lambda x_1TD, *others: as_it_was(x_1TD + added_1TD, *others))
-    loss = -twin(torch.tensor([read]))[0, -1].log_softmax(-1)[after]
+    loss = -copied(torch.tensor([read]))[0, -1].log_softmax(-1)[after]
     return torch.autograd.grad(loss, added_1TD)[0]
 
 
@@ -433,10 +433,10 @@ def test_transformers_and_recurrent_networks_stand_side_by_side(octavo: Callable
 
 def test_json_holds_maps_heads_depths_and_gradients(octavo: Callable[..., Any]) -> None:
     code, out, _ = octavo("learned", "--text", "ab" * 40, "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 0
-    assert [one["token"] for one in told["surprisal"][:3]] == ["a", "b", "a"]
-    (run,) = told["runs"]
+    assert [one["token"] for one in report["surprisal"][:3]] == ["a", "b", "a"]
+    (run,) = report["runs"]
     assert run["mapped_tokens"] == MAX_MAPPED_TOKENS
     assert [(head["layer"], head["head"]) for head in run["heads"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     for head in run["heads"]:
@@ -444,7 +444,7 @@ def test_json_holds_maps_heads_depths_and_gradients(octavo: Callable[..., Any]) 
         assert all(sum(row) == pytest.approx(1, abs=0.002) for row in head["map"])
         assert len(head["entropies"]) == len(head["distances"]) == 81
     assert [depth["name"] for depth in run["logit_lens"]] == ["embedding", "layer 1", "layer 2"]
-    bits = [one["bits"] for one in told["surprisal"]]
+    bits = [one["bits"] for one in report["surprisal"]]
     assert run["logit_lens"][-1]["bits"] == pytest.approx(bits, abs=1e-3)
     assert len(run["gradient_flow"]["layers"]) == 3
     several = json.loads(octavo("gpt", "gru", "--text", SAID, "--back", "3", "--json")[1])["runs"]
@@ -500,14 +500,14 @@ def test_maps_of_many_heads_are_bounded_by_looking_at_fewer_tokens(monkeypatch: 
         (("gpt", "--text", "abc", "--back", "3"), "back=3, tokens=3; try --back 1"),
     ],
 )
-def test_mistakes_are_told_in_one_line(octavo: Callable[..., Any], words: tuple[str, ...], part: str) -> None:
+def test_mistakes_are_reported_in_one_line(octavo: Callable[..., Any], words: tuple[str, ...], part: str) -> None:
     code, out, err = octavo(*words)
     assert (code, out) == (2, "")
     assert part in err
     assert err.count("\n") == 1
 
 
-def test_one_token_is_told_without_a_lens(octavo: Callable[..., Any]) -> None:
+def test_one_token_is_shown_without_a_logit_lens(octavo: Callable[..., Any]) -> None:
     code, out, err = octavo("gpt", "--text", "a")
     assert code == 0
     assert "bits for 1 bytes" in out

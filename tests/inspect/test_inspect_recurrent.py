@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
+from octavo.cli.inspect_text import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over
@@ -60,7 +61,7 @@ def test_the_gates_of_a_gru_are_its_equations() -> None:
             torch.testing.assert_close(found[name][t], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_layers_are_told_apart_from_the_bottom_up() -> None:
+def test_layers_are_distinguished_from_the_bottom_up() -> None:
     model = recurrent(LSTM, layers=3)
     gates = token_rows(model, X_T)
     assert [(gate.layer, gate.name) for gate in gates] == [
@@ -96,7 +97,7 @@ def test_attention_is_laid_out_over_the_tokens_before(memory: int) -> None:
         assert sum(row) == pytest.approx(1)
         assert memory == 0 or all(weight == 0 for weight in row[: max(0, t - memory)])
         assert all(weight > 0 for weight in row[max(0, t - (memory or t)) :])
-    # The second step looks back at two states: softmax of s·h / sqrt(D).
+    # The second step attends to two states: softmax of s·h / sqrt(D).
     _, (h0, memory1) = model.step(model.start(1), torch.tensor([model.begin]))
     _, (h1, _) = model.step((h0, memory1), torch.tensor(X_T[:1]))
     s_1D = hidden.value_TD[2]
@@ -329,7 +330,7 @@ def test_attention_reaches_where_recurrence_does_not() -> None:
      (0.5, "shrinks by 50 % a step"), (0.004, "shrinks by 99.6 % a step"), (25.0, "grows 25 times a step"),
      (math.nan, "does not arrive")],
 )  # fmt: skip
-def test_a_factor_is_told_in_words(factor: float, words: str) -> None:
+def test_a_factor_is_written_in_words(factor: float, words: str) -> None:
     assert in_words(factor) == words
 
 
@@ -391,19 +392,28 @@ def test_several_runs_stand_in_one_table_with_the_theory(octavo: Callable[..., A
 
 def test_json_holds_the_gates_the_norms_and_the_theory(octavo: Callable[..., Any]) -> None:
     code, out, _ = octavo(*FOUR, "--text", SAID, "--back", "7", "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 0
-    assert [run["model"] for run in told["runs"]] == list(FOUR)
-    for run in told["runs"]:
+    assert [run["model"] for run in report["runs"]] == list(FOUR)
+    for run in report["runs"]:
         assert run["tokens"][:3] == [BEGIN, "T", "o"]
         assert len(run["gradient_flow"]["norms"]) == 8
         assert run["gradient_flow"]["losses"] == len(SAID.encode()) - 7
         assert all(len(gate["mean"]) == len(run["tokens"]) for gate in run["gates"])
-    assert {gate["gate"] for gate in told["runs"][2]["gates"]} >= {"input", "forget", "output", "cell"}
-    assert set(told["runs"][2]["gradient_flow"]["parts"]) == {"h", "c", "layer 1", "layer 2"}
-    (head,) = told["runs"][3]["heads"]
-    assert len(head["map"]) == len(told["runs"][3]["tokens"])
-    assert told["theory"][0]["norms"] == pytest.approx([0.9**t for t in range(8)])
+    assert {gate["gate"] for gate in report["runs"][2]["gates"]} >= {"input", "forget", "output", "cell"}
+    assert set(report["runs"][2]["gradient_flow"]["parts"]) == {"h", "c", "layer 1", "layer 2"}
+    (head,) = report["runs"][3]["heads"]
+    assert len(head["map"]) == len(report["runs"][3]["tokens"])
+    assert report["theory"][0]["norms"] == pytest.approx([0.9**t for t in range(8)])
+
+
+def test_json_has_every_row_of_a_single_heads_attention(octavo: Callable[..., Any]) -> None:
+    text = SAID * (1 + 2 * MAX_MAPPED_TOKENS // len(SAID))
+    (run,) = json.loads(octavo("rnn-attention", "--text", text, "--back", "2", "--json")[1])["runs"]
+    (head,) = run["heads"]
+    assert run["mapped_tokens"] == len(run["tokens"]) > 2 * MAX_MAPPED_TOKENS
+    assert [len(row) for row in head["map"]] == list(range(1, len(run["tokens"]) + 1))
+    assert [sum(row) for row in head["map"][1:]] == pytest.approx([1] * (len(run["tokens"]) - 1), abs=0.01)
 
 
 def test_one_run_keeps_its_token_table_and_adds_what_the_lens_sees(octavo: Callable[..., Any]) -> None:
@@ -440,9 +450,9 @@ def test_a_page_of_hostile_text_is_safe(runs: Path) -> None:
 
 def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None:
     words = ("rnn", "--text", "ab" * MAX_TOKENS, "--back", "2")
-    (told,) = json.loads(octavo(*words, "--json")[1])["runs"]
-    assert told["truncated"]
-    assert len(told["tokens"]) == MAX_TOKENS + 1
+    (report,) = json.loads(octavo(*words, "--json")[1])["runs"]
+    assert report["truncated"]
+    assert len(report["tokens"]) == MAX_TOKENS + 1
     assert octavo(*words)[2] == f"only the first {MAX_TOKENS:,} tokens were read\n"
 
 
@@ -461,7 +471,7 @@ def test_a_long_text_is_cut_and_that_is_said(octavo: Callable[..., Any]) -> None
         ((), "inspect needs at least one run"),
     ],
 )
-def test_mistakes_are_told_in_one_line(octavo: Callable[..., Any], words: tuple[str, ...], part: str) -> None:
+def test_mistakes_are_reported_in_one_line(octavo: Callable[..., Any], words: tuple[str, ...], part: str) -> None:
     code, out, err = octavo(*words)
     assert (code, out) == (2, "")
     assert part in err

@@ -63,7 +63,7 @@ def test_no_training_window_of_any_epoch_holds_a_token_that_was_held_out() -> No
 
 
 @pytest.mark.parametrize(("length", "batch", "window"), [(1000, 4, 9), (997, 5, 16), (64, 64, 1), (50, 3, 7)])
-def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window_of_each_lane(
+def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window_of_each_stream(
     length: int, batch: int, window: int
 ) -> None:
     streams = Streams.fitting(numbered(length), BEGIN, batch, window, seed=1)
@@ -73,7 +73,7 @@ def test_an_epoch_asks_for_no_token_twice_and_leaves_less_than_a_window_of_each_
         assert len(set(asked)) == len(asked) > length - streams.batch_size * (streams.sequence_length + 1)
 
 
-def test_a_lane_goes_on_where_its_last_window_ended_until_the_epoch_is_over() -> None:
+def test_a_stream_continues_where_its_last_window_ended_until_the_epoch_is_over() -> None:
     streams = Streams.fitting(numbered(1000), BEGIN, 4, 9, seed=1)
     for step in range(3 * streams.steps - 1):
         this, after = streams.at(step), streams.at(step + 1)
@@ -83,7 +83,7 @@ def test_a_lane_goes_on_where_its_last_window_ended_until_the_epoch_is_over() ->
             assert after.fresh or torch.equal(this.x_BT[:, -1], after.x_BT[:, 0])
 
 
-def test_lanes_start_anew_with_begin_at_each_epoch_and_now_and_then_within() -> None:
+def test_streams_start_anew_with_begin_at_each_epoch_and_now_and_then_within() -> None:
     streams = Streams.fitting(numbered(10_000), BEGIN, 4, 2, seed=1)
     fresh = []
     for step in range(2 * streams.steps):
@@ -114,7 +114,7 @@ def test_a_steps_window_depends_on_the_step_alone() -> None:
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 33, 200])
-def test_lanes_are_fewer_and_shorter_where_the_text_is_too_small_for_them(length: int) -> None:
+def test_streams_are_fewer_and_shorter_where_the_text_is_too_small_for_them(length: int) -> None:
     streams = Streams.fitting(numbered(length), BEGIN, 128, 32, seed=0)
     assert (streams.sequence_length, streams.batch_size) == (
         min(32, length - 1),

@@ -229,7 +229,7 @@ def test_the_gpu_counts_and_predicts_what_the_cpu_does() -> None:
 
 
 @pytest.mark.parametrize("vocab", [5_000_000, 40_000_000])
-def test_huge_vocabularies_are_looked_up_too(vocab: int) -> None:
+def test_huge_vocabularies_are_found_too(vocab: int) -> None:
     x_N = torch.tensor([vocab - 1, 3, vocab - 7, 3, vocab - 7, 9], dtype=torch.int32)
     model = NGram.fit(x_N, NGramConfig(order=2, estimator="mle"), vocab)
     context, word = torch.tensor([1 + 3, 1 + 3, vocab]), torch.tensor([vocab - 7, 9, 3])

@@ -78,7 +78,7 @@ def test_weights_are_shown_and_sum_to_one(score: str) -> None:
 
 
 @torch.no_grad()
-def test_what_left_the_memory_is_not_looked_at() -> None:
+def test_what_left_the_memory_is_not_attended_to() -> None:
     one = model(memory=2)
     _, (h_BD, memory) = one.absorb(one.start(1), torch.tensor([[1, 2, 3, 4]]))
     assert memory.shape == (1, 2, 4)

@@ -15,8 +15,7 @@ from octavo.core import seeded_generator, select
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
 from octavo.models.cost.parts import Part
-from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost, seq2seq_parts
-from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
+from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, recurrent_seq2seq_cost, seq2seq_cost, seq2seq_parts
 from octavo.models.encoder_decoder import EncoderDecoder, Sizes
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, turned

@@ -13,10 +13,9 @@ from octavo.cost import Shape, cost_of_config
 from octavo.errors import UserError
 from octavo.inspect.views import find_view
 from octavo.io import plugins
-from octavo.models import BUILT_IN, MODELS, find_spec, language_models, preset, spec_of
+from octavo.models import BUILT_IN, MODELS, find_spec, language_models, load_models, preset, spec_of
 from octavo.models.bag import SPEC as BAG
 from octavo.models.bag import Bag, BagConfig
-from octavo.models.plugins import load_models
 
 SOURCE = Path(__file__).parents[2] / "src" / "octavo"
 NAMES = {cls.__name__ for spec in BUILT_IN.values() for cls in (*spec.model.__mro__[:-1], spec.config)}
@@ -82,7 +81,7 @@ def test_candidates_suit_their_budget() -> None:
     assert [one.name for one in find_spec("gpt").compared_as()] == ["gpt", "local", "linear", "synthesizer"]
 
 
-def test_presets_are_found_and_mistakes_are_told() -> None:
+def test_presets_are_found_and_mistakes_are_reported() -> None:
     assert find_spec("linear").name == "gpt"
     assert preset("linear")[1].attention == "linear"
     with pytest.raises(UserError, match="there is no model 'gppt'; did you mean gpt"):

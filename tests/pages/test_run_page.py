@@ -77,9 +77,9 @@ def test_a_transformer_is_called_by_what_it_looks_at(settings: dict[str, Any], t
     assert details is not None
     facts = details(model, str)
     assert isinstance(facts, Table)
-    told = dict(facts.rows)
-    assert told["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
-    assert ("window 32" in told["attention"]) == (settings.get("attention") == "local")
+    named = dict(facts.rows)
+    assert named["parameters"] == f"{sum(p.numel() for p in model.parameters()):,}"
+    assert ("window 32" in named["attention"]) == (settings.get("attention") == "local")
 
 
 def small(**config: Any) -> NGram:
@@ -272,10 +272,10 @@ def test_the_training_section_has_facts_events_and_samples() -> None:
     rows += [{"step": step, "held_out_bits_per_byte": 2.5, "sample": f"wrote at {step}"} for step in (50, 100)]
     training = {"steps": 100, "steps_per_epoch": 40, "lanes": 8, "window": 4, "why": "the budget is spent"}
     record = {"training": training, "result": {"bits_per_byte": 2.75}, "train_tokens": 3200, "train_seconds": 2.0}
-    told = Page(section := training_section(rows, record)).text
+    text = Page(section := training_section(rows, record)).text
     facts = ("100, 2.5 epochs", "8 parallel streams of 4 tokens", "1,600 tokens per second", "the budget is spent")
     for part in (*facts, "the loss has <exploded>", "wrote at 50", "wrote at 100", "never trained on", "result"):
-        assert part in told, part
+        assert part in text, part
     assert "<exploded>" not in section
     forged = [{"step": "<b>", "event": 7}, {"step": None, "sample": "x"}, {"event": "no step"}, {"sample": "no step"}]
     assert training_section([*rows, *forged], record) == section

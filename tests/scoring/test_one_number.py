@@ -11,7 +11,7 @@ import pytest
 import octavo
 from octavo.cli import main
 from octavo.inspect.surprisal import read
-from octavo.scoring.byte_costs import score_bytes
+from octavo.scoring.bits_per_byte import score_bytes
 from octavo.tasks.corpus import held_out
 from octavo.tasks.surprisal import annotate
 

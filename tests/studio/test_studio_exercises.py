@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Function
 from octavo.exercises.framework.booklet import article
-from octavo.exercises.framework.check_process import CheckProcess
+from octavo.exercises.framework.checking import CheckProcess
 from octavo.exercises.framework.exercise import Exercise
 from octavo.exercises.framework.grading import grade_text
 from octavo.exercises.framework.limits import Limits
@@ -103,32 +103,31 @@ def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
     asked = threading.Event()
 
     def leave() -> None:
-        if apart._process is not None:  # it has begun
+        if apart.process is not None:  # it has begun
             asked.set()
             raise UserError("gone")
 
     with pytest.raises(UserError, match="gone"):
         apart.check("pretraining-or-not", select_exercises(["pretraining-or-not"])[0].parts[0].id, leave)
     assert asked.is_set()
-    assert apart._process is None
+    assert (apart.process, apart.is_running()) == (None, False)
     assert apart.check(ONE, CLAIM, lambda: None)["holds"]
-    first = apart._process
+    first = apart.process
     assert first is not None
     assert apart.check(ONE, CLAIM, lambda: None)["holds"]
-    assert apart._process is first  # starting takes longer than checking, so it stays
+    assert apart.process is first  # starting takes longer than checking, so it stays
     apart.end()
     assert first.poll() is not None
 
 
 def test_a_failing_check_is_reported_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from octavo.exercises.framework import check_process as apart
     from octavo.exercises.framework import checking
 
     def fails(*_: Any) -> Any:
         raise ZeroDivisionError("by hand")
 
     monkeypatch.setattr(type(select_exercises([ONE])[0].parts[0]), "check", fails)
-    reply = apart.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
+    reply = checking.answer_request({"do": "check", "exercise": ONE, "part": CLAIM})
     assert (reply["holds"], reply["problem"]) == (False, f"{CLAIM}: ZeroDivisionError: by hand")
     assert checking.check_exercise(select_exercises([ONE])[0]).problem
 

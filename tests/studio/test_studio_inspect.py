@@ -29,7 +29,7 @@ from octavo.inspect.tapped_values import token_rows
 from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
-from octavo.tasks.image_attention import look
+from octavo.tasks.image_attention import attend_to_image
 from octavo.tasks.image_run import load_images
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served
@@ -164,9 +164,9 @@ def test_a_sent_picture_is_seen_as_the_lens_sees_it(asking: TestClient, runs: Pa
     run, sent = load_images(runs / "stripes2"), picture()
     found = post_json(asking, "image", run="stripes2", picture=sent)
     x_CHW = torch.from_numpy(np.array(Image.open(io.BytesIO(base64.b64decode(sent)))))[None]
-    sight = look(run, x_CHW)
-    assert found["classes"][0]["label"] == run.labels[sight.answer]
-    assert found["heads"][0]["seen"] == [pytest.approx(row) for row in sight.heads[0].seen_hw.tolist()]
+    attention = attend_to_image(run, x_CHW)
+    assert found["classes"][0]["label"] == run.labels[attention.answer]
+    assert found["heads"][0]["seen"] == [pytest.approx(row) for row in attention.heads[0].seen_hw.tolist()]
     assert found["groups"]
     assert found["picture"].startswith("data:image/png;base64,")
 
@@ -415,7 +415,7 @@ def test_a_mask_and_a_picture_are_given_by_hand(page: Any, address: str) -> None
     file = {"name": "stripe.png", "mimeType": "image/png", "buffer": base64.b64decode(picture())}
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("text=rollout")
-    assert page.locator("figure.sight canvas").count() > 4
+    assert page.locator("figure.attention canvas").count() > 4
     page.set_input_files("input[type=file]", {**file, "buffer": bytes(2_300_000)})
     page.wait_for_selector("[role=alert]:text('2.2 MB at most')")
 

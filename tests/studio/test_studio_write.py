@@ -161,7 +161,7 @@ def test_the_shown_distribution_is_the_one_that_is_drawn_from(
 ) -> None:
     run = load(runs / name)
     said = post_json(asked, "next", run=name, prompt=PROMPT, **cuts)
-    logits_1V = prepare(run.model, tokens_of(run, PROMPT)).logits_1V
+    logits_1V = prepare(run.model, tokens_of(run, PROMPT)).logits_BV
     drawn_V = Sample(**cuts).filtered(without_begin(logits_1V, run.model.begin)).softmax(-1)[0]
     own_V = logits_1V[0].double().softmax(-1)
     assert said["sampled"] == pytest.approx(drawn_V[torch.tensor(said["ids"])].tolist(), rel=1e-6)
@@ -300,7 +300,7 @@ def test_temperature_and_cut_offs_act_at_once(page: Any, runs: Path) -> None:
     page.keyboard.press("Home")
     expect(page).to_have_url(re.compile("temperature=0.05"))
     run = load(runs / "gpt")
-    logits_1V = without_begin(prepare(run.model, tokens_of(run, PROMPT)).logits_1V, run.model.begin)
+    logits_1V = without_begin(prepare(run.model, tokens_of(run, PROMPT)).logits_BV, run.model.begin)
     most = float(Sample(0.05).filtered(logits_1V).softmax(-1).max())
     expect(page.locator(".next tbody tr").first.locator("td").last).to_have_text(
         f"{100 * most:.{0 if most > 0.0995 else 1}f} %"

@@ -31,7 +31,7 @@ from octavo.ops.attention import image_patterns as grid
 from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
 from octavo.tasks import images as task
-from octavo.tasks.image_attention import look, rollout
+from octavo.tasks.image_attention import attend_to_image, rollout
 from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run, load_images
 from octavo.tasks.images import TASK, ImageBatches, classify
 from octavo.tasks.images_page import lens_page
@@ -523,13 +523,13 @@ def test_rollout_is_a_mean_over_the_image_and_by_hand_for_one_layer() -> None:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_maps_are_shares_of_what_is_looked_at(pictures: Path, pattern: Any) -> None:
     run = untrained(pictures, attention=pattern)
-    sight = look(run, open_images(pictures).test_NCHW[0])
-    assert [(head.layer, head.head) for head in sight.heads] == [(1, 1), (1, 2), (2, 1), (2, 2)]
-    for head in sight.heads:
+    attention = attend_to_image(run, open_images(pictures).test_NCHW[0])
+    assert [(head.layer, head.head) for head in attention.heads] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    for head in attention.heads:
         assert head.seen_hw.shape == (4, 4)
         share = float(head.seen_hw.sum())
         assert share < 1.0 if run.model.config.tokens else share == pytest.approx(1.0)  # the rest is the token's
-    torch.testing.assert_close(sight.p_V, run.classify(open_images(pictures).test_NCHW[:1])[0])
+    torch.testing.assert_close(attention.p_V, run.classify(open_images(pictures).test_NCHW[:1])[0])
 
 
 def test_the_page_says_what_the_measurement_says_and_holds_no_foreign_code(pictures: Path, tmp_path: Path) -> None:

@@ -20,13 +20,13 @@ import transformers
 
 import octavo
 from octavo.cli import main
-from octavo.cli.cost_tasks import bert_parameters
+from octavo.cli.cost_bert import bert_parameters
 from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
 from octavo.models.bert import Bert, BertConfig, Texts
-from octavo.models.cost.bert import bert_cost
+from octavo.models.cost.encoders import bert_cost
 from octavo.models.cost.parts import Shape
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked import TASK, encoded, losses_of, measure_masked

@@ -57,6 +57,20 @@ def reversed_run(home: Path) -> Translator:
     return octavo.train("seq2seq", pairs, out=home / "run", budget="300steps", **REVERSE)
 
 
+@pytest.mark.parametrize("name", [*TOKENIZERS])
+def test_every_registered_tokenizer_can_be_translated_with(home: Path, name: str) -> None:
+    pairs = write_pairs(home / "few.tsv", 200)
+    run = octavo.train("seq2seq", pairs, out=home / name, budget="2steps", **REVERSE | {"tokenizer": name})
+    (texts,) = load_translator(home / name).into(["abc", "hgf"], (), Greedy(), seeded_generator(0)).values()
+    assert run.source_tokenizer.name == name
+    assert len(texts) == 2
+
+
+def test_a_tokenizer_that_is_not_installed_is_refused() -> None:
+    with pytest.raises(UserError, match="there is no tokenizer named 'letters'; known are byte, char, word, bpe"):
+        PairsConfig(tokenizer="letters")
+
+
 # ---------------------------------------------------------------------- pairs
 
 

@@ -313,7 +313,7 @@ def test_pairs_match_the_library_on_plain_text(tmp_path: Path) -> None:
     text = SAMPLE.decode() * (2 * BATCH_CHARACTERS // len(SAMPLE.decode()) + 2)
     assert len(text) > 2 * BATCH_CHARACTERS
     theirs = tokenizers.Tokenizer.from_file(str(path)).encode(text).ids
-    assert Bpe.from_file(path).encode(text.encode()).tolist() == theirs
+    assert load_tokenizer(path).encode(text.encode()).tolist() == theirs
 
 
 def hugging_face(model: tokenizers.models.Model, **parts: object) -> Bpe:

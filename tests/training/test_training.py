@@ -36,7 +36,7 @@ from octavo.training.metrics_log import Log, read_rows, worth_logging
 from octavo.training.muon import StackedMuon
 from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm, parameter_groups
 from octavo.training.precision import Recorded
-from octavo.training.schedule import Budget, rate_at
+from octavo.training.schedule import Budget, learning_rate_factor
 from octavo.training.signals import Stopping
 from octavo.training.streams import Streams
 
@@ -133,11 +133,13 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], told: str
 
 
 def test_the_rate_rises_in_the_warm_up_and_then_falls_as_asked() -> None:
-    assert [rate_at(s, 0.2, "linear") for s in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx([0, 0.5, 1, 0.5, 0])
-    assert [rate_at(s, 0.2, "cosine") for s in (0.1, 0.2, 0.4, 0.6, 1.0)] == pytest.approx(
+    assert [learning_rate_factor(s, 0.2, "linear") for s in (0.0, 0.1, 0.2, 0.6, 1.0)] == pytest.approx(
+        [0, 0.5, 1, 0.5, 0]
+    )
+    assert [learning_rate_factor(s, 0.2, "cosine") for s in (0.1, 0.2, 0.4, 0.6, 1.0)] == pytest.approx(
         [0.5, 1, 0.5 + 0.5 * math.cos(math.pi / 4), 0.5, 0]
     )
-    assert [rate_at(s, 0.0, "none") for s in (0.0, 0.5, 1.0)] == [1, 1, 1]
+    assert [learning_rate_factor(s, 0.0, "none") for s in (0.0, 0.5, 1.0)] == [1, 1, 1]
 
 
 def test_steps_are_trained_at_the_rate_of_their_middle() -> None:
@@ -578,7 +580,7 @@ def test_several_bad_steps_in_a_row_bring_the_best_weights_back_at_half_the_rate
     assert loop.position.rate_factor == 0.5
     torch.testing.assert_close({name: p.detach() for name, p in loop.tensors.items()}, loop.best, rtol=0, atol=0)
     loop.step(0.5)
-    assert loop.log.rows[-1]["rate"] == 0.5 * rate_at(0.5, 0.02, "linear")
+    assert loop.log.rows[-1]["rate"] == 0.5 * learning_rate_factor(0.5, 0.02, "linear")
 
 
 def test_training_that_always_goes_wrong_ends_with_the_last_good_weights_and_says_why() -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from octavo.cli.cost_tables import print_cost, print_plan
-from octavo.cli.cost_time import Asked, costs_of, piece_of, predictions
-from octavo.cli.flags import RunPath, run_command
+from octavo.cli.cost_bert import cost_bert
+from octavo.cli.cost_tables import cost_record, print_cost, print_plan, print_task_cost
+from octavo.cli.cost_time import Asked, AskedOfTask, costs_of, piece_of, predictions
+from octavo.cli.flags import RunPath, command, run_command
 from octavo.cli.output import print_json
 from octavo.cli.verbs import task_of
 from octavo.cost import (
     Assumptions,
     Cost,
-    Machine,
-    Plan,
-    Prediction,
     Shape,
     cost_like,
     cost_of,
@@ -25,17 +24,51 @@ from octavo.cost import (
     named_gpu,
     parse_budget,
     plan_for,
-    training_memory,
 )
-from octavo.cost.memory import SIZE
 from octavo.cost.published import DECODERS, NAMES, context_of
 from octavo.errors import UserError
-from octavo.models import MODELS, names, preset, spec_of
+from octavo.io.run_folder import read_record
+from octavo.models import MODELS, find_spec, names, preset, spec_of
+from octavo.models.cost.seq2seq import PairShape
+from octavo.models.encoder_decoder import Sizes
+from octavo.models.spec import ModelSpec
 from octavo.tasks.run import load
+from octavo.tasks.task import task_of_run
 from octavo.training.step_timing import Piece
 
 TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", "translation", "masked")]
 ROWS = 8  # of a step, where training does not say
+BATCH = {"images": 64, "translation": 32}  # of a training step, where nothing else is asked for
+PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
+SIZES: dict[str, dict[str, tuple[Any, str]]] = {  # flags beside the model's own, by task: default and help
+    "language": {
+        "vocab": (257, "Tokens of the vocabulary; 257: bytes and begin."),
+        "batch": (0, "Rows of text of a training step; 0: what octavo train takes."),
+        "window": (0, "Tokens of a row; 0: what octavo train takes."),
+    },
+    "images": {
+        "image": ("28x28", "Height x width, or height x width x channels, in pixels."),
+        "classes": (10, "How many classes there are."),
+        "batch": (BATCH["images"], "Images of a training step."),
+    },
+    "translation": {
+        "vocab": (8000, "Tokens of the targets' vocabulary."),
+        "source_vocab": (0, "Tokens of the sources'; 0: the same vocabulary."),
+        "source": (24, "Tokens of a source."),
+        "target": (24, "Tokens of a target."),
+        "languages": (1, "Targets of each source: what the encoder does is done once for all."),
+        "batch": (BATCH["translation"], "Sources of a training step."),
+    },
+}
+SUMMARIES = {
+    "language": "parameters, operations, memory, and time on this machine and on a GPU.",
+    "images": "every part's parameters and operations, and the most images a second.",
+    "translation": "every part's parameters and operations, and the most sources a second.",
+}
+EXAMPLES = {
+    "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
+    "translation": "--source 24 --target 24 --languages 2 --gpu h200",
+}  # fmt: skip
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
        octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published count
@@ -53,61 +86,67 @@ def run_cost(argv: list[str]) -> None:
     if not argv or argv[0] in ("-h", "--help"):
         print(USAGE)
         return
-    if argv[0] in TASKS:
-        from octavo.cli.cost_tasks import run_cost_task
-
-        run_cost_task(argv[0], argv[1:])
-        return
     flags = {arg.partition("=")[0] for arg in argv}
-    if argv[0].startswith("-"):
+    if argv[0] == "bert":
+        run_command(cost_bert, "octavo cost bert", argv[1:])
+    elif argv[0].startswith("-"):
         which = next((flag for flag in ("--plan", "--like") if flag in flags), None)
         if which is None:
             raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
         run_command(plan_cost if which == "--plan" else like_cost, "octavo cost", argv)
-    elif argv[0] in names() or not ("/" in argv[0] or Path(argv[0]).exists()):
-        run_command(_cost_by_settings(argv[0]), f"octavo cost {argv[0]}", argv[1:])
-    elif task_of(argv[:1]) in ("images", "translation"):
-        from octavo.cli.cost_tasks import task_run_cost
-
-        run_command(task_run_cost, "octavo cost", argv)
+    elif argv[0] in (*names(), *TASKS) or not ("/" in argv[0] or Path(argv[0]).exists()):
+        run_command(settings_cost(argv[0]), f"octavo cost {argv[0]}", argv[1:])
     else:
-        run_command(run_folder_cost, "octavo cost", argv)
+        of_task = task_of(argv[:1]) in BATCH
+        run_command(task_run_cost if of_task else run_folder_cost, "octavo cost", argv)
 
 
-def _cost_by_settings(name: str) -> Callable[..., None]:
-    model, usual = preset(name)
-    has_batch = any(field.name == "batch" for field in dataclasses.fields(usual))  # then it is the settings' own
+def settings_cost(name: str) -> Callable[..., None]:
+    """A function whose signature is the flags of a model, and which prints what the model costs."""
+    spec = find_spec(name)
+    model, usual = (name, spec.config()) if spec.task in BATCH else preset(name)
+    sizes = dict(SIZES[spec.task])
+    if any(field.name == "batch" for field in dataclasses.fields(usual)):
+        del sizes["batch"]  # then it is the settings' own
 
-    def cost(
-        config: Any = usual,
-        vocab: int = 257,
-        window: int = 0,
-        asked: Asked = Asked(),  # noqa: B008
-        json: bool = False,
-    ) -> None:
-        print_settings_cost(model, config, vocab, config.batch if has_batch else 0, window, asked, json)
+    def cost(config: Any, asked: Any, json: bool, **sizes: Any) -> None:
+        if spec.task == "language":
+            rows = sizes.get("batch", getattr(config, "batch", 0))
+            print_settings_cost(model, config, sizes["vocab"], rows, sizes["window"], asked, json)
+        else:
+            print_task_cost(name, spec.task, cost_of_sizes(spec, config, sizes), asked, json)
 
-    def cost_with_batch(
-        config: Any = usual, vocab: int = 257, batch: int = 0, window: int = 0, asked: Asked = Asked(),  # noqa: B008
-        json: bool = False,
-    ) -> None:  # fmt: skip
-        print_settings_cost(model, config, vocab, batch, window, asked, json)
+    doc = "\n".join(f"        {flag}: {help}" for flag, (_, help) in sizes.items())
+    return command(cost, f"""What the model costs: {SUMMARIES[spec.task]}
 
-    function = cost if has_batch else cost_with_batch
-    function.__annotations__["config"] = type(usual)  # the flags come from its fields
-    rows = "" if has_batch else "\n        batch: Rows of text of a training step; 0: what octavo train takes."
-    function.__doc__ = f"""What the model costs: parameters, operations, memory, and time on this machine and on a GPU.
-
-    Example: octavo cost {name} --vocab 257 --gpu h200
+    Example: octavo cost {name} {EXAMPLES[spec.task]}
 
     Args:
         config: The model.
-        vocab: Tokens of the vocabulary; 257: bytes and begin.{rows}
-        window: Tokens of a row; 0: what octavo train takes.
+{doc}
         asked: What the time is predicted for.
         json: Print JSON.
-    """
-    return function
+    """, {
+        "config": usual, **{flag: default for flag, (default, _) in sizes.items()},
+        "asked": Asked() if spec.task == "language" else AskedOfTask(), "json": False,
+    })  # fmt: skip
+
+
+def cost_of_sizes(spec: ModelSpec, config: Any, sizes: Mapping[str, Any]) -> Cost:
+    """The cost of a model for images or translation."""
+    if spec.task == "images":
+        found = PICTURE.fullmatch(sizes["image"])
+        if found is None:
+            raise UserError(
+                f"an image is height x width, or height x width x channels: image={sizes['image']!r}; try --image 28x28"
+            )
+        height, width, channels = (int(one or 1) for one in found.groups())
+        whole = {"height": height, "width": width, "channels": channels, "classes": sizes["classes"]}
+        return cost_of_config(spec.name, config, whole, sizes["batch"])
+    pair = Sizes(sizes["source_vocab"] or sizes["vocab"], sizes["vocab"], sizes["languages"])
+    pair.check(config.tied)
+    shape = PairShape(sizes["batch"], sizes["source"], sizes["target"], sizes["languages"])
+    return cost_of_config(spec.name, config, pair, shape)
 
 
 def print_settings_cost(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked, json: bool) -> None:
@@ -152,6 +191,33 @@ def run_folder_cost(
     print_everything(
         run, cost_of(model, Shape(batch or ROWS, window)), cost_of(model, Shape(1, 1, window - 1)), asked, json
     )
+
+
+def task_run_cost(
+    run: RunPath,
+    source: int = 24,
+    target: int = 24,
+    batch: int = 0,
+    asked: AskedOfTask = AskedOfTask(),  # noqa: B008
+    json: bool = False,
+) -> None:
+    """What a trained model for images or for translation costs.
+
+    Example: octavo cost runs/vit
+
+    Args:
+        run: A run folder.
+        source: Translation: tokens of a source.
+        target: Translation: tokens of a target.
+        batch: Images or sources of a training step; 0: 64 images or 32 sources.
+        asked: What the time is predicted for.
+        json: Print JSON.
+    """
+    task = task_of_run(run)
+    loaded = task.load(Path(run), read_record(run))
+    sizes, rows = loaded.model.sizes, batch or BATCH[task.name]
+    shape = rows if task.name == "images" else PairShape(rows, source, target, sizes.languages)
+    print_task_cost(run, task.name, cost_of_config(loaded.name, loaded.model.config, sizes, shape), asked, json)
 
 
 def like_cost(
@@ -200,10 +266,15 @@ def plan_cost(
     """
     machine = named_gpu(gpu)
     found = plan_for(parse_budget(plan, machine, assumed), machine, vocab, context, assumed)
-    if json:
-        print_json(plan_record(found, machine, assumed))
-    else:
+    if not json:
         print_plan(found, machine, assumed)
+        return
+    print_json({
+        "flops": found.flops, "parameters": found.parameters, "tokens": found.tokens,
+        "config": dataclasses.asdict(found.config), "config_parameters": found.cost.parameters,
+        "flops_per_token": found.cost.training_flops / found.cost.shape.tokens, "gpu": dataclasses.asdict(machine),
+        "fleets": [dataclasses.asdict(fleet) for fleet in found.fleets], "assumed": dataclasses.asdict(assumed),
+    })  # fmt: skip
 
 
 def print_everything(
@@ -221,48 +292,3 @@ def print_everything(
         print_json(record)
     else:
         print_cost(record, found)
-
-
-def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -> dict[str, Any]:
-    """Everything about a cost, as JSON has it."""
-    memory = training_memory(cost, asked.optimizer, asked.precision)
-    size, window = SIZE[asked.precision], cost.shape.window
-    per_token = {what: cost.per_token(what) for what in ("forward", "needed", "backward")}
-    mine = found[0] if found and asked.measure else None
-    return {
-        "title": title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
-        "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
-        "batch": cost.shape.batch, "window": window,
-        "parts": [dataclasses.asdict(part) for part in cost.parts],
-        "flops_per_token": per_token | {"training": cost.training_flops / cost.shape.tokens},
-        "memory": dataclasses.asdict(memory) | {"total": memory.total},
-        "cache": {
-            "bytes_per_token": sum(c.per_token * max(size, c.least_size) for c in cost.caches),
-            "constant_bytes": cost.cache_bytes(0, size), "bytes": cost.cache_bytes(window, size),
-        },
-        "predicted_seconds_per_step": mine and mine.predicted_seconds_per_step,
-        "predicted_tokens_per_second": mine and mine.predicted_tokens_per_second,
-        "predictions": [
-            dataclasses.asdict(one) | {
-                "bound": one.bound, "predicted_seconds_per_step": one.predicted_seconds_per_step,
-                "seconds": training_seconds(one, asked.tokens),
-            }
-            for one in found
-        ],
-        "assumed": {key: value for key, value in dataclasses.asdict(asked).items() if key != "measure"},
-    }  # fmt: skip
-
-
-def training_seconds(one: Prediction, tokens: int) -> float | None:
-    """How long training on so many tokens takes."""
-    return tokens / one.predicted_tokens_per_second if tokens and one.work == "training" else None
-
-
-def plan_record(plan: Plan, machine: Machine, assumed: Assumptions) -> dict[str, Any]:
-    """A plan, as JSON has it."""
-    return {
-        "flops": plan.flops, "parameters": plan.parameters, "tokens": plan.tokens,
-        "config": dataclasses.asdict(plan.config), "config_parameters": plan.cost.parameters,
-        "flops_per_token": plan.cost.training_flops / plan.cost.shape.tokens, "gpu": dataclasses.asdict(machine),
-        "fleets": [dataclasses.asdict(fleet) for fleet in plan.fleets], "assumed": dataclasses.asdict(assumed),
-    }  # fmt: skip

@@ -1,13 +1,21 @@
-"""What octavo cost prints."""
+"""What octavo cost prints, as text and as JSON."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from octavo.cli.output import print_table, size
-from octavo.cost import Assumptions, Machine, Plan, Prediction
-from octavo.models import MODELS
+import torch
 
+from octavo.cli.cost_time import Asked, AskedOfTask, here
+from octavo.cli.output import print_json, print_table, size
+from octavo.cost import Assumptions, Cost, Machine, Plan, Prediction, named_gpu, training_memory
+from octavo.cost.memory import SIZE, optimizer_bytes
+from octavo.models import MODELS
+from octavo.training.metrics_log import matmul_rate
+
+FLOPS = ("forward", "needed", "backward")
+TRIES = 3  # at the machine's peak
 PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 
@@ -29,6 +37,37 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:,.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def cost_record(title: str, cost: Cost, found: list[Prediction], asked: Asked) -> dict[str, Any]:
+    """Everything about a cost, as JSON has it."""
+    memory = training_memory(cost, asked.optimizer, asked.precision)
+    size, window = SIZE[asked.precision], cost.shape.window
+    per_token = {what: cost.per_token(what) for what in ("forward", "needed", "backward")}
+    mine = found[0] if found and asked.measure else None
+    return {
+        "title": title, "model": cost.model, "vocab": cost.vocab, "parameters": cost.parameters,
+        "table_bytes": cost.table_bytes, "tables_at_most": cost.tables_at_most,
+        "batch": cost.shape.batch, "window": window,
+        "parts": [dataclasses.asdict(part) for part in cost.parts],
+        "flops_per_token": per_token | {"training": cost.training_flops / cost.shape.tokens},
+        "memory": dataclasses.asdict(memory) | {"total": memory.total},
+        "cache": {
+            "bytes_per_token": sum(c.per_token * max(size, c.least_size) for c in cost.caches),
+            "constant_bytes": cost.cache_bytes(0, size), "bytes": cost.cache_bytes(window, size),
+        },
+        "predicted_seconds_per_step": mine and mine.predicted_seconds_per_step,
+        "predicted_tokens_per_second": mine and mine.predicted_tokens_per_second,
+        "predictions": [
+            dataclasses.asdict(one) | {
+                "bound": one.bound, "predicted_seconds_per_step": one.predicted_seconds_per_step,
+                "seconds": asked.tokens / one.predicted_tokens_per_second
+                if asked.tokens and one.work == "training" else None,
+            }
+            for one in found
+        ],
+        "assumed": {key: value for key, value in dataclasses.asdict(asked).items() if key != "measure"},
+    }  # fmt: skip
 
 
 def print_cost(record: dict[str, Any], found: list[Prediction]) -> None:
@@ -64,9 +103,6 @@ def print_parts(record: dict[str, Any]) -> None:
     if record.get("past"):
         whole = big(per_token["training_with_past"])
         print(f"\na window that remembers {record['past']:,} tokens, as most do in training: {whole} there and back")
-
-
-FLOPS = ("forward", "needed", "backward")
 
 
 def print_memory(record: dict[str, Any]) -> None:
@@ -165,3 +201,53 @@ def print_plan(plan: Plan, machine: Machine, assumed: Assumptions) -> None:
         f"{'block by block' if assumed.gather == 'block' else 'whole'}"
         f"{', computing blocks twice' if assumed.recompute else ''}"
     )
+
+
+def print_task_cost(title: str, task: str, cost: Cost, asked: AskedOfTask, json: bool) -> None:
+    """Print the cost of a model for images or translation."""
+    unit = "image" if task == "images" else "source"
+    record = task_record(title, cost, unit, asked)
+    if json:
+        print_json(record)
+        return
+    batch = record["batch"]
+    tokens = record[f"tokens_per_{unit}"]
+    of_one = f"an image is {tokens:,} tokens" if unit == "image" else f"{tokens:,} tokens are written for each source"
+    print(f"{title}: {cost.parameters:,} parameters; {of_one}")
+    print(f"\nfor each {unit}, in FLOPs of products:\n")
+    rows = [
+        (part["name"], f"{part['parameters']:,}", *(big(part[what] / batch) for what in FLOPS))
+        for part in record["parts"]
+    ]
+    rows.append(("in all", f"{cost.parameters:,}", *(big(record[f"flops_per_{unit}"][what]) for what in FLOPS)))
+    print_table(("part", "parameters", "forward", "of it needed", "backward"), rows)
+    held = record["memory"]
+    print(f"\ntraining holds {size(sum(held.values()))} ({asked.optimizer}): "
+          + ", ".join(f"{what} {size(bytes_)}" for what, bytes_ in held.items())
+          + "; what is saved for the backward pass comes on top and is not counted")  # fmt: skip
+    print()
+    cells = [(one["machine"], f"{one['at_most']:,.0f}", duration(batch / one["at_most"])) for one in record["at_best"]]
+    print_table(("machine", f"{unit}s/s at most, training", f"a step of {batch:,}"), cells)
+    print("\nat most: products alone at the machine's peak, measured just now (float32), or a GPU's by its datasheet "
+          "(half precision); small models stay far below it")  # fmt: skip
+
+
+def task_record(title: str, cost: Cost, unit: str, asked: AskedOfTask) -> dict[str, Any]:
+    """Everything about a cost, as JSON has it; operations of the parts are of the whole batch."""
+    batch = cost.shape.batch
+    per_one = {what: cost.total(what) / batch for what in FLOPS} | {"training": cost.training_flops / batch}
+    machines = {asked.gpu: named_gpu(asked.gpu).flops}
+    if asked.measure:
+        device = here()
+        peak = max(matmul_rate(device, torch.float32) for _ in range(TRIES))
+        machines = {f"this machine ({device.type})": peak} | machines
+    return {
+        "title": title, "model": cost.model, "parameters": cost.parameters, "batch": batch,
+        f"tokens_per_{unit}": cost.shape.window,
+        "parts": [dataclasses.asdict(part) for part in cost.parts if part.parameters or part.forward],
+        f"flops_per_{unit}": per_one,
+        "memory": {"weights": 4 * cost.parameters, "gradients": 4 * cost.parameters,
+                   "optimizer": optimizer_bytes(cost, asked.optimizer)},
+        "at_best": [{"machine": one, "at_most": peak / per_one["training"]} for one, peak in machines.items()],
+        "assumed": dataclasses.asdict(asked),
+    }  # fmt: skip

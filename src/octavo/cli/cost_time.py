@@ -34,24 +34,35 @@ TRIES = 5  # at the machine's peak: on a busy one, the best of a few is nearer t
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOfTask:
     """What the time is predicted for."""
 
     gpu: str = "h100"
     """t4, l4, rtx-4090, a100-80, h100 or h200: by its datasheet."""
-    utilisation: float = UTILISATION
-    """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
     optimizer: Optimizer = "muon"
     """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
+    measure: bool = True
+    """--no-measure leaves this machine out."""
+
+    def __post_init__(self) -> None:
+        named_gpu(self.gpu)
+
+
+@dataclass(frozen=True)
+class Asked(AskedOfTask):
+    """What the time of a language model is predicted for."""
+
+    measure: bool = True
+    """--no-measure leaves this machine out: a few seconds, in which steps of training are timed."""
+    utilisation: float = UTILISATION
+    """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
     precision: Precision = "bfloat16"
     """That of products and of what is saved for the backward pass; weights are trained in float32."""
     tokens: int = 0
     """Tokens to train on: says how long that takes; of an n-gram, how large its tables can be."""
-    measure: bool = True
-    """--no-measure leaves this machine out: a few seconds, in which steps of training are timed."""
 
     def __post_init__(self) -> None:
-        named_gpu(self.gpu)
+        super().__post_init__()
         if not 0 < self.utilisation <= 1:
             raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
         if self.tokens < 0:

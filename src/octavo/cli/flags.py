@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,20 @@ Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
 def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) -> None:
     """Call a function with the flags that its signature and its configs ask for; renamed flags still work."""
     tyro.cli(function, prog=prog, args=with_current_flags(argv, renamed_flags(function)), config=STYLE)
+
+
+def command(
+    function: Callable[..., None], doc: str, defaults: Mapping[str, Any], positional: Mapping[str, Any] | None = None
+) -> Callable[..., None]:
+    """The function, which takes keywords, with a flag for each of the defaults and for each field of a config."""
+    kinds = {**(positional or {}), **{name: type(default) for name, default in defaults.items()}}
+    function.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind,
+                          default=defaults.get(name, inspect.Parameter.empty))
+        for name, kind in kinds.items()
+    ])  # fmt: skip
+    function.__annotations__, function.__doc__ = kinds, doc
+    return function
 
 
 def renamed_flags(function: Callable[..., Any]) -> dict[str, str]:

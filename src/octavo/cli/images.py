@@ -12,7 +12,7 @@ from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
-from octavo.tasks.image_attention import Sight, look
+from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
 from octavo.tasks.images import evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
@@ -89,11 +89,11 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
         _print_run(loaded, json)
         return
     name, x_CHW, truth = picture_of(loaded, image)
-    sight = look(loaded, x_CHW)
+    attention = attend_to_image(loaded, x_CHW)
     if json:
-        print_json(_as_json(loaded, sight, truth))
+        print_json(_as_json(loaded, attention, truth))
     else:
-        _print_sight(loaded, name, sight, truth)
+        _print_attention(loaded, name, attention, truth)
     if out is not None:
         with whole_file(out) as file:
             file.write(lens_page(loaded, name, x_CHW, truth).encode())
@@ -118,17 +118,17 @@ def _print_run(run: ImageRun, json: bool) -> None:
     print(f"  held out       {about.get('split', '?')}")
 
 
-def _print_sight(run: ImageRun, name: str, sight: Sight, truth: int | None) -> None:
-    best = sight.p_V.topk(min(3, len(run.labels)))
+def _print_attention(run: ImageRun, name: str, attention: ImageAttention, truth: int | None) -> None:
+    best = attention.p_V.topk(min(3, len(run.labels)))
     chances = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     print(f"{name}" + ("" if truth is None else f", a {run.labels[truth]}"))
     print("  " + "   ".join(f"{run.labels[v]} {p:.1%}" for v, p in chances) + "\n")
     rows = [
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.distance:.2f}", _strongest(one.seen_hw))
-        for one in sight.heads
+        for one in attention.heads
     ]
     print_table(("layer", "head", "entropy, bits", "patches away", "looks most at (row, column)"), rows, left=(4,))
-    for one in sight.groups:
+    for one in attention.groups:
         print(f"layer {one.layer}, channel group {one.group}: {one.itself:.1%} of a channel is taken from itself")
 
 
@@ -138,14 +138,15 @@ def _strongest(seen_hw: Any) -> str:
     return f"{row}, {column}: {float(seen_hw.max()):.1%}"
 
 
-def _as_json(run: ImageRun, sight: Sight, truth: int | None) -> dict[str, Any]:
+def _as_json(run: ImageRun, attention: ImageAttention, truth: int | None) -> dict[str, Any]:
     return {
-        "answer": run.labels[sight.answer], "truth": None if truth is None else run.labels[truth],
-        "probability": {label: round(p, 6) for label, p in zip(run.labels, sight.p_V.tolist(), strict=True)},
-        "rollout": _rounded(sight.rollout_hw),
+        "answer": run.labels[attention.answer], "truth": None if truth is None else run.labels[truth],
+        "probability": {label: round(p, 6) for label, p in zip(run.labels, attention.p_V.tolist(), strict=True)},
+        "rollout": _rounded(attention.rollout_hw),
         "heads": [{"layer": one.layer, "head": one.head, "entropy": round(one.entropy, 4),
-                   "distance": round(one.distance, 4), "seen": _rounded(one.seen_hw)} for one in sight.heads],
-        "channels": [{"layer": one.layer, "group": one.group, "itself": round(one.itself, 4)} for one in sight.groups],
+                   "distance": round(one.distance, 4), "seen": _rounded(one.seen_hw)} for one in attention.heads],
+        "channels": [{"layer": one.layer, "group": one.group, "itself": round(one.itself, 4)}
+                     for one in attention.groups],
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.run import Run
 
 DIGITS = 4  # of the gates' values in JSON
-MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
+MAX_MAPPED_TOKENS = 64  # of several heads in JSON: as many numbers as that squared, halved, for each
 
 
 def inspect_together(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
@@ -100,21 +100,22 @@ def _rows_as_json(one: Inspection) -> dict[str, Any]:
 
 
 def _maps_as_json(one: Inspection) -> dict[str, Any]:
-    """Each head's statistics, token by token and as means, and its map over the first tokens: row t has t + 1
-    weights."""
+    """Each head's statistics, token by token and as means, and its map, of several heads over the first tokens: row t
+    has t + 1 weights."""
     if one.maps is None:
         return {}
+    heads, tokens = heads_of(one.maps), len(one.maps.visible_T)
+    mapped = tokens if len(heads) == 1 else min(MAX_MAPPED_TOKENS, tokens)
     return {
-        "mapped_tokens": min(MAX_MAPPED_TOKENS, len(one.maps.visible_T)), "visible": one.maps.visible_T.tolist(),
+        "mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(),
         "heads": [
             {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
              "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
              "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
              "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
              "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
-             "map": [_rounded(row[: t + 1])
-                     for t, row in enumerate(head.a_TT[:MAX_MAPPED_TOKENS, :MAX_MAPPED_TOKENS].tolist())]}
-            for head in heads_of(one.maps)
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TT[:mapped, :mapped].tolist())]}
+            for head in heads
         ],
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from octavo.cli.flags import Corpora, run_command
+from octavo.cli.flags import Corpora, command, run_command
 from octavo.cli.output import exit_if_failed, note, print_json
 from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
 from octavo.experiments.scale.power_law import CONFIDENCE
@@ -25,6 +25,9 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
 MAX_LINE_CHARACTERS = 79
+HOW = """        loop: How long each training lasts, and in what pieces.
+        optim: How the weights are changed.
+"""
 
 
 def run_scale(argv: list[str]) -> None:
@@ -70,35 +73,21 @@ class ScaleFlags:
 def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
-    folder, command = f"runs/scale-{model}", shlex.join(["octavo", "scale", *argv])
     asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
 
-    def of_network(
-        corpus: Corpora,
-        config: Any = usual,
-        loop: LoopConfig = asked,
-        optim: OptimizerConfig = OptimizerConfig(),  # noqa: B008
-        text: TextConfig = TextConfig(),  # noqa: B008
-        vary: ScaleFlags = ScaleFlags(),  # noqa: B008
-        out: str = folder,
-    ) -> None:
-        settings = {**_changed(config, usual), **_changed(loop, asked), **_changed(optim), **_changed(text)}
-        _run(model, corpus, {"budget": loop.budget, **settings}, vary, out, command)
+    steps = {"loop": asked, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
+    usual_configs = {"config": usual, **steps, "text": TextConfig()}
 
-    def of_counts(
-        corpus: Corpora,
-        config: Any = usual,
-        text: TextConfig = TextConfig(),  # noqa: B008
-        vary: ScaleFlags = ScaleFlags(),  # noqa: B008
-        out: str = folder,
-    ) -> None:
-        settings = {**_changed(config, usual), **_changed(text), **({"order": config.order} if order_given else {})}
-        _run(model, corpus, settings, vary, out, command)
+    def verb(corpus: tuple[str, ...], vary: ScaleFlags, out: str, **configs: Any) -> None:
+        settings = {key: value for name, one in configs.items() for key, value in _changed(one, usual_configs[name])}
+        if steps:
+            settings = {"budget": configs["loop"].budget, **settings}
+        elif order_given:
+            settings["order"] = configs["config"].order
+        _run(model, corpus, settings, vary, out, shlex.join(["octavo", "scale", *argv]))
 
-    verb: Callable[..., None] = of_network if find_spec(kind).trained_by_gradient else of_counts
-    verb.__annotations__["config"] = type(usual)  # the flags come from its fields
-    verb.__doc__ = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
+    doc = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
     Example: octavo scale {model} shakespeare --quick --out runs/scale-quick
 
@@ -107,20 +96,19 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     Args:
         corpus: A named source (octavo data list), a file, several, or a folder.
         config: The model; of a network, the largest one.
-        loop: How long each training lasts, and in what pieces.
-        optim: How the weights are changed.
-        text: The text and its tokens.
+{HOW if steps else ""}        text: The text and its tokens.
         vary: What is varied.
         out: The folder for the results and the page.
     """
-    return verb
+    return command(
+        verb, doc, {**usual_configs, "vary": ScaleFlags(), "out": f"runs/scale-{model}"}, {"corpus": Corpora}
+    )
 
 
-def _changed(config: Any, usual: Any = None) -> dict[str, Any]:
+def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
     """The settings that are not the usual ones."""
-    usual = type(config)() if usual is None else usual
-    values = {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}
-    return {name: value for name, value in values.items() if value != getattr(usual, name)}
+    values = [(one.name, getattr(config, one.name)) for one in dataclasses.fields(config)]
+    return [(name, value) for name, value in values if value != getattr(usual, name)]
 
 
 def _run(

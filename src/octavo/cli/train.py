@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from octavo.cli.flags import RunPath, Sources, run_command
+from octavo.cli.flags import RunPath, Sources, command, run_command
 from octavo.cli.output import note
 from octavo.models import MODELS
 from octavo.tasks.task import Task, find_task, task_for
@@ -49,16 +48,7 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., None]:
         report(task, train_run(task, recipe, list(data), out, measure), json)
 
     plain = {"out": f"runs/{name}", "measure": True, "seed": 0, "device": "auto", "json": False}
-    defaults = {**usual, **plain}
-    kinds = {"data": Sources, **{key: type(value) for key, value in defaults.items()}}
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    train.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
-        inspect.Parameter(key, keyword, annotation=kind, default=defaults.get(key, inspect.Parameter.empty))
-        for key, kind in kinds.items()
-    ])  # fmt: skip
-    train.__annotations__ = kinds
-    train.__doc__ = _help(task, name, usual)
-    return train
+    return command(train, _help(task, name, usual), {**usual, **plain}, {"data": Sources})
 
 
 def _help(task: Task[Any, Any], name: str, usual: dict[str, Any]) -> str:

@@ -9,12 +9,11 @@
 and `predict_decoding` go on from a cost, and `plan_for` from a budget.
 """
 
-from octavo.cost.machines import GPUS, Machine, copy_rate, named_gpu
 from octavo.cost.memory import Memory, training_memory
 from octavo.cost.models import cost_of, cost_of_config, on_meta
 from octavo.cost.planning import Assumptions, Plan, parse_budget, plan_for
 from octavo.cost.published import cost_like
-from octavo.cost.roofline import Prediction, predict_decoding, predict_training
+from octavo.cost.roofline import GPUS, Machine, Prediction, copy_rate, named_gpu, predict_decoding, predict_training
 from octavo.models.cost.parts import Cache, Cost, Part, Shape
 
 __all__ = [

@@ -13,10 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from octavo.cost.machines import Machine
 from octavo.cost.memory import SIZE, Optimizer, Precision, activation_bytes, training_memory
 from octavo.cost.models import cost_of_config
-from octavo.cost.roofline import UTILISATION
+from octavo.cost.roofline import UTILISATION, Machine
 from octavo.errors import UserError
 from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
@@ -100,12 +99,6 @@ def parse_budget(text: str, machine: Machine, assumed: Assumptions) -> float:
     return bought / RECOMPUTED if assumed.recompute else bought
 
 
-def compute_optimal(flops: float, assumed: Assumptions) -> tuple[float, float]:
-    """N and D with C = 6 N D and D = 20 N."""
-    parameters = math.sqrt(flops / (assumed.operations * assumed.tokens_per_parameter))
-    return parameters, assumed.tokens_per_parameter * parameters
-
-
 def shape_for(parameters: float, V: int, context: int, aspect: float) -> GPTConfig:
     """The transformer whose size is nearest to it, with about `aspect` of width for each layer."""
     found = []
@@ -135,21 +128,17 @@ def bytes_per_gpu(cost: Cost, gpus: int, config: GPTConfig, assumed: Assumptions
 
 
 def activation_bytes_per_gpu(cost: Cost, config: GPTConfig, assumed: Assumptions, shared: bool) -> int:
-    """What a GPU keeps for the backward pass.
+    """What a GPU saves for the backward pass.
 
     Shared weights are gathered again in the backward pass, so no copies are saved but of those put side by side.
     """
-    size, precision = SIZE[assumed.precision], assumed.precision
-    saved = activation_bytes(cost, precision) - (size * regathered_copies(cost, precision) if shared else 0)
+    size, saved = SIZE[assumed.precision], activation_bytes(cost, assumed.precision)
+    if shared and assumed.precision == "bfloat16":
+        saved -= size * (cost.total("half_copies") - cost.total("copies"))
     if not assumed.recompute:
         return saved
     outside = sum(size * part.saved + part.saved_bytes for part in cost.parts if part.name in OUTSIDE_BLOCKS)
     return outside + (saved - outside) // config.layers + config.layers * size * cost.shape.tokens * config.width
-
-
-def regathered_copies(cost: Cost, precision: Precision) -> int:
-    """Weights of which half precision keeps a copy on one GPU, but not where they are shared."""
-    return cost.total("half_copies") - cost.total("copies") if precision == "bfloat16" else 0
 
 
 def fewest_gpus(cost: Cost, machine: Machine, config: GPTConfig, assumed: Assumptions) -> int:
@@ -172,7 +161,8 @@ def fewest_gpus(cost: Cost, machine: Machine, config: GPTConfig, assumed: Assump
 
 def plan_for(flops: float, machine: Machine, V: int, context: int, assumed: Assumptions) -> Plan:
     """The compute-optimal model and text for so many operations, and how many GPUs for how long."""
-    parameters, tokens = compute_optimal(flops, assumed)
+    parameters = math.sqrt(flops / (assumed.operations * assumed.tokens_per_parameter))  # C = 6 N D and D = 20 N
+    tokens = assumed.tokens_per_parameter * parameters
     config = shape_for(parameters, V, context, assumed.aspect)
     cost = cost_of_config("gpt", config, V, Shape(assumed.rows, context))
     fewest = fewest_gpus(cost, machine, config, assumed)

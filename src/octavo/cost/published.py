@@ -50,21 +50,20 @@ NAMES = (*DECODERS, *ENCODERS)
 
 def context_of(name: str) -> int:
     """How many tokens the model of that name sees."""
-    check_name(name)
-    return (DECODERS | ENCODERS)[name][0].context
+    return _published(name)[0].context
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
     """The cost of the model of that name."""
-    check_name(name)
-    if name in ENCODERS:
-        config, vocab = ENCODERS[name]
+    config, vocab = _published(name)
+    if isinstance(config, BertConfig):
         return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
-    return cost_of_config("gpt", *DECODERS[name], shape)
+    return cost_of_config("gpt", config, vocab, shape)
 
 
-def check_name(name: str) -> None:
+def _published(name: str) -> tuple[GPTConfig | BertConfig, int]:
     if name not in NAMES:
         near = get_close_matches(name, NAMES, 1)
         advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
         raise UserError(f"there is no model to be like {name!r}; {advice}")
+    return DECODERS[name] if name in DECODERS else ENCODERS[name]

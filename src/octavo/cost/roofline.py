@@ -6,12 +6,75 @@ assumption here; on the machine at hand training can be timed instead (`octavo.t
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Literal
 
-from octavo.cost.machines import Machine
+import torch
+
 from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
+from octavo.errors import UserError
 from octavo.models.cost.parts import Cost
+
+COPIED = {"cpu": 1 << 26, "cuda": 1 << 30}  # bytes: far more than a cache holds
+REPEATS = 8
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The most that a machine does."""
+
+    name: str
+    flops: float
+    """Floating-point operations a second of large matrix products, dense, in half precision where it has that."""
+    bandwidth: float
+    """Bytes a second, to and from memory."""
+    memory: float
+    """Bytes."""
+
+    @property
+    def balance(self) -> float:
+        """Operations for each byte at which products and memory take equally long."""
+        return self.flops / self.bandwidth
+
+
+# NVIDIA's datasheets, without sparsity: bfloat16 with sums in float32, but for the T4, which has only float16.
+GPUS: dict[str, Machine] = {
+    "t4": Machine("T4", 65e12, 300e9, 16e9),
+    "l4": Machine("L4", 121e12, 300e9, 24e9),
+    "rtx-4090": Machine("RTX 4090", 165.2e12, 1008e9, 24e9),
+    "a100-80": Machine("A100 SXM 80 GB", 312e12, 2039e9, 80e9),
+    "h100": Machine("H100 SXM", 989e12, 3350e9, 80e9),
+    "h200": Machine("H200 SXM", 989e12, 4800e9, 141e9),
+}
+
+
+def named_gpu(name: str) -> Machine:
+    """A GPU by its name."""
+    if name not in GPUS:
+        near = get_close_matches(name, GPUS, 1)
+        raise UserError(
+            f"there is no datasheet of {name!r}; " + (f"did you mean {near[0]}?" if near else f"try {', '.join(GPUS)}")
+        )
+    return GPUS[name]
+
+
+def copy_rate(device: torch.device) -> float:
+    """Bytes a second that copying a large tensor moves: what is read and what is written."""
+    source = torch.zeros(COPIED[device.type], dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    best = float("inf")
+    for _ in range(REPEATS):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        began = time.perf_counter()
+        target.copy_(source)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        best = min(best, time.perf_counter() - began)
+    return 2 * len(source) / best
+
 
 Work = Literal["training", "decoding"]
 How = Literal["assumed", "timed"]
@@ -49,22 +112,13 @@ class Prediction:
         return "memory" if self.intensity < self.balance else "products"
 
 
-def seconds_of(flops: int, moved: int, machine: Machine) -> float:
-    """The slower of the two: the products at the machine's peak, the bytes at its bandwidth."""
-    return max(flops / machine.flops, moved / machine.bandwidth)
-
-
 def predict_training(
     cost: Cost, machine: Machine, utilisation: float = UTILISATION,
     optimizer: Optimizer = "muon", precision: Precision = "bfloat16",
 ) -> Prediction:  # fmt: skip
     """Of steps on the cost's shape."""
-    moved, flops, tokens = training_traffic(cost, optimizer, precision), cost.training_flops, cost.shape.tokens
-    held, at_best = training_memory(cost, optimizer, precision).total, tokens / seconds_of(flops, moved, machine)
-    return Prediction(
-        machine.name, "training", flops / tokens, moved / tokens, flops / moved, machine.balance, at_best,
-        held, held <= machine.memory, tokens, utilisation * at_best,
-    )  # fmt: skip
+    moved, held = training_traffic(cost, optimizer, precision), training_memory(cost, optimizer, precision).total
+    return _predict("training", machine, utilisation, cost.shape.tokens, cost.training_flops, moved, held)
 
 
 def predict_decoding(
@@ -72,10 +126,18 @@ def predict_decoding(
 ) -> Prediction:
     """Of one token after another; the cost is of a window of one."""
     assert cost.shape.window == 1, "decoding is token by token"
-    moved, flops, rows = decoding_traffic(cost, precision), cost.total("forward"), cost.shape.batch
-    held = SIZE[precision] * cost.parameters + rows * cost.cache_bytes(cost.shape.past + 1, SIZE[precision])
-    at_best = rows / seconds_of(flops, moved, machine)
+    rows, size = cost.shape.batch, SIZE[precision]
+    held = size * cost.parameters + rows * cost.cache_bytes(cost.shape.past + 1, size)
+    moved = decoding_traffic(cost, precision)
+    return _predict("decoding", machine, utilisation, rows, cost.total("forward"), moved, held)
+
+
+def _predict(
+    work: Work, machine: Machine, utilisation: float, tokens: int, flops: int, moved: int, held: int
+) -> Prediction:
+    """The slower of the two: the products at the machine's peak, the bytes at its bandwidth."""
+    at_best = tokens / max(flops / machine.flops, moved / machine.bandwidth)
     return Prediction(
-        machine.name, "decoding", flops / rows, moved / rows, flops / moved, machine.balance, at_best,
-        held, held <= machine.memory, rows, utilisation * at_best,
+        machine.name, work, flops / tokens, moved / tokens, flops / moved, machine.balance, at_best,
+        held, held <= machine.memory, tokens, utilisation * at_best,
     )  # fmt: skip

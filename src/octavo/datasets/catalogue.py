@@ -26,7 +26,9 @@ class Package:
 
     name: str
     version: str
-    only_for: str = ""  # PYTHON-PLATFORM of the wheel to take, where wheels differ by platform
+    # PYTHON-PLATFORM of the one wheel to take, whatever this machine is: a wheel with compiled parts differs by
+    # platform, and only one of them is known to hold the bytes that were pinned.
+    only_for: str = ""
     sdist: bool = False  # there is no wheel
 
 

@@ -17,16 +17,6 @@ from xml.etree import ElementTree
 Verse = tuple[int, int, int]  # book, chapter, verse
 
 
-def copy(data: bytes) -> bytes:
-    """The bytes as they are."""
-    return data
-
-
-def gunzip(data: bytes) -> bytes:
-    """The file inside a gzip file."""
-    return gzip.decompress(data)
-
-
 def verses(database: bytes) -> bytes:
     """A bible as text: its verses in order, one line a verse."""
     return b"".join(text.encode() + b"\n" for text in _verses(database).values())
@@ -119,8 +109,8 @@ def _label(link: re.Match[str]) -> str:
 
 
 CONVERTERS: dict[str, Callable[..., bytes]] = {
-    "copy": copy,
-    "gunzip": gunzip,
+    "copy": bytes,
+    "gunzip": gzip.decompress,
     "verses": verses,
     "verse_pairs": verse_pairs,
     "wikipedia": wikipedia,

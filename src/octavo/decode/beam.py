@@ -82,10 +82,9 @@ def beam_search(
 
 
 def stream_beam(
-    model: LanguageModel[Any], logits_1V: Tensor, state: Any, max_tokens: int, method: Beam, stop: Sequence[int] = ()
+    model: LanguageModel[Any], group: Group, max_tokens: int, method: Beam, stop: Sequence[int] = ()
 ) -> Iterator[list[Hypothesis]]:
     """The hypotheses after each token, best first, from where a prompt has been absorbed; the last are the result."""
-    group = Group(torch.zeros(1, dtype=torch.long, device=logits_1V.device), logits_1V, state)
     for beams in _search(model, group, max_tokens, method, stop):
         yield _ranked(beams, 0, method.length_penalty)
 

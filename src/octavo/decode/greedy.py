@@ -5,7 +5,8 @@ B batch (one row a prompt), T time, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,9 +17,9 @@ from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.errors import UserError
 
 Prompt = Tensor | Sequence[int]
+Turn = Callable[[], AbstractContextManager[None]]  # entered for each call of the model; it may end decoding by raising
 
-# `absorb` returns logits for every token it is given; a long prompt goes in by pieces to bound their memory.
-PIECE = 64
+MAX_PROMPT_TOKENS = 64  # absorbed by one call, which returns logits for all of them: this bounds their memory
 CHECK_EVERY = 16  # tokens: on a GPU, asking whether all is well means waiting for it
 
 
@@ -55,11 +56,7 @@ def stream(
     generator: torch.Generator | None = None,
     stop: Sequence[int] = (),
 ) -> Iterator[Tensor]:
-    """Yield the next token of every row, column by column, until max_tokens or until every row has stopped.
-
-    A row stops after it has yielded a stop token; from then on it yields the begin token, which stands for
-    no text and is never yielded otherwise.
-    """
+    """`octavo.decode.stream` of a method that chooses from logits alone."""
     if not prompts:
         return
     with eval_mode(model):
@@ -70,7 +67,7 @@ def stream(
         check_every = CHECK_EVERY if logits_BV.is_cuda else 1
         stop_S = torch.tensor(list(stop), dtype=torch.long, device=logits_BV.device)
         done_B = torch.zeros(len(prompts), dtype=torch.bool, device=logits_BV.device)
-        begin_V = _begin_made_impossible(model, logits_BV)
+        begin_V = without_begin(logits_BV.new_zeros(1, model.vocab), model.begin)  # to be added, which is cheaper
         for n in range(1, max_tokens + 1):
             logits_BV = logits_BV + begin_V
             if n % check_every == 0 or n == max_tokens:
@@ -88,8 +85,10 @@ def stream(
                 logits_BV = torch.cat(parts)[in_row_order]
 
 
-def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list[Group]:
-    """Absorb begin and then each prompt; prompts of one length go through the model together."""
+def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt], turn: Turn = nullcontext) -> list[Group]:
+    """Absorb begin and then each prompt, some tokens at a time, and `turn` is entered for each of these calls; prompts
+    of one length go through the model together.
+    """
     device = device_of(model)
     x_by_row = [torch.as_tensor(prompt, dtype=torch.long, device=device) for prompt in prompts]
     for row, x_T in enumerate(x_by_row):
@@ -99,8 +98,9 @@ def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list
         rows = [row for row, x_T in enumerate(x_by_row) if len(x_T) == length]
         x_BT = model.prepend_begin(torch.stack([x_by_row[row] for row in rows]))
         state = model.start(len(rows))
-        for piece_BT in x_BT.split(PIECE, 1):
-            logits_BTV, state = model.absorb(state, piece_BT)
+        for chunk_BT in x_BT.split(MAX_PROMPT_TOKENS, 1):
+            with turn(), torch.no_grad(), eval_mode(model):
+                logits_BTV, state = model.absorb(state, chunk_BT)
         groups.append(Group(torch.tensor(rows, device=device), logits_BTV[:, -1], state))
     return groups
 
@@ -108,11 +108,6 @@ def absorb_prompts(model: LanguageModel[Any], prompts: Sequence[Prompt]) -> list
 def without_begin(logits_BV: Tensor, begin: int) -> Tensor:
     """The same logits with begin made impossible: it opens a sequence and is never emitted."""
     return logits_BV.index_fill(-1, torch.tensor([begin], device=logits_BV.device), -torch.inf)
-
-
-def _begin_made_impossible(model: LanguageModel[Any], logits_BV: Tensor) -> Tensor:
-    """What to add to logits for that: cheaper, token by token, than `without_begin`."""
-    return without_begin(logits_BV.new_zeros(1, model.vocab), model.begin)
 
 
 def check_choosable(logits_BV: Tensor) -> None:

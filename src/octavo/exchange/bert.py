@@ -5,25 +5,21 @@ The encoder stands under `bert.` or under nothing, the heads under `cls.`. Nothi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from octavo import __version__
 from octavo.errors import UserError
-from octavo.exchange.foreign_config import check_context, check_settings, settings_of
 from octavo.exchange.formats import CONFIG, is_huggingface, read_object
-from octavo.exchange.huggingface_export import MARK, check_target
-from octavo.exchange.huggingface_import import TENSORS, TOKENIZER, TOKENIZER_CONFIG, read_weights
+from octavo.exchange.huggingface_export import check_target, write_folder
+from octavo.exchange.huggingface_import import TOKENIZER, TOKENIZER_CONFIG, read_weights
+from octavo.exchange.imported import check_context, check_settings, settings_of
 from octavo.exchange.tensor_names import Names
-from octavo.io.files import whole_folder
 from octavo.models.bert import Bert, BertConfig
 from octavo.models.loading import filled
 from octavo.text.tokenizers.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece
@@ -168,20 +164,15 @@ def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[st
     kind = "BertForMaskedLM" if "words" in tasks else "BertModel"
     kind = "BertForPreTraining" if "words" in tasks and "next" in tasks else kind
     theirs = to_theirs({name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}, config)
-    with whole_folder(folder) as work:
-        safetensors.torch.save_file(theirs, work / TENSORS, {"format": "pt"})
-        files: dict[str, Mapping[str, Any]] = {
-            CONFIG: settings_from(config, model.vocab, tokenizer.pad) | {"architectures": [kind]},
-            TOKENIZER: framed(tokenizer),
-            TOKENIZER_CONFIG: {
-                "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.context, "pad_token": PAD,
-                "unk_token": UNKNOWN, "cls_token": FIRST, "sep_token": END, "mask_token": MASK,
-                "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-            },
-        }  # fmt: skip
-        for name, values in files.items():
-            (work / name).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
+    write_folder(Path(folder), theirs, {
+        CONFIG: settings_from(config, model.vocab, tokenizer.pad) | {"architectures": [kind]},
+        TOKENIZER: framed(tokenizer),
+        TOKENIZER_CONFIG: {
+            "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": config.context, "pad_token": PAD,
+            "unk_token": UNKNOWN, "cls_token": FIRST, "sep_token": END, "mask_token": MASK,
+            "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+        },
+    })  # fmt: skip
     left_out = [task for task in tasks if task not in ("words", "next") or (task == "next" and "words" not in tasks)]
     return [f"transformers has no such head, so it is left out: {', '.join(left_out)}"] if left_out else []
 
@@ -196,7 +187,6 @@ def settings_from(config: BertConfig, vocab: int, pad: int) -> dict[str, Any]:
         layer_norm_eps=config.norm_eps, tie_word_embeddings=config.tied,
     )) | {
         "model_type": "bert", "attention_probs_dropout_prob": config.dropout, "pad_token_id": pad, "dtype": "float32",
-        MARK: f"octavo {__version__}",
     }  # fmt: skip
 
 

@@ -6,13 +6,14 @@ D width, K size of a head.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange.gguf_tokenizer import special_ids, tokenizer_parts
-from octavo.exchange.imported import ImportedModel, built, with_tokenizer
+from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, with_tokenizer
 from octavo.exchange.llama import LlamaSettings, config_from
 from octavo.exchange.tensor_names import Names
 from octavo.io.gguf import Gguf, read_gguf
@@ -34,6 +35,18 @@ NAMES = Names(
     },
     output="output.weight",
 )  # fmt: skip
+
+MODEL = "gpt2"  # what llama.cpp calls byte-level pairs, whoever the model is by
+NORMAL, CONTROL, USER = 1, 3, 4  # types of tokens: control tokens are special, a user's are found in texts
+IDS = ("bos", "eos", "unknown", "padding")
+
+# How texts are split before pairs are joined, by the name that llama.cpp has for it. "default" says that whoever
+# made the file did not know; GPT-2's is then the likeliest, and another would only cost a few more tokens.
+SPLITS: dict[str, dict[str, Any]] = {
+    "gpt-2": BYTE_LEVEL,
+    "default": BYTE_LEVEL,
+    "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL]},
+}
 
 
 def read_llamacpp(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
@@ -103,3 +116,56 @@ def _in_halves(weight_ED: Tensor, heads: int) -> Tensor:
     """
     D = weight_ED.shape[1]
     return weight_ED.view(heads, -1, 2, D).transpose(1, 2).reshape(-1, D)
+
+
+# ---------------------------------------------------------------------- the tokenizer
+
+
+def tokenizer_parts(gguf: Gguf) -> dict[str, Any]:
+    """What a `tokenizer.json` would hold, for `Bpe(parts, begin, size)`."""
+    model, pre = gguf.get("tokenizer.ggml.model", str), gguf.get("tokenizer.ggml.pre", str, "default")
+    if model != MODEL or pre not in SPLITS:
+        raise UserError(
+            f"the tokenizer of {gguf.path} is {model!r} split by {pre!r}; read are {MODEL!r} split by "
+            f"{', '.join(map(repr, SPLITS))}: get another model, or give its tokenizer.json"
+        )
+    if gguf.get("tokenizer.ggml.add_space_prefix", bool, False):
+        raise UserError(f"the tokenizer of {gguf.path} puts a space before every text, which is not read")
+    tokens = _strings(gguf, "tokenizer.ggml.tokens")
+    if len(set(tokens)) < len(tokens):
+        raise UserError(f"the tokens in {gguf.path} must be all different: some stand there twice; get it again")
+    types = gguf.get("tokenizer.ggml.token_type", np.ndarray, np.full(len(tokens), NORMAL))
+    if len(types) != len(tokens):
+        raise UserError(f"every token in {gguf.path} must have a type: {len(tokens):,} tokens, {len(types):,} types")
+    pairs = [merge.split(" ") for merge in _strings(gguf, "tokenizer.ggml.merges")]
+    if wrong := next((pair for pair in pairs if len(pair) != 2), None):
+        raise UserError(f"every merge in {gguf.path} must be of two tokens: {' '.join(wrong)!r} is not; get it again")
+    return {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": number, "content": tokens[number], **ADDED, "special": bool(types[number] == CONTROL)}
+            for number in np.flatnonzero(np.isin(types, (CONTROL, USER))).tolist()
+        ],
+        "normalizer": None,
+        "pre_tokenizer": SPLITS[pre],
+        "decoder": BYTE_LEVEL,
+        "model": {"type": "BPE", "vocab": {token: i for i, token in enumerate(tokens)}, "merges": pairs},
+    }
+
+
+def special_ids(gguf: Gguf) -> dict[str, int]:
+    """The ids of bos, eos, unknown and padding, those that the file has."""
+    count = len(_strings(gguf, "tokenizer.ggml.tokens"))
+    found = {name: f"tokenizer.ggml.{name}_token_id" for name in IDS}
+    ids = {name: int(gguf.get(key, int)) for name, key in found.items() if key in gguf.metadata}
+    for name, number in ids.items():
+        if not 0 <= number < count:
+            raise UserError(f"{name} in {gguf.path} must be a token from 0 to {count - 1:,}: it is {number:,}")
+    return ids
+
+
+def _strings(gguf: Gguf, key: str) -> list[str]:
+    values: list[str] = gguf.get(key, list)
+    if not all(isinstance(value, str) for value in values):
+        raise UserError(f"{key} in {gguf.path} must be strings; the file is damaged")
+    return values

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange.foreign_config import check_settings, settings_of
+from octavo.exchange.imported import check_settings, settings_of
 from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 

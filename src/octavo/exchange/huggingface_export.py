@@ -1,4 +1,7 @@
-"""A transformer of ours as a folder that transformers' AutoModelForCausalLM and AutoTokenizer load."""
+"""A transformer of ours as a folder that transformers' AutoModelForCausalLM and AutoTokenizer load.
+
+Its tokenizer.json is of the tokenizers library, and gives the same ids for the same text.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,24 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors.torch
+import tokenizers
+from torch import Tensor
 
 from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.exchange.formats import CONFIG
 from octavo.exchange.huggingface_import import GENERATION, SHAPES, TENSORS, TOKENIZER, TOKENIZER_CONFIG
-from octavo.exchange.tokenizer_json import Written, tokenizer_json
+from octavo.exchange.imported import ADDED
 from octavo.io.files import whole_folder
 from octavo.models import name_of, spec_of
 from octavo.models.parts.config import GPTConfig
 from octavo.text.tokenizers.base import Tokenizer
 
+BEGIN = "<|begin|>"
 MARK = "exported_by"  # in config.json: what octavo wrote it may replace
 WRITTEN = {CONFIG, GENERATION, TENSORS, TOKENIZER, TOKENIZER_CONFIG}
 
@@ -34,29 +40,28 @@ def write_huggingface(model: LanguageModel[Any], tokenizer: Tokenizer, folder: s
     ids = {"bos_token_id": model.begin, "eos_token_id": model.begin}
     settings = shape.settings_from(model.config, model.vocab) | ids
     written = tokenizer_json(tokenizer)
-    with whole_folder(folder) as work:
-        ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
-        kind = str(ours["embedding_VD"].dtype).removeprefix("torch.")
-        safetensors.torch.save_file(shape.to_theirs(ours, model.config), work / TENSORS, {"format": "pt"})
-        files: dict[str, Mapping[str, Any]] = {
-            CONFIG: settings | {"dtype": kind, MARK: f"octavo {__version__}"},
-            GENERATION: ids,
-        }
-        if written is not None:
-            files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: _tokenizer_config(written, model.config)}
-        for name, values in files.items():
-            (work / name).write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
+    ours = {name: tensor.detach().cpu() for name, tensor in model.state_dict().items()}
+    kind = str(ours["embedding_VD"].dtype).removeprefix("torch.")
+    files = {CONFIG: settings | {"dtype": kind}, GENERATION: ids}
+    if written is not None:
+        files |= {TOKENIZER: written.parts, TOKENIZER_CONFIG: {
+            "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": written.begin, "eos_token": written.begin,
+            "model_max_length": model.config.context, "clean_up_tokenization_spaces": False,
+        }}  # fmt: skip
+    write_folder(Path(folder), shape.to_theirs(ours, model.config), files)
     if written is None:
         return [f"the {tokenizer.name} tokenizer has no tokenizer.json: ids are the same, but text needs octavo"]
     return []
 
 
-def _tokenizer_config(written: Written, config: GPTConfig) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": written.begin, "eos_token": written.begin,
-        "model_max_length": config.context, "clean_up_tokenization_spaces": False,
-    }  # fmt: skip
+def write_folder(folder: Path, tensors: Mapping[str, Tensor], files: Mapping[str, Mapping[str, Any]]) -> None:
+    """The tensors and the JSON files, in place of a folder that octavo wrote before; config.json says who wrote it."""
+    with whole_folder(folder) as work:
+        safetensors.torch.save_file(dict(tensors), work / TENSORS, {"format": "pt"})
+        for name, values in files.items():
+            marked = {**values, MARK: f"octavo {__version__}"} if name == CONFIG else values
+            (work / name).write_text(json.dumps(marked, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (work / TENSORS).chmod((work / CONFIG).stat().st_mode)  # the library lets nobody else read it
 
 
 def _shape_of(model: LanguageModel[Any]) -> ModuleType:
@@ -100,3 +105,54 @@ def check_target(folder: Path) -> None:
         ours = False
     if names and (not ours or names - WRITTEN):
         raise UserError(f"{folder} exists, and holds more than an export of octavo; choose another target")
+
+
+# ---------------------------------------------------------------------- the tokenizer
+
+
+class Written(NamedTuple):
+    """A tokenizer.json, and what its token that opens sequences is called."""
+
+    parts: dict[str, Any]
+    begin: str
+
+
+def tokenizer_json(tokenizer: Tokenizer) -> Written | None:
+    """The tokenizer for others, with `begin` put before every text; None where the library cannot say what it does."""
+    parts = tokenizer.huggingface_json()
+    if parts is None:
+        return None
+    added: list[dict[str, Any]] = list(parts.get("added_tokens") or ())
+    begin = next((token["content"] for token in added if token["id"] == tokenizer.begin), None)
+    if begin is None:
+        begin = _unused(parts)
+        added.append({"id": tokenizer.begin, "content": begin, **ADDED, "special": True})
+    written = parts | {"version": "1.0", "added_tokens": added, "post_processor": _opening(begin, tokenizer.begin)}
+    return Written(written, begin) if _has_ids(written, begin, tokenizer) else None
+
+
+def _unused(parts: dict[str, Any]) -> str:
+    """A name for the token that opens sequences, which no other token has."""
+    taken = {*parts["model"]["vocab"], *(token["content"] for token in parts.get("added_tokens") or ())}
+    name = BEGIN
+    while name in taken:
+        name = f"<{name}>"
+    return name
+
+
+def _opening(name: str, number: int) -> dict[str, Any]:
+    """Puts the token before every text, as every sequence here begins with it."""
+    token, text, second = (
+        {"SpecialToken": {"id": name, "type_id": 0}},
+        *({"Sequence": {"id": which, "type_id": i}} for i, which in enumerate("AB")),
+    )
+    special = {name: {"id": name, "ids": [number], "tokens": [name]}}
+    return {"type": "TemplateProcessing", "single": [token, text], "pair": [token, text, second],
+            "special_tokens": special}  # fmt: skip
+
+
+def _has_ids(parts: dict[str, Any], begin: str, tokenizer: Tokenizer) -> bool:
+    """Whether the library gives every token the id that it has here: it numbers added tokens as it sees fit."""
+    ids = tokenizers.Tokenizer.from_str(json.dumps(parts)).get_vocab(with_added_tokens=True)
+    wanted = {token["content"]: token["id"] for token in parts["added_tokens"]} | parts["model"]["vocab"]
+    return ids[begin] == tokenizer.begin and all(ids.get(name) == number for name, number in wanted.items())

@@ -20,7 +20,7 @@ from torch import Tensor
 from octavo.errors import UserError
 from octavo.exchange import gpt2, llama
 from octavo.exchange.formats import CONFIG, read_object
-from octavo.exchange.imported import ImportedModel, built, untied, with_tokenizer
+from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, untied, with_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
 from octavo.text.tokenizers.token_ids import TokenIds
@@ -173,10 +173,8 @@ def _parts_of_gpt2(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     spelt = {number: token for token, number in vocab.items() if type(number) is int}
     contents = {spelt[number] for number in _ids(values) if number in spelt}
     special = [content for content in chain(_special_contents(folder), sorted(contents)) if content in vocab]
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    added = [{"id": vocab[content], "content": content, **ADDED, "special": True} for content in dict.fromkeys(special)]
     return {
-        "version": "1.0", "normalizer": None, "pre_tokenizer": level, "decoder": level,
-        "added_tokens": [{"id": vocab[content], "content": content, **flags} for content in dict.fromkeys(special)],
+        "version": "1.0", "normalizer": None, "pre_tokenizer": BYTE_LEVEL, "decoder": BYTE_LEVEL, "added_tokens": added,
         "model": {"type": "BPE", "vocab": vocab, "merges": pairs},
     }  # fmt: skip

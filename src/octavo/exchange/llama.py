@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from octavo.errors import UserError
-from octavo.exchange.foreign_config import check_context, check_settings, settings_of
+from octavo.exchange.imported import check_context, check_settings, settings_of
 from octavo.exchange.tensor_names import Names
 from octavo.models.parts.config import GPTConfig
 

@@ -89,6 +89,7 @@ class Head:
 
     @cached_property
     def begin(self) -> float:
+        """Mean attention weight on the begin token: how much of an attention sink it is."""
         return float(self.a_TT[1:, 0].double().mean())
 
     @property

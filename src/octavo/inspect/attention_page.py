@@ -89,7 +89,7 @@ def shrink(a_TT: Tensor, by: int) -> Tensor:
 
 
 def notable_heads(maps: TokenMaps) -> Markup:
-    """The heads worth a look, as a list."""
+    """The heads that stand out, as a list."""
     return bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
 
 

@@ -1,4 +1,4 @@
-"""Why an n-gram model gave a token its probability: the path from the longest context down; and a mixture's votes.
+"""Why an n-gram model gave a token its probability: its back-off path; and the parts of a mixture.
 
     p(w | c) = alpha(c w) + gamma(c) p(w | c without its first word)
 
@@ -24,23 +24,23 @@ PIECE = 256  # tokens of a turn
 
 @dataclass(frozen=True, eq=False)
 class Backoff:
-    """Each token of a text with the contexts that it was looked for in; column k is the context of k tokens."""
+    """Each token of a text with the contexts that were searched for it; column k is the context of k tokens."""
 
     p_N: Tensor
     seen_NK: Tensor  # whether training kept the context
-    followed_NK: Tensor  # by how many different tokens
+    followed_NK: Tensor  # distinct tokens seen after the context
     found_NK: Tensor  # whether this token is one of them
-    alpha_NK: Tensor  # what this token gets of the context's one
-    gamma_NK: Tensor  # what is handed down to the context one token shorter
-    share_NK: Tensor  # what the context gives to p: alpha times what the longer ones handed down
-    uniform_N: Tensor  # the rest of p: what was handed down to the end, shared by all tokens alike
+    alpha_NK: Tensor  # the discounted probability of this token in the context
+    gamma_NK: Tensor  # the back-off (interpolation) weight of the next shorter context
+    share_NK: Tensor  # the context's contribution to p: alpha times the weights of all longer contexts
+    uniform_N: Tensor  # the rest of p: the uniform distribution over the vocabulary
     counts_N2: Tensor | None
     """add-k: how often the longest context was followed by this token, and by any. The other estimators keep no
     counts, and theirs cannot be worked out from what they keep."""
 
     @property
-    def answered_N(self) -> Tensor:  # noqa: N802
-        """How many tokens the longest context has that this token was seen after."""
+    def matched_length_N(self) -> Tensor:  # noqa: N802
+        """Length of the longest context that this token was seen after."""
         return (self.found_NK * torch.arange(self.found_NK.shape[1])).amax(1)
 
 
@@ -52,7 +52,7 @@ def backoff(model: NGram, x_N: Sequence[int]) -> Backoff:
     contexts, nodes = model.matches(begun_1K, x_1N)
     p_N = model.probability(x_1N, zip(contexts, nodes, strict=True))[0]
     context_NK, node_NK = torch.stack(contexts, -1)[0], torch.stack(nodes, -1)[0]
-    place_NK = context_NK.clamp(max=len(model.gamma_C) - 1)  # the last one stands for what is not there
+    place_NK = context_NK.clamp(max=len(model.gamma_C) - 1)  # the last index is a sentinel for missing contexts
     followed_NK = model.first_C[place_NK + 1] - model.first_C[place_NK]
     found_NK = node_NK != model.none
     followed_NK[:, 0] = model.vocab - 1  # below all contexts stands the vocabulary; begin never comes

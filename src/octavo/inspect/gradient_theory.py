@@ -45,7 +45,7 @@ class Orthogonal(LanguageModel[Tensor]):
 def orthogonal_flow(
     scale: float, back: int, activation: Activation = "linear", inputs: float = 0.1, seed: int = 0
 ) -> Flow:
-    """The gradient's way back through such a network, reading random tokens; `inputs` is the size of W x."""
+    """Gradient flow through such a network, reading random tokens; `inputs` is the size of W x."""
     generator = seeded_generator(seed)
     model = Orthogonal(scale, activation, inputs, generator)
     x_T = torch.randint(VOCAB - 1, (2 * back,), generator=generator).tolist()

@@ -68,7 +68,7 @@ def read(
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
             if counts:
-                logits_TV, context_T, state = _looked_up(cast(NGram, model), state, before_1T, x_1T)
+                logits_TV, context_T, state = _count_lookup(cast(NGram, model), state, before_1T, x_1T)
             else:
                 logits_1TV, state = model.absorb(state, before_1T)
                 logits_TV, context_T = logits_1TV[0], torch.zeros(0)
@@ -77,7 +77,7 @@ def read(
     return Reading(x_1N[0].cpu(), bits_N, rank_N, top_NK, p_NK, context_N.long() if counts and len(x_N) else None)
 
 
-def _looked_up(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """`absorb` of the tokens before, and how much context each token's longest n-gram has: one look-up gives both."""
     begun = model.predict(state, before_1T[:, 0])[1]
     contexts, nodes = model.matches(begun, x_1T)

@@ -41,7 +41,7 @@ def backoff_table(spell: Spell, model: Any, x_N: Sequence[int], turn: Turn, view
     with turn():
         path = backoff(model, x_N)
     order, tokens = model.config.order, [spell(token) for token in (model.begin, *x_N)]
-    longest = path.answered_N.tolist()
+    longest = path.matched_length_N.tolist()
     details = tuple(
         _backoff_detail(path, n, tokens[: n + 1][-(order - 1) :] if order > 1 else [], tokens[n + 1], longest[n],
                         max(1, order - 1), model.vocab - 1)

@@ -8,12 +8,13 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 from octavo.errors import UserError
 
 CHUNK_BYTES = 2 << 20  # read at a time: large enough for numpy's loops, small enough for a dozen copies in the cache
 ZSTD_INPUT_BYTES = 1 << 16  # compressed bytes at a time; small, because a few of them can hold much
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open, ".zst": open}
 
 
 def stream(path: Path) -> Iterator[bytes]:
@@ -39,33 +40,13 @@ def is_compressed(path: Path) -> bool:
 
 
 def _open(path: Path) -> Iterator[bytes]:
-    opener = COMPRESSED.get(path.suffix.lower(), _plain)
-    return opener(path)
-
-
-def _chunks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK_BYTES):
-        yield chunk
-
-
-def _plain(path: Path) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        yield from _chunks(file)
-
-
-def _gzip(path: Path) -> Iterator[bytes]:
-    with gzip.open(path, "rb") as file:
-        yield from _chunks(file)
-
-
-def _bzip2(path: Path) -> Iterator[bytes]:
-    with bz2.open(path, "rb") as file:
-        yield from _chunks(file)
-
-
-def _xz(path: Path) -> Iterator[bytes]:
-    with lzma.open(path, "rb") as file:
-        yield from _chunks(file)
+    kind = path.suffix.lower()
+    if kind == ".zst":
+        yield from _zstandard(path)
+        return
+    with COMPRESSED.get(kind, open)(path, "rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
 
 
 def _zstandard(path: Path) -> Iterator[bytes]:
@@ -90,11 +71,3 @@ def _zstandard(path: Path) -> Iterator[bytes]:
             data = data or file.read(ZSTD_INPUT_BYTES)
     if begun:
         raise EOFError("it ends inside a frame")
-
-
-COMPRESSED: dict[str, Callable[[Path], Iterator[bytes]]] = {
-    ".gz": _gzip,
-    ".bz2": _bzip2,
-    ".xz": _xz,
-    ".zst": _zstandard,
-}

@@ -35,7 +35,9 @@ def _language(record: Mapping[str, Any]) -> dict[str, Any]:
     if "training" not in record:
         return {}
     training = dict(record["training"])
-    settings, optimizer = training.pop("text"), training.pop("optim")
+    settings, optimizer = dict(training.pop("text")), training.pop("optim")
+    if settings.get("tokenizer") != "word":  # the only one that took these; others were saved with their defaults
+        settings = {key: value for key, value in settings.items() if key not in ("min_count", "split")}
     return {"training": {"settings": settings, "optimizer": optimizer, "device": "auto", **training}}
 
 

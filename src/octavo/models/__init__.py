@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from octavo.config import from_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.io.plugins import load_plugins
 from octavo.models import (
     bag,
     bert,
@@ -30,12 +31,9 @@ from octavo.models import (
     vit,
 )
 from octavo.models.bag import Bag
-from octavo.models.bert import Bert
-from octavo.models.bigram import Bigram
 from octavo.models.gpt import GPT
 from octavo.models.mix import Mix
 from octavo.models.ngram import NGram
-from octavo.models.plugins import load_models
 from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
@@ -44,26 +42,14 @@ __all__ = [
     "GPT",
     "GRU",
     "LSTM",
-    "MODELS",
     "RNN",
     "Bag",
-    "Bert",
-    "Bigram",
     "Candidate",
     "Mix",
     "ModelSpec",
     "NGram",
     "RNNAttention",
-    "build",
-    "describe",
-    "find_spec",
-    "language_models",
-    "name_of",
-    "names",
-    "preset",
-    "spec_of",
-    "stored_entries",
-]  # fmt: skip
+]  # and those below
 
 BUILT_IN: dict[str, ModelSpec] = {
     "bag": bag.SPEC,
@@ -89,12 +75,29 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """MODELS are the built-in ones and those of installed packages, which are looked for when somebody asks: a package
+    """MODELS are the built-in ones and those of installed packages, which are searched for on first use: a package
     may itself be the first to import octavo."""
     if name != "MODELS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()["MODELS"] = BUILT_IN | load_models(BUILT_IN)
     return globals()["MODELS"]
+
+
+def load_models(built_in: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
+    """The specs of installed packages (entry-point group `octavo.models`) by name; one that is broken, or takes a name
+    that is taken, is left out."""
+    taken = {*built_in, *(preset for spec in built_in.values() for preset in spec.presets)}
+
+    def check(spec: object, name: str) -> ModelSpec:
+        if not isinstance(spec, ModelSpec):
+            raise TypeError(f"{name} must be a ModelSpec, not a {type(spec).__name__}")
+        names = {spec.name, *spec.presets}
+        if names & taken:
+            raise ValueError(f"the name {', '.join(sorted(names & taken))} is taken; choose another")
+        taken.update(names)
+        return spec
+
+    return {spec.name: spec for spec in load_plugins("octavo.models", "model", check).values()}
 
 
 def _models() -> dict[str, ModelSpec]:

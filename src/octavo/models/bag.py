@@ -39,6 +39,9 @@ class Bag(LanguageModel[None]):
     """p(w) = (count(w) + k) / (N + k (V - 1)); the begin token is never drawn."""
 
     logp_V: Tensor
+    begin_resets = True
+    max_scored_tokens = 1 << 20
+    receptive_field = 0
 
     def __init__(self, config: BagConfig, vocab: int) -> None:
         super().__init__()
@@ -57,18 +60,6 @@ class Bag(LanguageModel[None]):
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         super().load_tensors(tensors)
         check_distribution(self.logp_V, "the bag's probabilities")
-
-    @property
-    def begin_resets(self) -> bool:
-        return True
-
-    @property
-    def max_scored_tokens(self) -> int:
-        return 1 << 20
-
-    @property
-    def receptive_field(self) -> int:
-        return 0
 
     def start(self, batch: int) -> None:
         return None

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.bert import bert_cost
+from octavo.models.cost.encoders import bert_cost
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import Block
 from octavo.models.parts.checks import check_positive

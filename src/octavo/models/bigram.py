@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_not_negative, check_positive
 from octavo.ops.tracing import is_tracing, tap
 
 SPREAD = 0.4  # standard deviation of vectors that are drawn: the hidden layer starts where the sigmoid is steep
@@ -44,11 +45,9 @@ class BigramConfig:
 
     def __post_init__(self) -> None:
         for name, usual in (("dim", 50), ("hidden", 50), ("batch", 128)):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} {usual}")
+            check_positive(name, getattr(self, name), usual)
         for name, usual in (("steps", 800), ("patience", 5)):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try --{name} {usual}")
+            check_not_negative(name, getattr(self, name), f"try --{name} {usual}")
         if not 0 < self.rate <= 10:
             raise UserError(f"rate must be above 0 and at most 10: rate={self.rate}; try --rate 0.03")
 
@@ -114,6 +113,10 @@ def pair_logp(w: Weights, row_P: Tensor, next_P: Tensor) -> Tensor:
 class Bigram(LanguageModel[None]):
     """There is no state: `step` is given the last token, and nothing else counts. Begin is never predicted."""
 
+    begin_resets = True
+    max_scored_tokens = 1 << 16
+    receptive_field = 1
+
     def __init__(self, config: BigramConfig, vocab: int) -> None:
         super().__init__()
         self.config, self.vocab, self.begin = config, vocab, vocab - 1
@@ -130,18 +133,6 @@ class Bigram(LanguageModel[None]):
         self.W1_DH.copy_(torch.randn(self.W1_DH.shape, generator=generator) * self.config.dim**-0.5)
         for zero in (self.b1_H, self.W2_HY, self.b2_Y):
             zero.zero_()
-
-    @property
-    def begin_resets(self) -> bool:
-        return True
-
-    @property
-    def max_scored_tokens(self) -> int:
-        return 1 << 16
-
-    @property
-    def receptive_field(self) -> int:
-        return 1
 
     def weights(self, context_C: Tensor | None = None) -> Weights:
         """The weights, with the vectors of these contexts; without any, with the very tensor of all vectors."""

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import seeded_generator
@@ -26,10 +25,10 @@ from octavo.models.cost.counts import bigram_cost
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
 from octavo.text.tokenizers.base import Tokenizer
-from octavo.text.validation_chunks import Held, hold_out
+from octavo.text.validation_chunks import hold_out
 from octavo.text.word_vectors import match_vectors
 
-EVERY = 50  # steps between looks at what is held out
+EVERY = 50  # steps between measurements on the validation chunks
 COUNTED = 1 << 24  # tokens counted at once
 SHARPNESS = 0.75  # q_i grows with n_i to this power: measured best between 0.5 and 1
 MOMENTUM, MEMORY, LEAST = 0.9, 0.99, 1e-8  # Adam's averages of the gradient and of its square
@@ -111,9 +110,9 @@ def fit_bigram(
 ) -> Bigram:
     """Train on x_N, in which the begin token opens every document, on the device where x_N lies.
 
-    With patience, pieces spread over the text are first held out, to find after how many steps nothing better comes;
-    then all of the text is trained on for as many. Without, it is trained on for all steps at once. Without `known_V`,
-    all of `vectors_VD` is known. `report` is told of every 50 steps.
+    With patience, validation chunks spread over the text are first held out, to find after how many steps nothing
+    better comes; then all of the text is trained on for as many. Without, it is trained on for all steps. Without
+    `known_V`, all of `vectors_VD` is known. `report` gets a row every 50 steps.
     """
     everything = PairCounts(x_N, vocab)
     if not everything.total:
@@ -127,20 +126,12 @@ def fit_bigram(
         steps = config.steps
         if config.patience:
             held = hold_out(x_N.cpu().numpy(), model.begin)
-            rest, pieces = PairCounts(_tensor(held.train_N, x_N), vocab), _pairs_of(held, model, x_N)
-            if rest.total and pieces.total:
-                steps = _descend(copy.deepcopy(model), rest, steps, generator, report, pieces)
+            train_N, chunks_PL = (torch.from_numpy(tokens).to(x_N) for tokens in (held.train_N, held.pieces_PL))
+            rest, chunks = PairCounts(train_N, vocab), PairCounts(model.prepend_begin(chunks_PL).flatten(), vocab)
+            if rest.total and chunks.total:
+                steps = _descend(copy.deepcopy(model), rest, steps, generator, report, chunks)
         _descend(model, everything, steps, generator, report)
     return model
-
-
-def _pairs_of(held: Held, model: Bigram, like_N: Tensor) -> PairCounts:
-    """The pairs inside the pieces held out, begin in front of each."""
-    return PairCounts(model.prepend_begin(_tensor(held.pieces_PL, like_N)).flatten(), model.vocab)
-
-
-def _tensor(tokens: NDArray[Any], like_N: Tensor) -> Tensor:
-    return torch.from_numpy(tokens).to(like_N)
 
 
 def _completed(vectors_VD: Tensor, known_V: Tensor | None, config: BigramConfig, generator: torch.Generator) -> Tensor:
@@ -180,13 +171,13 @@ def _descend(
             advance(1)
             if step % EVERY and step != steps:
                 continue
-            told = {"step": step, "loss": loss / ((step - 1) % EVERY + 1)}
+            row = {"step": step, "loss": loss / ((step - 1) % EVERY + 1)}
             loss = 0.0
             if held is not None:
-                told["held_out"] = held_out_loss(model, held)
-                best, best_step = min((best, best_step), (told["held_out"], step))
+                row["held_out"] = held_out_loss(model, held)
+                best, best_step = min((best, best_step), (row["held_out"], step))
             if report is not None:
-                report(told)
+                report(row)
             if held is not None and step - best_step >= config.patience * EVERY:
                 break
     _put_back(model, mean_D, spread_D)

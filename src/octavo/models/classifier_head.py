@@ -1,4 +1,4 @@
-"""Layers from a vector to logits: what stands on an average of word vectors, or on another model's last state.
+"""The classification head: a ReLU MLP on the mean of word vectors, or on the last state of another model.
 
 B texts, D width of the vectors, H of the layers, C classes.
 """
@@ -13,31 +13,31 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
+from octavo.models.parts.checks import check_dropout
 from octavo.models.spec import ModelSpec
 
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """The layers above a vector."""
+    """Settings of the MLP."""
 
     hidden: int = 100
-    """Width of the layers."""
+    """Width of the hidden layers."""
     layers: int = 1
-    """How many; 0: the classes are read off the vector."""
+    """Number of hidden layers; 0: a single linear layer."""
     dropout: float = 0.3
-    """The share of a layer's inputs that training leaves out."""
+    """Dropout probability of each layer's inputs."""
 
     def __post_init__(self) -> None:
         if self.hidden < 1 or self.layers < 0:
             raise UserError(
                 f"hidden must be at least 1 and layers not negative: hidden={self.hidden}, layers={self.layers}"
             )
-        if not 0 <= self.dropout < 1:
-            raise UserError(f"dropout must be at least 0 and below 1: dropout={self.dropout}; try 0.3")
+        check_dropout(self.dropout, example=0.3)
 
 
 class Head(nn.Module):
-    """x' = max(0, W x + b), several times, and then logits."""
+    """A ReLU MLP: x' = max(0, W x + b) for each hidden layer, then logits."""
 
     def __init__(self, config: HeadConfig, width: int, classes: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Head(nn.Module):
         self.out = nn.Linear(widths[-1], classes)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """He's way inside, zeros at the end: at first every class is as likely."""
+        """Kaiming-uniform hidden layers, a Xavier-uniform output layer, zero biases."""
         for one in self.layers:
             nn.init.kaiming_uniform_(one.weight, nonlinearity="relu", generator=generator)  # type: ignore[arg-type]
             nn.init.zeros_(one.bias)  # type: ignore[arg-type]

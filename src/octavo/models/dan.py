@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from octavo.errors import UserError
 from octavo.models.classifier_head import Head, HeadConfig
+from octavo.models.parts.checks import check_dropout
 from octavo.models.spec import ModelSpec
 from octavo.text.bag_of_ngrams import Bags
 
@@ -50,8 +51,7 @@ class DanConfig:
         for name, least in (("width", 1), ("ngrams", 1), ("buckets", 1), ("min_count", 1), ("spare", 0)):
             if getattr(self, name) < least:
                 raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
-        if not 0 <= self.word_dropout < 1:
-            raise UserError(f"word_dropout must be at least 0 and below 1: word_dropout={self.word_dropout}; try 0.3")
+        check_dropout(self.word_dropout, "word_dropout", 0.3)
 
 
 class Dan(nn.Module):

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.core import LanguageModel, map_state
+from octavo.core import LanguageModel, map_state, tensors_of
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_positive
 from octavo.ops.attention import FULL, Padding, Pattern
@@ -33,9 +33,7 @@ class Memory:
     parts: tuple[Any, ...]
 
     def __len__(self) -> int:
-        held: list[Tensor] = []
-        map_state(self.parts, lambda tensor: held.append(tensor) or tensor)  # type: ignore[func-returns-value]
-        return len(held[0])
+        return len(tensors_of(self.parts)[0])
 
     def of(self, source_B: Tensor) -> Memory:
         """The memory of a batch whose row b is about source source_B[b]."""

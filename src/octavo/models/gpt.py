@@ -2,9 +2,9 @@
 
 B batch, T new tokens, S tokens so far, V vocabulary, D width, C context, L layers.
 
-With relative positions, the KV cache is carried without end: a token attends to the last `context` tokens. Where
-positions are absolute (learned ones, say), a full context is left, and its last tokens are read again as the beginning
-of a new one. Either way `step` is a function of the state, and texts may be of any length.
+With relative positions, the KV cache is carried on for any number of tokens: each attends to the last `context` ones.
+Where positions are absolute (learned ones, say), a full context is left, and its last tokens are read again as the
+beginning of a new one. Either way `step` is a function of the state, and texts may be of any length.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class GPT(LanguageModel[State]):
     """A transformer that predicts the next token."""
 
     config: GPTConfig
+    muon_learning_rate = 0.02
 
     def __init__(self, config: GPTConfig, vocab: int) -> None:
         super().__init__()
@@ -171,10 +172,6 @@ class GPT(LanguageModel[State]):
     @property
     def default_batch_shape(self) -> tuple[int, int]:
         return 2048, self.config.context if self.config.absolute else min(64, self.config.context)
-
-    @property
-    def muon_learning_rate(self) -> float:
-        return 0.02
 
     @property
     def context_policy(self) -> str:

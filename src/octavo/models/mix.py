@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.parts.checks import check_distribution
+from octavo.models.parts.checks import check_distribution, check_not_negative
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import Table, View
 
@@ -31,8 +31,7 @@ class MixConfig:
     """At most so many rounds of expectation-maximisation."""
 
     def __post_init__(self) -> None:
-        if self.rounds < 0:
-            raise UserError(f"rounds must not be negative: rounds={self.rounds}; try --rounds 100")
+        check_not_negative("rounds", self.rounds, "try --rounds 100")
 
 
 class Mix(LanguageModel[State]):

@@ -17,14 +17,13 @@ from torch import Tensor, nn
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models.cost.recurrent import recurrent_cost
-from octavo.models.parts.checks import check_dropout, check_positive
+from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
 from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
 
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
 Init = Literal["orthogonal", "xavier", "he"]
-INITS: tuple[Init, ...] = ("orthogonal", "xavier", "he")
 SCORED_TOKENS = 4096  # by one call; more would only take memory
 
 
@@ -49,14 +48,9 @@ class RecurrentConfig:
         check_positive("width", self.width, 256)
         check_positive("layers", self.layers, 2)
         check_dropout(self.dropout)
-        check_init(self.init)
+        check_choices(self)
         if not math.isfinite(self.forget_bias):
             raise UserError(f"forget_bias must be finite: forget_bias={self.forget_bias}; try --forget-bias 1")
-
-
-def check_init(init: str) -> None:
-    if init not in INITS:
-        raise UserError(f"init must be one of {', '.join(INITS)}: init={init!r}; try --init orthogonal")
 
 
 class Layer(nn.Module):

@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.errors import UserError
 from octavo.models.cost.recurrent import attentive_cost
-from octavo.models.parts.checks import check_dropout, check_positive
-from octavo.models.recurrent import TAPS, Embedded, Init, Layer, check_init, gates_view, init_matrix, short_budget
+from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
+from octavo.models.recurrent import TAPS, Embedded, Init, Layer, gates_view, init_matrix, short_budget
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
-from octavo.ops.attention.scores import SCORES, ScoreKind, additive, dot, scaled, weighted_sum
+from octavo.ops.attention.scores import ScoreKind, additive, dot, scaled, weighted_sum
 from octavo.ops.recurrent import AFTER
 
 State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
@@ -47,15 +46,10 @@ class RNNAttentionConfig:
     """How the recurrent matrices are drawn, gate by gate; the others are he with he, otherwise xavier."""
 
     def __post_init__(self) -> None:
-        if self.cell not in ("rnn", "gru"):
-            raise UserError(f"cell must be rnn or gru: cell={self.cell!r}; try --cell rnn")
+        check_choices(self)
         check_positive("width", self.width, 256)
         check_dropout(self.dropout)
-        if self.score not in SCORES:
-            raise UserError(f"score must be one of {', '.join(SCORES)}: score={self.score!r}; try --score scaled")
-        if self.memory < 0:
-            raise UserError(f"memory must not be negative: memory={self.memory}; try --memory 64, or 0 for all")
-        check_init(self.init)
+        check_not_negative("memory", self.memory, "try --memory 64, or 0 for all")
 
 
 class RNNAttention(Embedded):

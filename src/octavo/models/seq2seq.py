@@ -18,7 +18,7 @@ from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.block import Block
-from octavo.models.parts.checks import check_positive
+from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
 from octavo.models.recurrent import init_matrix
@@ -69,10 +69,8 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         check_positive("layers", self.layers, 4)
-        if self.decoder_layers < 0:
-            raise UserError(f"decoder_layers must not be negative: {self.decoder_layers}; leave it out")
-        if self.tied not in ("all", "target", "none"):
-            raise UserError(f"tied must be all, target or none: tied={self.tied!r}; try --tied all")
+        check_not_negative("decoder_layers", self.decoder_layers)
+        check_choices(self)
         _ = self.parts(self.layers), self.parts(self.decoder_depth)  # which check the rest
 
     @property

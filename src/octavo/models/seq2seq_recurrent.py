@@ -14,11 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import map_state
-from octavo.errors import UserError
-from octavo.models.cost.seq2seq_recurrent import recurrent_seq2seq_cost
+from octavo.models.cost.seq2seq import recurrent_seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
-from octavo.models.parts.checks import check_dropout, check_positive
-from octavo.models.recurrent import Init, Layer, check_init, init_matrix
+from octavo.models.parts.checks import check_choices, check_dropout, check_positive
+from octavo.models.recurrent import Init, Layer, init_matrix
 from octavo.models.seq2seq import ALIGNMENT
 from octavo.models.spec import ModelSpec
 from octavo.ops.attention.scores import additives, dots
@@ -50,19 +49,10 @@ class RecurrentSeq2SeqConfig:
     """How recurrent matrices are drawn, gate by gate."""
 
     def __post_init__(self) -> None:
-        for name, known in (
-            ("cell", ("gru", "lstm")),
-            ("score", ("dot", "additive", "none")),
-            ("tied", ("all", "target", "none")),
-        ):
-            if getattr(self, name) not in known:
-                raise UserError(
-                    f"{name} must be one of {', '.join(known)}: {name}={getattr(self, name)!r}; try --{name} {known[0]}"
-                )
+        check_choices(self)
         for name, example in (("width", 256), ("layers", 1), ("context", 256)):
             check_positive(name, getattr(self, name), example)
         check_dropout(self.dropout)
-        check_init(self.init)
 
 
 class RecurrentSeq2Seq(EncoderDecoder):

@@ -16,10 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.errors import UserError
-from octavo.models.cost.vision import vision_cost
+from octavo.models.cost.encoders import vision_cost
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import TransformerBlock
-from octavo.models.parts.checks import check_choices, check_positive
+from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import init_matrix
@@ -74,8 +74,7 @@ class VitConfig:
         check_choices(self)
         attention_kind(self.attention, "image")
         for name in ("patch", "radius"):
-            if getattr(self, name) < 0:
-                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; leave it out")
+            check_not_negative(name, getattr(self, name))
         if self.attention == "local" and self.pool == "token":
             raise UserError(
                 "a token that sees all patches makes the attention global: pool=token; try --attention global"

@@ -1,7 +1,7 @@
-"""The cost of the right tokens, without ever holding the logits of all of them.
+"""Cross-entropy loss of next tokens, chunked for large vocabularies, and with label smoothing.
 
 N tokens, D width, V vocabulary. For a large vocabulary the logits are by far the largest tensor of training: they are
-made, used and forgotten some rows at a time, and their gradient is taken on the way.
+made, used and freed some rows at a time, and their gradient is taken on the way. With label smoothing they are not.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _plain(h_ND: Tensor, weight_VD: Tensor, target_N: Tensor, ignore: int, smoot
 
 
 def nats_of(logits_NV: Tensor, target_N: Tensor, ignore: int, smoothing: float = 0.0) -> Tensor:
-    """The same of given logits; in single precision at least."""
+    """Cross-entropy of given logits, summed, in single precision at least; `smoothing` is the label smoothing."""
     logits_NV = logits_NV if logits_NV.dtype == torch.float64 else logits_NV.float()
     return F.cross_entropy(logits_NV, target_N, ignore_index=ignore, reduction="sum", label_smoothing=smoothing)
 

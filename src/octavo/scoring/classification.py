@@ -1,6 +1,6 @@
 """How good a classifier is: accuracy, F1, how far its probabilities can be believed, and the confusion matrix.
 
-B examples, C classes, K bins of confidence.
+B examples, C classes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from octavo.scoring.answers import Point, coverage_curve, thinned
+from octavo.scoring.answers import Point, calibration_error, coverage_curve, reliability, thinned
 
-BINS = 10
 COOLEST, HOTTEST = 1 / 20, 20.0  # temperatures that are tried
 
 
@@ -55,30 +54,24 @@ class Classified:
 
 
 def classified(p_BC: Tensor, y_B: Tensor, classes: list[str]) -> Classified:
-    """Measure probabilities against the truth."""
+    """Measure probabilities against the true classes; rows of the confusion matrix are true classes."""
     p_BC, C = p_BC.double(), len(classes)
     confidence_B, answer_B = p_BC.max(1)
-    right_B = (answer_B == y_B).double()
+    confidences, right = confidence_B.tolist(), (answer_B == y_B).tolist()
     confusion_CC = torch.bincount(y_B * C + answer_B, minlength=C * C).view(C, C)
-    true_C, said_C, hit_C = confusion_CC.sum(1), confusion_CC.sum(0), confusion_CC.diag()
-    f1_C = 2 * hit_C / (true_C + said_C).clamp(min=1)
-    paid_B = -p_BC.gather(1, y_B[:, None]).squeeze(1).clamp(min=torch.finfo(torch.float64).tiny).log()
+    true_C, predicted_C, hit_C = confusion_CC.sum(1), confusion_CC.sum(0), confusion_CC.diag()
+    f1_C = 2 * hit_C / (true_C + predicted_C).clamp(min=1)
+    log_loss_B = -p_BC.gather(1, y_B[:, None]).squeeze(1).clamp(min=torch.finfo(torch.float64).tiny).log()
     per_class = [
-        {"class": name, "examples": int(true_C[c]), "precision": float(hit_C[c] / said_C[c].clamp(min=1)),
+        {"class": name, "examples": int(true_C[c]), "precision": float(hit_C[c] / predicted_C[c].clamp(min=1)),
          "recall": float(hit_C[c] / true_C[c].clamp(min=1)), "f1": float(f1_C[c])}
         for c, name in enumerate(classes)
     ]  # fmt: skip
     return Classified(
-        len(y_B), float(right_B.mean()), float(f1_C.double().mean()), float(paid_B.mean()),
-        float((p_BC - F.one_hot(y_B, C)).square().sum(1).mean()), _calibration_error(confidence_B, right_B),
-        classes, confusion_CC.tolist(), per_class, coverage_curve(confidence_B.tolist(), (answer_B == y_B).tolist()),
+        len(y_B), float((answer_B == y_B).double().mean()), float(f1_C.double().mean()), float(log_loss_B.mean()),
+        float((p_BC - F.one_hot(y_B, C)).square().sum(1).mean()), calibration_error(reliability(confidences, right)),
+        classes, confusion_CC.tolist(), per_class, coverage_curve(confidences, right),
     )  # fmt: skip
-
-
-def _calibration_error(confidence_B: Tensor, right_B: Tensor) -> float:
-    bin_B = (confidence_B * BINS).long().clamp(0, BINS - 1)
-    off_K = torch.zeros(BINS, dtype=torch.float64).index_add_(0, bin_B, confidence_B - right_B)
-    return float(off_K.abs().sum() / max(1, len(right_B)))
 
 
 def best_temperature(logits_BC: Tensor, y_B: Tensor) -> float:

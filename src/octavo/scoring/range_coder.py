@@ -1,5 +1,5 @@
-"""Lossless compression with any language model by a range coder: the cost in bits that a model claims, as a file that
-restores the text.
+"""Lossless compression with any language model by a range coder (arithmetic coding; the package constriction): the
+cost in bits that a model claims, as a file that restores the text.
 
 L parallel streams, V vocabulary, G groups of K consecutive ids (G * K >= V). The tokens are cut into L contiguous
 streams that are coded in lock-step, so that one batched `predict` serves L tokens; every stream begins with a fresh
@@ -31,6 +31,7 @@ from torch import Tensor
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.progress import Advance, progress
+from octavo.scoring.bits_per_byte import Score
 from octavo.text.tokenizers.token_bytes import Tokens
 
 MAGIC, VERSION = b"OCTV", 1
@@ -110,6 +111,20 @@ def decompress_bytes(model: LanguageModel[Any], tokenizer: Codec, archive: bytes
             "probabilities here than where it was written; use the same device, thread count and torch version"
         ) from error
     return data
+
+
+def prove_score(
+    model: LanguageModel[Any], tokenizer: Codec, identity: bytes, score: Score, data: bytes
+) -> dict[str, Any]:
+    """Compress and restore the text; the archive's size beside the claim."""
+    archive = compress_bytes(model, tokenizer, data, identity)
+    claimed = score.bits / 8
+    return {
+        "name": score.name, "claimed_bytes": claimed, "archive_bytes": len(archive),
+        "archive_bits_per_byte": 8 * len(archive) / max(1, len(data)),
+        "restored": decompress_bytes(model, tokenizer, archive, identity) == data,
+        "difference": len(archive) / claimed - 1 if claimed else 0.0,
+    }  # fmt: skip
 
 
 @torch.no_grad()

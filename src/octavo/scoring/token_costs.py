@@ -1,4 +1,4 @@
-"""The cost in bits of every token of a text: the one way in which a model is scored.
+"""The cost in bits (surprisal, -log2 p) of every token of a text: the only way in which a model is scored.
 
 B rows that are scored together, T tokens of the longest of them, W tokens of a window.
 
@@ -27,8 +27,8 @@ from octavo.text import Tokens
 Turn = Callable[[], AbstractContextManager[None]]  # entered for each call of the model; it may end scoring by raising
 Costs = tuple[Tokens, NDArray[np.float64]]  # tokens, and the bits of each; begin tokens cost nothing
 
-MIN_STREAM_TOKENS = 2048  # that a stream scores
-STREAM_RECEPTIVE_FIELDS = 16  # that a stream scores: so 1/16 of the work at most is reading context again
+MIN_STREAM_TOKENS = 2048  # scored by each stream, at least
+STREAM_RECEPTIVE_FIELDS = 16  # scored by each stream, at least: so at most 1/16 of the work is repeated context
 MAX_ROWS = 1024  # scored together
 MAX_DOCUMENT_ROWS = 64  # documents scored together
 MAX_DOCUMENT_TOKENS = 1 << 16  # of a document that is scored with others; longer ones are scored one by one

@@ -1,4 +1,4 @@
-"""What a vision transformer looks at: each head's attention over the image, and all layers' together (rollout).
+"""What a vision transformer attends to: each head's attention over the image, and all layers' together (rollout).
 
 H heads, T tokens, N patches in h rows and w columns, C channels of a group, V classes.
 """
@@ -20,27 +20,27 @@ from octavo.tasks.image_run import ImageRun
 
 @dataclass(frozen=True)
 class PatchHead:
-    """One head that looks at patches."""
+    """One head that attends to patches."""
 
     layer: int
     head: int
-    seen_hw: Tensor  # how much of each patch the token of the class takes, or a patch on average
-    entropy: float  # bits: how widely it looks
-    distance: float  # patches between one that looks and what it looks at, on average
+    seen_hw: Tensor  # the weight on each patch, of the class token or of a patch on average
+    entropy: float  # bits: how widely it attends
+    distance: float  # patches between query and key, on average
 
 
 @dataclass(frozen=True)
 class ChannelGroup:
-    """One group of channels that look at each other."""
+    """One group of channels that attend to each other."""
 
     layer: int
     group: int
     a_CC: Tensor
-    itself: float  # how much a channel takes of itself, on average
+    itself: float  # the weight of a channel on itself, on average
 
 
 @dataclass(frozen=True)
-class Sight:
+class ImageAttention:
     """One image through the model."""
 
     p_V: Tensor
@@ -55,8 +55,8 @@ class Sight:
 
 
 @torch.no_grad()
-def look(run: ImageRun, x_CHW: Tensor) -> Sight:
-    """Classify one image, bytes as they are, and keep what every layer looked at."""
+def attend_to_image(run: ImageRun, x_CHW: Tensor) -> ImageAttention:
+    """Classify one image, bytes as they are, and keep the attention of every layer."""
     model = run.model
     x_1CHW = run.pixels(x_CHW[None].to(model.classes_VD.device))
     with trace() as found, eval_mode(model):
@@ -74,12 +74,12 @@ def look(run: ImageRun, x_CHW: Tensor) -> Sight:
         for layer, a_1GCC in zip(channel, found.get("channels", ()), strict=True)
         for g, a_CC in enumerate(a_1GCC[0].float().cpu(), 1)
     ]
-    return Sight(p_V, tuple(heads), tuple(groups), _over_the_image(run, rollout(maps)))
+    return ImageAttention(p_V, tuple(heads), tuple(groups), _over_the_image(run, rollout(maps)))
 
 
 def rollout(maps_HTT: list[Tensor]) -> Tensor:
-    """r_TT: what each token is made of when every layer halves what it had and adds the mean of what its heads saw
-    (Abnar and Zuidema 2020). Layers that look at channels leave every patch in its place, so they change nothing.
+    """r_TT: what each token is made of when every layer halves what it had and adds the mean of its heads' attention
+    (Abnar and Zuidema 2020). Layers that attend to channels leave every patch in its place, so they change nothing.
     """
     r_TT = torch.eye(maps_HTT[0].shape[-1])
     for a_HTT in maps_HTT:
@@ -95,13 +95,13 @@ def _head(run: ImageRun, layer: int, head: int, a_TT: Tensor) -> PatchHead:
     between_NN = a_TT[tokens:, tokens:]
     share_N = between_NN.sum(1).clamp(min=1e-12)
     distance = float(((between_NN * apart_NN).sum(1) / share_N).mean())
-    looking = a_TT[:1] if model.config.pool == "token" else a_TT[tokens:]
-    entropy = float(torch.special.entr(looking).sum(1).mean()) / math.log(2)
+    reading = a_TT[:1] if model.config.pool == "token" else a_TT[tokens:]
+    entropy = float(torch.special.entr(reading).sum(1).mean()) / math.log(2)
     return PatchHead(layer, head, _over_the_image(run, a_TT), entropy, distance)
 
 
 def _over_the_image(run: ImageRun, a_TT: Tensor) -> Tensor:
-    """What the class is read from takes of each patch: the row of its token, or the mean of all patches' rows."""
+    """The weights over the patches of what the class is read from: its token, or the mean of all patches."""
     model = run.model
     tokens = model.config.tokens
     from_N = a_TT[0, tokens:] if model.config.pool == "token" else a_TT[tokens:, tokens:].mean(0)

@@ -33,7 +33,7 @@ from octavo.pages.sections import (
     versions,
 )
 from octavo.scoring.classification import Classified
-from octavo.tasks.image_attention import Sight, look
+from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun
 from octavo.tasks.reproduce import train_command
 from octavo.tasks.task import Recipe, Rows, find_task
@@ -86,20 +86,20 @@ def attention_part(
     run: ImageRun, name: str, x_CHW: Tensor, truth: int | None, every_layer: bool = False
 ) -> Markup:  # fmt: skip
     """An image and its attention maps: with `every_layer` of all of them, else of the first and the last."""
-    sight = look(run, x_CHW)
+    attention = attend_to_image(run, x_CHW)
     identity = "i" + hashlib.sha256(name.encode() + x_CHW.contiguous().numpy().tobytes()).hexdigest()[:12]
-    answer = f"predicted {run.labels[sight.answer]}, {float(sight.p_V[sight.answer]):.0%}"
+    answer = f"predicted {run.labels[attention.answer]}, {float(attention.p_V[attention.answer]):.0%}"
     image = Thumbnail(identity, x_CHW.shape[1], x_CHW.shape[2], "image" if truth is None else run.labels[truth], answer)
-    rollout = image._replace(title="rollout", words="all layers", weights=sight.rollout_hw.tolist())
+    rollout = image._replace(title="rollout", words="all layers", weights=attention.rollout_hw.tolist())
     parts = [_symbol(identity, x_CHW), element("h3", name) if name else "", thumbnails([image, rollout])]
-    layers = sorted({head.layer for head in sight.heads})
+    layers = sorted({head.layer for head in attention.heads})
     for layer in layers if every_layer else sorted({layers[0], layers[-1]}):
         parts += [paragraph(f"Layer {layer} of {len(run.model.blocks)}", quiet=True), thumbnails([
             image._replace(title=f"head {head.head}", weights=head.seen_hw.tolist(),
                            words=f"{head.entropy:.1f} bits, {head.distance:.1f} patches away")
-            for head in sight.heads if head.layer == layer
+            for head in attention.heads if head.layer == layer
         ])]  # fmt: skip
-    return join(*parts, _channels(sight) if every_layer else "")
+    return join(*parts, _channels(attention) if every_layer else "")
 
 
 def _symbol(name: str, x_CHW: Tensor) -> Markup:
@@ -115,11 +115,11 @@ def _symbol(name: str, x_CHW: Tensor) -> Markup:
     return image_symbol(name, pixels)
 
 
-def _channels(sight: Sight) -> Markup:
+def _channels(attention: ImageAttention) -> Markup:
     """Channel attention has no place in the image; how much the channels mix is a number."""
-    if not sight.groups:
+    if not attention.groups:
         return NOTHING
-    rows = [(str(one.layer), str(one.group), f"{one.itself:.1%}") for one in sight.groups]
+    rows = [(str(one.layer), str(one.group), f"{one.itself:.1%}") for one in attention.groups]
     explained = "Layers in between attend to channels, over all of the image; the weight of a channel on itself:"
     return join(paragraph(explained), table(("layer", "group", "on itself"), rows, numeric=range(3)))
 

@@ -30,7 +30,7 @@ from octavo.ops.cross_entropy import nats_of
 from octavo.scoring.translation import Translated, load_sacrebleu
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
 from octavo.tasks.task import Contents, Recipe, Rows, Task
-from octavo.tasks.translator import BEAM, Translator, contents_of, load_translator
+from octavo.tasks.translator import BEAM, Translator, contents_of, ids_of, load_translator
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import tokenizer_class, tokenizer_settings
@@ -46,9 +46,9 @@ ANY_SHAPE = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBack
 class PairsConfig:
     """The pairs and their tokens."""
 
-    tokenizer: Literal["bpe", "word", "char", "byte"] = "bpe"
-    """What texts are cut into."""
-    target_tokenizer: Literal["same", "bpe", "word", "char", "byte"] = "same"
+    tokenizer: str = "bpe"
+    """bpe, word, char, byte, or another tokenizer that is installed."""
+    target_tokenizer: str = "same"
     """Another one for targets, where it is not the same."""
     vocab_size: int = 8000
     """bpe, word: tokens of a vocabulary."""
@@ -64,6 +64,8 @@ class PairsConfig:
     RENAMED: ClassVar[dict[str, str]] = {"size": "vocab_size", "tokens": "batch_size"}
 
     def __post_init__(self) -> None:
+        for name in {self.tokenizer, self.target_tokenizer} - {"same"}:
+            tokenizer_class(name)  # which refuses what is not installed
         if self.shared and self.target_tokenizer not in ("same", self.tokenizer):
             raise UserError(
                 f"different tokenizers cannot be shared: {self.tokenizer}, {self.target_tokenizer}; try --no-shared"
@@ -82,7 +84,7 @@ class PairsConfig:
 def _learnt(name: str, lines: Sequence[str], size: int) -> Tokenizer:
     chunks = [Chunk("\n".join(lines).encode("utf-8", "surrogateescape"))]
     kind = tokenizer_class(name)
-    sized = {"vocab_size": size} if hasattr(kind.Settings, "vocab_size") else {}
+    sized = {"vocab_size": size} if "vocab_size" in kind.Settings.__dataclass_fields__ else {}
     return kind.learn(chunks, tokenizer_settings(name, sized))
 
 
@@ -113,7 +115,8 @@ class TranslationTask(Task[Translator, Pairs]):
 
     def create(self, recipe: Recipe, data: Pairs) -> Translator:
         one, other = recipe.settings.learn(data.train)
-        model: Any = find_spec(recipe.model).model(recipe.config, one.vocab, other.vocab, len(data.languages) - 1)
+        sizes = ids_of(one), ids_of(other), len(data.languages) - 1
+        model: Any = find_spec(recipe.model).model(recipe.config, *sizes)
         model.initialise(seeded_generator(recipe.seed))
         return Translator(model, one, other, data.languages)
 

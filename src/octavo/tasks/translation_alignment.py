@@ -1,4 +1,4 @@
-"""Which tokens of the source a translation looked at, as it was written.
+"""Alignment: the attention of a translation's tokens over the source, as it was generated.
 
 L layers, H heads, T tokens of the target, S of the source.
 """
@@ -28,7 +28,7 @@ LONGEST = 100  # tokens of a side
 
 @dataclass(frozen=True)
 class Alignment:
-    """A source, a target and the looks from one to the other: row t is what was looked at to write token t."""
+    """A source, a target and the attention weights between them: row t is of the step that generated token t."""
 
     text: str
     translation: str
@@ -44,7 +44,7 @@ class Alignment:
 
     @property
     def strongest(self) -> list[int]:
-        """For each token of the target, the place of the source that it looked at most."""
+        """For each token of the target, the place of the source with the largest weight."""
         found: list[int] = self.mean.argmax(-1).tolist()
         return found
 
@@ -60,7 +60,7 @@ def align(
     run: Translator, text: str, translation: str | None = None, language: str = "", method: Method = BEAM,
     turn: Turn = nullcontext,
 ) -> Alignment:  # fmt: skip
-    """The looks of a translation: of one that is given, or of the model's own."""
+    """The alignment of a translation: of one that is given, or of the model's own."""
     language = language or run.languages[1]
     number = run.number_of(language)
     source = _ended(run.source_tokenizer, text)
@@ -70,7 +70,7 @@ def align(
     target = _ended(run.target_tokenizer, translation)
     _check_length(target, "translation")
     with turn():
-        a_LHTS = _looks(run, source, [run.model.language(number), *target[:-1]])
+        a_LHTS = _cross_attention(run, source, [run.model.language(number), *target[:-1]])
     return Alignment(
         text, translation, language, spelt(run.source_tokenizer, source), spelt(run.target_tokenizer, target), a_LHTS
     )
@@ -84,7 +84,7 @@ def _check_length(tokens: list[int], what: str) -> None:
     fewest = 1 if what == "source" else 0
     if not fewest < len(tokens) <= LONGEST:
         raise UserError(
-            f"a text to look at has from {fewest} to {LONGEST - 1} tokens: the {what} has {len(tokens) - 1}; "
+            f"a text to align has from {fewest} to {LONGEST - 1} tokens: the {what} has {len(tokens) - 1}; "
             "give a sentence"
         )
 
@@ -117,13 +117,13 @@ def spelt(tokenizer: Tokenizer, tokens: list[int]) -> tuple[str, ...]:
     return tuple(END if token == tokenizer.begin else display_token(tokenizer, token) for token in tokens)
 
 
-def _looks(run: Translator, source: list[int], before: list[int]) -> Tensor:
-    """Those of the decoder at the source; it looks at the target so far, too, but that is not asked here."""
+def _cross_attention(run: Translator, source: list[int], before: list[int]) -> Tensor:
+    """Those of the decoder at the source; its self-attention over the target so far is left out."""
     with eval_mode(run.model):
         memory = run.model.encode(*run.model.together(source))
         with trace() as found:
             run.model.read(memory, run.model.start(memory), torch.tensor([before], device=run.model.target_VD.device))
-    looks = found.get("attention", [])
-    if not looks:
-        raise UserError(f"{run.path or run.name} has no attention to look at; train one with --score dot")
-    return torch.stack([a_1HTS[0] for a_1HTS in run.model.cross_attention(looks)]).float().cpu()
+    maps = found.get("attention", [])
+    if not maps:
+        raise UserError(f"{run.path or run.name} has no attention; train one with --score dot")
+    return torch.stack([a_1HTS[0] for a_1HTS in run.model.cross_attention(maps)]).float().cpu()

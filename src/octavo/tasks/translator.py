@@ -165,6 +165,11 @@ def _by_length(rows: Rows, texts: Sequence[str], places: int) -> Iterator[NDArra
         yield np.array(batch)
 
 
+def ids_of(tokenizer: Tokenizer) -> int:
+    """The ids of a side: the last one ends a text, and is one more where the tokenizer's begin is not the last."""
+    return tokenizer.vocab + (tokenizer.begin != tokenizer.vocab - 1)
+
+
 def load_translator(path: str | Path, record: dict[str, Any] | None = None) -> Translator:
     """The translator in a folder; what is damaged or foreign is refused, and no code of it is run."""
     path = Path(path)
@@ -179,8 +184,8 @@ def load_translator(path: str | Path, record: dict[str, Any] | None = None) -> T
         raise UserError(f"{path} is damaged or foreign: {error!r}; train the run again") from error
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
-    known = (source.vocab, target.vocab, len(languages) - 1)
-    if tuple(model.sizes) != known or target.begin != target.vocab - 1:
+    known = (ids_of(source), ids_of(target), len(languages) - 1)
+    if tuple(model.sizes) != known:
         raise UserError(
             f"{path} is damaged: its model is of sizes {tuple(model.sizes)}, its tokenizers and languages of {known}"
         )

@@ -28,7 +28,7 @@ PIECE = 32  # texts that are answered at once
 
 @dataclass(frozen=True)
 class Near:
-    """A training example that looks alike to the model."""
+    """A training example that is similar to the model."""
 
     text: str
     label: str

@@ -24,33 +24,11 @@ from octavo.text.tokenizers.word import Word, WordSettings
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 
 __all__ = [
-    "PREPROCESS",
-    "TOKENIZERS",
-    "Bpe",
-    "BpeSettings",
-    "Byte",
-    "Char",
-    "CharSettings",
-    "Chunk",
-    "Corpus",
-    "Split",
-    "TokenStore",
-    "Tokenizer",
-    "Tokens",
-    "Word",
-    "WordPiece",
-    "WordPieceSettings",
-    "WordSettings",
-    "fingerprint",
-    "learn_and_tokenize",
-    "learn_tokenizer",
-    "load_tokenizer",
-    "open_corpus",
-    "open_text",
-    "save_tokenizer",
-    "text_in_memory",
-    "tokenize",
-]
+    "PREPROCESS", "TOKENIZERS", "Bpe", "BpeSettings", "Byte", "Char", "CharSettings", "Chunk", "Corpus", "Split",
+    "TokenStore", "Tokenizer", "Tokens", "Word", "WordPiece", "WordPieceSettings", "WordSettings", "fingerprint",
+    "learn_and_tokenize", "learn_tokenizer", "load_tokenizer", "open_corpus", "open_text", "save_tokenizer",
+    "text_in_memory", "tokenize",
+]  # fmt: skip
 
 
 def _check_tokenizer(plugin: object, name: str) -> type[Tokenizer]:

@@ -1,10 +1,9 @@
-"""nanoGPT's `train.bin` and `val.bin`: token ids of two bytes each, lowest byte first, and nothing else.
+"""nanoGPT's `train.bin` and `val.bin`: token ids as little-endian uint16, and nothing else.
 
 What the ids mean is said by a `tokenizer.json` in the same folder. (nanoGPT itself says it, if at all, in a `meta.pkl`;
 that is a pickle, a program, and is never opened.) As a corpus, such a file is decoded to the text that it stands for,
-and `begin` ends a document. The text is then tokenised like any other. With the tokenizer that wrote the file, the
-tokens are the same again, but for those at a place where somebody cut a text after it was tokenised; and where a file
-has other tokens than its tokenizer would choose, it is the tokenizer's that are learnt and scored.
+and the begin token (nanoGPT's <|endoftext|>) separates documents. The text is then tokenised like any other: the tokens
+are those of the file, except at places where a text was cut after it was tokenised, or if another tokenizer wrote it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ CHUNK_IDS = 1 << 20  # checked, or decoded, at a time
 
 
 def read_bin(path: str | Path, tokenizer: Tokenizer) -> TokenStore:
-    """Map a file of two-byte ids into memory. Its first document need not be opened by `begin`, as others' are not."""
+    """Map a file of two-byte ids into memory. Its first document needs no begin token: nanoGPT writes none."""
     path = Path(path)
     tokens = map_ids(path, ID)
     starts = [np.zeros(0, np.int64)]

@@ -66,10 +66,10 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
         yield from _one_document(_standard_input(), "standard input", errors)
-    elif kind in JSON_LINES:
-        yield from _gathered(_json_lines(path, field, errors))
-    elif kind in PARQUET:
-        yield from _gathered(_parquet(path, field, errors))
+    elif kind in (*JSON_LINES, *PARQUET):
+        documents = (_json_lines if kind in JSON_LINES else _parquet)(path, field, errors)
+        first = np.zeros(1, np.int64)
+        yield from _joined(Chunk(document, first) for document in documents if document)
     elif path.suffix.lower() == SUFFIX:
         yield from _joined(chunk for one in tokens_as_text(path) for chunk in _one_document(one, str(path), errors))
     else:
@@ -115,40 +115,20 @@ def _one_document(chunks: Iterator[bytes], name: str, errors: Errors) -> Iterato
         starts = no_starts()
 
 
-def _gathered(documents: Iterator[bytes]) -> Iterator[Chunk]:
-    """Many small documents in few chunks; empty ones are left out."""
+def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Small chunks put together."""
     held: list[bytes] = []
     starts: list[int] = []
     size = 0
-    for document in documents:
-        if not document:
-            continue
-        held.append(document)
-        starts.append(size)
-        size += len(document)
+    for chunk in chunks:
+        held.append(chunk.data)
+        starts += [start + size for start in chunk.starts.tolist()]
+        size += len(chunk.data)
         if size >= CHUNK_BYTES:
             yield Chunk(b"".join(held), np.array(starts, np.int64))
             held, starts, size = [], [], 0
     if held:
         yield Chunk(b"".join(held), np.array(starts, np.int64))
-
-
-def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Small chunks put together."""
-    held: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        held.append(Chunk(chunk.data, chunk.starts + size))
-        size += len(chunk.data)
-        if size >= CHUNK_BYTES:
-            yield _one_block(held)
-            held, size = [], 0
-    if held:
-        yield _one_block(held)
-
-
-def _one_block(held: list[Chunk]) -> Chunk:
-    return Chunk(b"".join(chunk.data for chunk in held), np.concatenate([chunk.starts for chunk in held]))
 
 
 def _standard_input() -> Iterator[bytes]:

@@ -1,6 +1,7 @@
-"""The state of training in one file, so that it is either whole or not there: weights, optimizers, place in the text.
+"""The checkpoint: all that training resumes from, in one file that is either whole or absent.
 
-The file is safetensors; numbers and words are JSON in its header. Nothing in it can run.
+The format is safetensors, so nothing in it can run. A tensor's key is `kind:name`, where kind is weights, optimizer,
+average (EMA), best (weights of the best evaluation) or state (the carried state); the `Position` is JSON in the header.
 """
 
 from __future__ import annotations

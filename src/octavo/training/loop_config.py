@@ -17,21 +17,21 @@ class LoopConfig:
     budget: str = "180s"
     """How long to train: 180s, 3min, 5000steps, 20Mtokens of a text or 20kexamples of anything else."""
     batch_size: int = 0
-    """Parallel streams of text, images or other examples between two updates, in all processes; 0: what suits."""
+    """Examples (of language models: parallel streams) of an update, over all processes; 0: the model's default."""
     sequence_length: int = 0
-    """Language models: tokens of a stream between two updates of the weights; 0: what suits the model."""
+    """Language models: tokens of each stream in an update (block size, length of BPTT); 0: the model's default."""
     accumulate: int = 1
     """Gradient accumulation: work through the batch in so many parts, with less memory and the same result."""
     evaluations: int = 10
-    """How often to evaluate on validation data, and to write a sample of a language model."""
+    """Number of evaluations on validation data during training; a language model also writes a sample at each."""
     patience: int = 0
     """Early stopping: end after so many evaluations without an improvement; 0: never."""
     checkpoint_seconds: float = 30.0
     """Seconds between checkpoints."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: products in bfloat16 where the machine has instructions for them."""
+    """auto: bfloat16 autocast of matrix products where the hardware supports it."""
     compile: Literal["auto", "on", "parts", "graph", "off"] = "auto"
-    """on: the whole step (minutes); parts: a transformer's blocks (seconds); graph: recorded (GPU); auto: as suits."""
+    """torch.compile. on: the whole step; parts: each block; graph: CUDA graph capture; auto: what is fastest."""
     shard: bool = False
     """With several processes: each keeps a part of the weights (FSDP), for models that do not fit."""
     tensorboard: bool = False
@@ -67,7 +67,7 @@ class LoopConfig:
             )
 
     def suiting(self, model: LanguageModel[Any]) -> LoopConfig:
-        """With a batch size and a sequence length that suit the model, where none were asked for."""
+        """With the model's default batch size and sequence length, where none were given."""
         tokens, length = model.default_batch_shape
         length = self.sequence_length or length
         rows = self.batch_size or -(-max(1, tokens // length) // self.accumulate) * self.accumulate

@@ -13,9 +13,9 @@ from torch.optim import AdamW, Muon, Optimizer
 from octavo.errors import UserError
 from octavo.training.distributed import placed_like, whole
 from octavo.training.muon import StackedMuon
-from octavo.training.schedule import rate_at
+from octavo.training.schedule import learning_rate_factor
 
-MUON_LEARNING_RATE = 0.02  # Muon's, of a model that does not say what suits it
+MUON_LEARNING_RATE = 0.02  # of a model without a default of its own
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,17 @@ class OptimizerConfig:
     muon_learning_rate: float = 0.0
     """Muon's learning rate at its highest; 0: what suits the model."""
     weight_decay: float = 0.1
-    """Of the matrices inside the model; embeddings, biases and other vectors do not decay."""
+    """Weight decay of the matrices inside the model; embeddings, biases and norms have none."""
     warmup: float = 0.02
-    """The share of the budget in which the learning rate rises."""
+    """Warm-up: the share of the budget in which the learning rate rises linearly."""
     decay: Literal["linear", "cosine", "none"] = "linear"
-    """How the learning rate falls afterwards."""
+    """Learning-rate decay after the warm-up."""
     clip: float = 1.0
-    """The longest a gradient may be; 0: any length."""
+    """Gradient clipping: the largest norm of the gradient; 0: off."""
     label_smoothing: float = 0.0
-    """The share of each target that is spread over all tokens."""
+    """Label smoothing: the share of each target that is spread over all tokens or classes."""
     ema: float = 0.0
-    """Measure and keep a running average of the weights, this much of it kept at each step (0.99, say); 0: none."""
+    """EMA: evaluate and save an exponential moving average of the weights with this decay, such as 0.99; 0: off."""
 
     RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "matrix_rate": "muon_learning_rate"}
 
@@ -61,13 +61,16 @@ class OptimizerConfig:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
 
     def suiting(self, model: nn.Module) -> OptimizerConfig:
-        """With a rate that suits the model, where none was asked for."""
+        """With the model's default Muon learning rate, where none was given."""
         usual: Any = getattr(model, "muon_learning_rate", MUON_LEARNING_RATE)
         return replace(self, muon_learning_rate=self.muon_learning_rate or float(usual))
 
 
 def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
-    """What is learnt: the matrices inside the model, its tables with a row for each token or place, its vectors."""
+    """The parameters as matrices (for Muon), embedding tables of tokens or positions, and vectors.
+
+    A table is known by the shape in its name: `embedding_VD` has a row a token, `positions_CD` a row a position.
+    """
     matrices, tables, vectors = [], [], []
     vocab: Any = getattr(model, "vocab", None)  # a model without one is taken at its names' word
     for name, parameter in model.named_parameters():
@@ -92,7 +95,7 @@ class Optimizers:
         self.named = dict(model.named_parameters())
         matrices, tables, vectors = parameter_groups(model)
         plain = {"params": [*tables, *vectors], "weight_decay": 0.0}
-        betas = (0.9, 0.99)  # a short memory of squares: a run of a few thousand steps has no time for more
+        betas = (0.9, 0.99)  # a low beta2: a run of a few thousand steps has no time for a longer average
         self.all: list[Optimizer]
         if config.optimizer == "muon" and matrices:
             self.all = [
@@ -105,9 +108,9 @@ class Optimizers:
             self.all = [AdamW(groups, lr=config.learning_rate, betas=betas, fused=True)]
         self.highest = [[group["lr"] for group in one.param_groups] for one in self.all]
 
-    def step(self, spent: float, lowered: float) -> float:
+    def step(self, spent: float, rate_factor: float) -> float:
         """Change the weights at the rate for this moment of the budget; returns the schedule's factor."""
-        factor = lowered * rate_at(spent, self.config.warmup, self.config.decay)
+        factor = rate_factor * learning_rate_factor(spent, self.config.warmup, self.config.decay)
         for one, highest in zip(self.all, self.highest, strict=True):
             for group, rate in zip(one.param_groups, highest, strict=True):
                 group["lr"] = rate * factor

@@ -1,4 +1,4 @@
-"""How long training lasts, and how fast it learns on the way."""
+"""The training budget, and the learning-rate schedule: warm-up, then linear, cosine or no decay."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Budget:
         return used / self.amount
 
 
-def rate_at(spent: float, warmup: float, decay: Literal["linear", "cosine", "none"]) -> float:
-    """The factor of the learning rate: up from nothing during the warm-up, then down to nothing at the end."""
+def learning_rate_factor(spent: float, warmup: float, decay: Literal["linear", "cosine", "none"]) -> float:
+    """The learning-rate schedule: a factor that rises from 0 to 1 in the warm-up, then decays to 0, or stays (none)."""
     if spent < warmup:
         return spent / warmup
     left = (1 - spent) / (1 - warmup) if warmup < 1 else 0.0

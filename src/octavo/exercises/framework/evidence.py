@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from octavo.exercises.framework.answers import Interval, IntervalAt
+from octavo.exercises.framework.exercise import Finding
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -32,6 +33,13 @@ def tabulate(
         symbols = {name: value for name, value in zip(names.split(), point, strict=True) if name != "_"}
         table.append(IntervalAt(symbols, x - error, x + error))
     return table
+
+
+def tabulated(
+    names: str, points: Iterable[Sequence[Any]], note: str, abs: float = 0.0, rel: float = 0.0
+) -> Callable[[Callable[..., float]], Callable[[], Finding]]:
+    """Decorator that makes a function of numbers evidence: its values at points, as `tabulate` computes them."""
+    return lambda function: lambda: Finding(tabulate(names, points, function, abs, rel), note)
 
 
 def mean_interval(samples: Any, standard_errors: float) -> Interval:

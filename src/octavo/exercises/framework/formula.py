@@ -1,4 +1,4 @@
-"""Formulas as people type them, parsed without eval_mode anything: text becomes tokens, tokens become a tree.
+"""Formulas as people type them, parsed without eval: text becomes tokens, tokens become a tree.
 
 A hostile text is refused by its size, before any number in it is computed.
 """

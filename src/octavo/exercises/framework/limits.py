@@ -12,15 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from octavo.errors import UserError
 
 MAX_REPLY_BYTES = 1 << 22
 MAX_RESULT_DEPTH = 10  # lists within lists
-MEMORY_POLL_SECONDS = 0.1  # between two measurements of a process's memory
+POLL_SECONDS = 0.1  # between two measurements of a process's memory, and two calls of `poll`
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_SECONDS = 60.0  # until the worker must be ready
 WORKER_CPU_SECONDS = 600  # after which the system ends the worker; a new one is then started
@@ -33,59 +35,88 @@ class Limits(NamedTuple):
     memory: int = 1 << 30  # bytes
 
 
-class Worker:
+class JsonProcess:
+    """Client of a Python module that runs in a process of its own and answers each line of JSON with one line."""
+
+    def __init__(self, module: str, *arguments: object, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+        self.environment = {**os.environ, **environment}
+        self.process: subprocess.Popen[bytes] | None = None
+        self._end_process: Callable[[], object] = lambda: None
+
+    def is_running(self) -> bool:
+        """Whether the process has been started and has not ended."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The process, which is started if it does not run."""
+        if self.process is None or not self.is_running():
+            self.end()
+            self.process = start_process(self.command, self.environment)
+            self._end_process = weakref.finalize(self, end_process, self.process)
+        return self.process
+
+    def request(
+        self, request: dict[str, Any], seconds: float = math.inf, memory: float = math.inf,
+        poll: Callable[[], None] = lambda: None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The reply to a request; `poll` is called while waiting, and may raise to stop."""
+        process = self.start()
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        process.stdin.flush()
+        reply: dict[str, Any] = json.loads(read_reply(process, time.monotonic() + seconds, memory, b"\n", poll))
+        return reply
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        self._end_process()
+        self.process = None
+
+
+class Worker(JsonProcess):
     """Client of a process that reads files and compares answers; a request over its limits ends the process."""
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
+        alarm = math.ceil(max(limits.seconds, START_SECONDS)) + 5  # later than the deadline kept here
+        super().__init__("octavo.exercises.framework.worker", WORKER_CPU_SECONDS, limits.memory, alarm)
         self.limits = limits
-        self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def ask(self, request: dict[str, Any]) -> Any:
         """The reply to a request; a UserError says why there is none."""
-        if self.process is None or self.process.poll() is not None:
-            self.end()
-            alarm = math.ceil(max(self.limits.seconds, START_SECONDS)) + 5  # later than the deadline kept here
-            module = "octavo.exercises.framework.worker"
-            command = [sys.executable, "-P", "-m", module, str(WORKER_CPU_SECONDS), str(self.limits.memory),
-                       str(alarm)]  # fmt: skip
-            self.process = start_process(command, dict(os.environ))
-            ready = {"do": "number", "as": {"right": 0}, "given": 0}
-            self._reply(ready, START_SECONDS)  # the time to start does not count against the answer
+        if not self.is_running():  # the time to start does not count against the answer
+            self._reply({"do": "number", "as": {"right": 0}, "given": 0}, START_SECONDS)
         reply = self._reply(request, self.limits.seconds)
         if "refused" in reply:
             raise UserError(reply["refused"])
         return reply["ok"]
 
     def _reply(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        assert self.process is not None
-        assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(request).encode() + b"\n")
-            self.process.stdin.flush()
-            line = read_reply(self.process, time.monotonic() + seconds, self.limits.memory, b"\n")
-            reply: dict[str, Any] = json.loads(line)
-            return reply
-        except TimeoutError:
+            with explain_stop(seconds, "it needed more than the limits allow and was stopped"):
+                return self.request(request, seconds, self.limits.memory)
+        except UserError:
             self.end()
-            raise UserError(f"it took more than {seconds:g} s and was stopped") from None
-        except MemoryError:
-            self.end()
-            raise UserError("it needs more memory than the limit") from None
-        except (ValueError, OSError):
-            self.end()
-            raise UserError("it needed more than the limits allow and was stopped") from None
+            raise
 
-    def end(self) -> None:
-        """End the process, if there is one."""
-        if self.process is not None:
-            end_process(self.process)
-            self.process = None
+
+@contextlib.contextmanager
+def explain_stop(seconds: float, otherwise: str) -> Iterator[None]:
+    """Say in a UserError why a process that exceeded its limits gave no reply."""
+    try:
+        yield
+    except TimeoutError:
+        raise UserError(f"it took more than {seconds:g} s and was stopped") from None
+    except MemoryError:
+        raise UserError("it needs more memory than the limit") from None
+    except (ValueError, OSError, RecursionError):
+        raise UserError(otherwise) from None
 
 
 def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list[Any]:
@@ -98,17 +129,12 @@ def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list
         process = start_process(command, environment, empty_folder)
         assert process.stdin is not None
         try:
-            with contextlib.suppress(BrokenPipeError):
-                request = {"file": str(file.resolve()), "function": function, "cases": cases}
-                process.stdin.write(json.dumps(request).encode())
-                process.stdin.close()
-            reply = json.loads(read_reply(process, time.monotonic() + limits.seconds, limits.memory))
-        except TimeoutError:
-            raise UserError(f"it took more than {limits.seconds:g} s and was stopped") from None
-        except MemoryError:
-            raise UserError("it needs more memory than the limit") from None
-        except (ValueError, RecursionError):
-            raise UserError("it ended without an answer, or needed more than the limits allow") from None
+            with explain_stop(limits.seconds, "it ended without an answer, or needed more than the limits allow"):
+                with contextlib.suppress(BrokenPipeError):
+                    request = {"file": str(file.resolve()), "function": function, "cases": cases}
+                    process.stdin.write(json.dumps(request).encode())
+                    process.stdin.close()
+                reply = json.loads(read_reply(process, time.monotonic() + limits.seconds, limits.memory))
         finally:
             end_process(process)
     return _validate_results(reply, len(cases))
@@ -147,7 +173,10 @@ def start_process(
     )  # fmt: skip
 
 
-def read_reply(process: subprocess.Popen[bytes], deadline: float, memory: int, until: bytes = b"") -> bytes:
+def read_reply(
+    process: subprocess.Popen[bytes], deadline: float, memory: float, until: bytes = b"",
+    poll: Callable[[], None] = lambda: None,
+) -> bytes:  # fmt: skip
     """What a process writes until it ends, or until the marker, within limits on time, size and the process's memory.
 
     Where the system enforces the memory limit, the process fails by itself; macOS does not, so memory is polled here.
@@ -155,11 +184,12 @@ def read_reply(process: subprocess.Popen[bytes], deadline: float, memory: int, u
     assert process.stdout is not None
     reply = b""
     while not (until and reply.endswith(until)):
+        poll()
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             raise TimeoutError
-        if not select.select([process.stdout], [], [], min(remaining, MEMORY_POLL_SECONDS))[0]:
-            if resident_bytes(process.pid) > memory:
+        if not select.select([process.stdout], [], [], min(remaining, POLL_SECONDS))[0]:
+            if memory < math.inf and resident_bytes(process.pid) > memory:
                 raise MemoryError
             continue
         chunk = os.read(process.stdout.fileno(), 1 << 16)

@@ -16,9 +16,9 @@ from octavo.exercises.framework.exercise import Exercise
 
 TOPICS_PACKAGE = "octavo.exercises.topics"
 TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
-    "Attention and softmax": ("softmax", "score_scaling", "attention", "heads", "head_width", "permutation"),
+    "Attention and softmax": ("softmax", "score_scaling", "attention", "heads", "permutation"),
     "Copy and average": ("copying", "noisy_keys", "key_value_lookup"),
-    "Positions": ("positions", "positions_learnt"),
+    "Positions": ("positions",),
     "Efficient attention": ("attention_cost", "linear_attention", "encoder_decoder"),
     "Recurrent networks": ("sigmoid", "gates", "lstm_gradients", "vanishing_gradients"),
     "Language models": ("ngrams", "greedy_decoding", "perplexity", "preprocessing"),

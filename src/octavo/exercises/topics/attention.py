@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import bisect, count_flops, meta, normal, tabulate
+from octavo.exercises.framework.evidence import bisect, count_flops, meta, normal, tabulated
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
@@ -52,23 +52,11 @@ def orthogonal_equal() -> Finding:
     return Finding(verdict(max(errors.values()) < 1e-12, limit), f"relative distance of y from x: {listed}", "to 1e-12")
 
 
-def own_weight() -> Finding:
+@tabulated("N r", POINTS, POINTS_NOTE, **ROUNDING)
+def own_weight(N: int, r: float) -> float:
     """The weight of x_n in y_n, read off by a dot product because the inputs are orthogonal."""
-
-    def weight(N: int, r: float) -> float:
-        x_ND = orthogonal_rows(N, r)
-        return (plain_attention(x_ND)[0] @ x_ND[0]).item() / r**2
-
-    return Finding(tabulate("N r", POINTS, weight, **ROUNDING), POINTS_NOTE)
-
-
-def orthogonal_error() -> Finding:
-    return Finding(tabulate("N r", POINTS, _relative_error, **ROUNDING), POINTS_NOTE)
-
-
-def norm_for_one_percent() -> Finding:
-    r = bisect(lambda r: _relative_error(10, r) <= 0.01, 1.0, 5.0, steps=60)
-    return Finding(r, "bisection for the norm at which 10 inputs have an error of 1 %")
+    x_ND = orthogonal_rows(N, r)
+    return (plain_attention(x_ND)[0] @ x_ND[0]).item() / r**2
 
 
 def zero_input() -> Finding:
@@ -113,14 +101,17 @@ ORTHOGONAL = Exercise(
                     "left the other inputs out of the sum": "exp(r^2)/N",
                     "counted itself twice": "exp(r^2)/(exp(r^2)+N)", "used r instead of r^2": "exp(r)/(exp(r)+N-1)"}),
         Part("error", "What is the norm of `y_n - x_n`, relative to that of `x_n`?",
-             Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS), "numeric", orthogonal_error,
+             Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS), "numeric",
+             tabulated("N r", POINTS, POINTS_NOTE, **ROUNDING)(_relative_error),
              why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b` of itself and gains b of each of the N - 1 "
              "others, all orthogonal: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`.",
              wrong={"forgot that x_n itself shrinks": "sqrt(N-1)/(exp(r^2)+N-1)",
                     "forgot the contribution of the others": "(N-1)/(exp(r^2)+N-1)",
                     "added norms as if the others were parallel": "2*(N-1)/(exp(r^2)+N-1)"}),
         Part("one-percent", "Ten inputs: which norm r reduces that error to 0.01?",
-             Number("sqrt(log(100*sqrt(90)-9))", rel=1e-4), "numeric", norm_for_one_percent,
+             Number("sqrt(log(100*sqrt(90)-9))", rel=1e-4), "numeric",
+             lambda: Finding(bisect(lambda r: _relative_error(10, r) <= 0.01, 1.0, 5.0, steps=60),
+                 "bisection for the norm at which 10 inputs have an error of 1 %"),
              why="Solve `sqrt(90)/(exp(r^2)+9) = 0.01` for r.",
              wrong={"forgot the square root of the logarithm": "log(100*sqrt(90)-9)",
                     "solved for 0.1": "sqrt(log(10*sqrt(90)-9))"}),
@@ -153,18 +144,6 @@ def which_block() -> Finding:
     [found] = [name for name, shape in shapes.items() if torch.equal(block, shape)]
     note = f"block (2, 3) of the matrix that octavo builds for {N} tokens of width {D}"
     return Finding(found, note, "exactly equal")
-
-
-def count_entries() -> Finding:
-    sizes = [(2, 3), (4, 3), (5, 8), (7, 1)]
-    table = tabulate("N D", sizes, lambda N, D: int(_matrix(N, D)[0].count_nonzero()))
-    return Finding(table, "counted in the matrices that octavo builds for four layers")
-
-
-def count_different() -> Finding:
-    sizes = [(2, 3), (4, 3), (5, 8), (7, 2)]
-    table = tabulate("N D", sizes, lambda N, D: len(set(_matrix(N, D)[0].flatten().tolist()) - {0.0}))
-    return Finding(table, "distinct nonzero numbers in the matrices that octavo builds for four layers")
 
 
 def still_sparse() -> Finding:
@@ -200,12 +179,18 @@ MATRIX = Exercise(
         Part("block", "What is the block from token m to token n?", Choice("identity", {"identity": "`a_n_m*I`",
              "full": "`a_n_m` in every entry", "map": "the matrix A itself"}), "numeric", which_block,
              why="Each of the D entries of `y_n` depends on the same entry of `x_m`, all with the same weight."),
-        Part("entries", "How many entries can be nonzero?", Formula("N^2*D", IN_ND), "counted", count_entries,
+        Part("entries", "How many entries can be nonzero?", Formula("N^2*D", IN_ND), "counted",
+             tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 1)],
+                 "counted in the matrices that octavo builds for four layers")(
+                 lambda N, D: int(_matrix(N, D)[0].count_nonzero())),
              why="There are `N^2` blocks, and only the diagonal of each is nonzero.",
              wrong={"counted all of them, as in a fully connected layer": "N^2*D^2",
                     "counted the attention weights once": "N^2", "counted one block per token": "N*D^2"}),
         Part("different", "How many distinct nonzero numbers are there?", Formula("N^2", IN_ND), "counted",
-             count_different, why="The weights are shared: each `a_n_m` occurs D times in its block.",
+             tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 2)],
+                 "distinct nonzero numbers in the matrices that octavo builds for four layers")(
+                 lambda N, D: len(set(_matrix(N, D)[0].flatten().tolist()) - {0.0})),
+             why="The weights are shared: each `a_n_m` occurs D times in its block.",
              wrong={"forgot that the diagonal repeats one number": "N^2*D",
                     "counted only one row of the weights": "N"}),
         Part("values", "With a value matrix, `Y = A*X*W_v`, the large matrix is still sparse.", Truth("false"),
@@ -241,12 +226,10 @@ def which_axis() -> Finding:
     return Finding(found, "only one of the three gives every query weights that sum to one", "to 1e-8")
 
 
-def multiplications() -> Finding:
-    def count(T: int, S: int, K: int, V: int) -> float:
-        return count_flops(lambda: attend_reference(meta(1, 1, T, K), meta(1, 1, S, K), meta(1, 1, S, V))) / 2
-
-    table = tabulate("T S d v", ((1, 7, 4, 4), (5, 7, 4, 3), (2, 3, 8, 5)), count)
-    return Finding(table, "half of the FLOPs that PyTorch counts in octavo's attention")
+@tabulated("T S d v", ((1, 7, 4, 4), (5, 7, 4, 3), (2, 3, 8, 5)),
+    "half of the FLOPs that PyTorch counts in octavo's attention")  # fmt: skip
+def multiplications(T: int, S: int, K: int, V: int) -> float:
+    return count_flops(lambda: attend_reference(meta(1, 1, T, K), meta(1, 1, S, K), meta(1, 1, S, V))) / 2
 
 
 def many_figure() -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate
+from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate, tabulated
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 from octavo.ops.attention.reference import attend_reference
@@ -58,18 +58,10 @@ def new_pairs(pattern: Pattern) -> list[IntervalAt]:
     return tabulate("N", [(1,), (7,), (100,)], lambda n: pattern.pairs(n + 1, n + 1) - pattern.pairs(n, n))
 
 
-def new_operations() -> Finding:
-    def count(n: int, d: int) -> int:
-        q, k = meta(1, 1, 1, d), meta(1, 1, n + 1, d)
-        return count_flops(lambda: attend_reference(q, k, k, CAUSAL))
-
-    table = tabulate("N D", ((7, 16), (100, 64), (1023, 32)), count)
-    return Finding(table, "PyTorch's FLOP counter on octavo's attention with one query")
-
-
-def pairs_without_cache() -> Finding:
-    table = tabulate("N", [(1,), (5,), (40,)], lambda n: sum(CAUSAL.pairs(t, t) for t in range(1, n + 1)))
-    return Finding(table, "the pairs of every length from 1 to N, counted and added")
+@tabulated("N D", ((7, 16), (100, 64), (1023, 32)), "PyTorch's FLOP counter on octavo's attention with one query")
+def new_operations(n: int, d: int) -> int:
+    q, k = meta(1, 1, 1, d), meta(1, 1, n + 1, d)
+    return count_flops(lambda: attend_reference(q, k, k, CAUSAL))
 
 
 N = {"N": "whole"}
@@ -114,7 +106,9 @@ NEW_TOKEN = Exercise(
              wrong={"left out the weighted sum": "2*(N + 1)*D", "recomputed all rows": "4*(N + 1)^2*D",
                     "forgot its own key": "4*N*D"}),
         Part("no-cache", "N tokens are generated one by one without a cache: every step recomputes all unmasked pairs. "
-             "How many pairs in total?", Formula("N*(N + 1)*(N + 2)/6", N), "counted", pairs_without_cache,
+             "How many pairs in total?", Formula("N*(N + 1)*(N + 2)/6", N), "counted",
+             tabulated("N", [(1,), (5,), (40,)], "the pairs of every length from 1 to N, counted and added")(
+                 lambda n: sum(CAUSAL.pairs(t, t) for t in range(1, n + 1))),
              why="The sum of `t*(t + 1)/2` for t from 1 to N.",
              wrong={"gave the count with a KV cache": "N*(N + 1)/2", "ignored the mask": "N*(N + 1)*(2*N + 1)/6"}),
     ])  # fmt: skip
@@ -125,21 +119,10 @@ def counted_pairs(pattern: Pattern, tokens: int = PATCHES) -> Callable[[], Findi
     return lambda: Finding(pattern.pairs(tokens, tokens), f"{pattern} on {tokens} tokens, counted one by one")
 
 
-def neighbourhood_pairs() -> Finding:
-    points = ((16, 1), (16, 3), (9, 2), (30, 4))
-    table = tabulate("n r", points, lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n))
-    return Finding(table, "pairs counted by octavo's neighbourhood pattern on four grids")
-
-
 SHOWN_PATTERNS: list[tuple[str, Pattern, int]] = [
     ("axial", Axial(SIDE, SIDE), PATCHES), ("rows as blocks", Block(SIDE), PATCHES), ("window of 9", Local(5), PATCHES),
     ("3 by 3", Neighbourhood(SIDE, SIDE, 1), PATCHES), ("global token", Global(1), PATCHES + 1),
 ]  # fmt: skip
-
-
-def axial_pairs() -> Finding:
-    table = tabulate("n", [(1,), (4,), (16,), (20,)], lambda n: Axial(n, n).pairs(n * n, n * n))
-    return Finding(table, "pairs counted by octavo's axial pattern on four grids")
 
 
 def layers_found(pattern: Pattern) -> Callable[[], Finding]:
@@ -182,7 +165,9 @@ PATTERNS = Exercise(
              "independently.", wrong={"ignored the borders": 2304, "left the corners of the 3 by 3 out": 1216}),
         Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, r < n. How "
              "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}), "counted",
-             neighbourhood_pairs,
+             tabulated("n r", ((16, 1), (16, 3), (9, 2), (30, 4)),
+                 "pairs counted by octavo's neighbourhood pattern on four grids")(
+                 lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n)),
              why="On a line, the patches near the two ends lack `r*(r + 1)` neighbours in total; then square.",
              wrong={"ignored the borders": "n^2*(2*r + 1)^2",
                     "corrected one end only": "(n*(2*r + 1) - r*(r + 1)/2)^2"}),
@@ -194,7 +179,8 @@ PATTERNS = Exercise(
              why="16 + 16 patches, of which the patch itself is counted twice: `256*31`.",
              wrong={"counted the patch itself twice": 8192, "left it out": 7680, "counted the row only": 4096}),
         Part("axial-side", "How many pairs does axial attention have on an n by n grid?",
-             Formula("n^2*(2*n - 1)", {"n": "whole"}), "counted", axial_pairs,
+             Formula("n^2*(2*n - 1)", {"n": "whole"}), "counted", tabulated("n", [(1,), (4,), (16,), (20,)],
+                 "pairs counted by octavo's axial pattern on four grids")(lambda n: Axial(n, n).pairs(n * n, n * n)),
              why="Each of `n^2` patches has `2*n - 1` keys: nearly `2*N^1.5` pairs for N patches.",
              wrong={"counted the patch itself twice": "2*n^3", "squared the side's pairs": "(2*n - 1)^2"}),
         Part("global", "Patches attend only to one extra global token, and it attends to all tokens; it counts as a "
@@ -249,13 +235,11 @@ def channel_cheaper() -> Finding:
     return Finding(verdict(wins == set(sizes), wins == above), note)
 
 
-def group_formula() -> Finding:
-    def count(n: int, d: int, g: int) -> int:
-        x = channel.in_groups(meta(1, n, d), g)
-        return count_flops(lambda: channel.attend_channels(x, x, x))
-
-    table = tabulate("N D G", ((256, 512, 1), (256, 512, 8), (64, 32, 4)), count)
-    return Finding(table, "PyTorch's FLOP counter on octavo's channel attention in G groups")
+@tabulated("N D G", ((256, 512, 1), (256, 512, 8), (64, 32, 4)),
+    "PyTorch's FLOP counter on octavo's channel attention in G groups")  # fmt: skip
+def group_formula(n: int, d: int, g: int) -> int:
+    x = channel.in_groups(meta(1, n, d), g)
+    return count_flops(lambda: channel.attend_channels(x, x, x))
 
 
 CHANNEL = Exercise(

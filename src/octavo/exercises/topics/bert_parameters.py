@@ -7,9 +7,9 @@ from dataclasses import replace
 import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulated
 from octavo.models.bert import Bert, BertConfig, Task
-from octavo.models.cost.bert import bert_parts
+from octavo.models.cost.encoders import bert_parts
 from octavo.models.cost.parts import Shape, parameter_count
 from octavo.pages.figures.bars import bars
 
@@ -29,12 +29,9 @@ def large_count(tasks: tuple[Task, ...] = ()) -> Finding:
     return Finding(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
 
 
-def layer_count() -> Finding:
-    def one_layer(width: int) -> int:
-        return count(replace(LARGE, width=width, layers=2)) - count(replace(LARGE, width=width, layers=1))
-
-    table = tabulate("D", [(64,), (256,), (1024,)], one_layer)
-    return Finding(table, "octavo's BERT with two layers minus that with one, for three widths")
+@tabulated("D", [(64,), (256,), (1024,)], "octavo's BERT with two layers minus that with one, for three widths")
+def layer_count(width: int) -> int:
+    return count(replace(LARGE, width=width, layers=2)) - count(replace(LARGE, width=width, layers=1))
 
 
 def embedding_count() -> Finding:

@@ -55,10 +55,6 @@ def accuracy_at(t: float) -> Fraction:
     return Fraction(sum(given), len(given))
 
 
-def accuracy_by_hand() -> Finding:
-    return Finding(accuracy_at(0.6), "the three answers with confidence 0.6 or more are counted")
-
-
 def lowest_threshold() -> Finding:
     accuracies = {t: accuracy_at(t) for t in BY_HAND[0]}
     lowest = min(t for t, accuracy in accuracies.items() if accuracy >= Fraction(7, 10))
@@ -167,7 +163,8 @@ COVERAGE = Exercise(
              wrong={"divided by all questions instead of those answered": _divided_by_all_questions,
                     "separated answers of equal confidence": _ties_one_by_one,
                     "started with the lowest": _lowest_first}),
-        Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact", accuracy_by_hand,
+        Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact",
+             lambda: Finding(accuracy_at(0.6), "the three answers with confidence 0.6 or more are counted"),
              why="Three are given, and two of them are right.",
              wrong={"divided by all five": "2/5", "left out the answer at the threshold": "1/2",
                     "gave the coverage": "3/5"}),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import bisect, tabulate
+from octavo.exercises.framework.evidence import bisect, tabulated
 from octavo.ops.attention import attention_weights
 from octavo.pages.figures.lines import Series, lines
 
@@ -23,12 +23,6 @@ def weights_of(scores: list[float]) -> list[float]:
     return weights
 
 
-def copied_weight() -> Finding:
-    points = ((2, 1.0), (5, 3.0), (50, 0.5), (1000, 7.0))
-    table = tabulate("n m", points, lambda n, m: weights_of([m] + [0.0] * (n - 1))[0], abs=ROUNDING)
-    return Finding(table, "octavo's attention weights of one query in float64, to 1e-12")
-
-
 def least_weight() -> Finding:
     rng, worst = np.random.default_rng(1), math.inf
     for _ in range(2000):
@@ -40,12 +34,10 @@ def least_weight() -> Finding:
     return Finding(verdict(worst >= -ROUNDING), note, "to 1e-12")
 
 
-def needed_margin() -> Finding:
-    def margin(n: int, p: float) -> float:
-        return bisect(lambda m: weights_of([m] + [0.0] * (n - 1))[0] >= 1 - p, -5.0, 40.0)
-
-    table = tabulate("n p", ((2, 0.1), (10, 0.01), (1000, 0.01), (1000, 0.5)), margin, abs=1e-9)
-    return Finding(table, "the smallest margin with a weight of at least 1 - p, by bisection, to 1e-9")
+@tabulated("n p", ((2, 0.1), (10, 0.01), (1000, 0.01), (1000, 0.5)),
+    "the smallest margin with a weight of at least 1 - p, by bisection, to 1e-9", abs=1e-9)  # fmt: skip
+def needed_margin(n: int, p: float) -> float:
+    return bisect(lambda m: weights_of([m] + [0.0] * (n - 1))[0] >= 1 - p, -5.0, 40.0)
 
 
 def most_keys() -> Finding:
@@ -60,11 +52,6 @@ def ten_is_enough() -> Finding:
     return Finding(verdict(all(holds), all(holds[:3])), note, "at least 0.99")
 
 
-def saturated_margin() -> Finding:
-    margin = bisect(lambda m: weights_of([m, 0.0])[0] == 1.0, 1.0, 100.0)
-    return Finding(margin, "the smallest margin at which float64 gives a weight of exactly 1, by bisection")
-
-
 COPY = Exercise(
     id="copy-one-value", title="When attention copies one value",
     question="The score of one of n keys exceeds every other score by at least the margin m. What is the attention "
@@ -77,7 +64,10 @@ COPY = Exercise(
         "right by ln(n - 1).", ("margin", "weight")),
     parts=[
         Part("weight", "All other scores are exactly m below the best. What is the weight of the best key?",
-             Formula("1/(1 + (n - 1)*exp(-m))", {"n": "whole", "m": "positive"}), "numeric", copied_weight,
+             Formula("1/(1 + (n - 1)*exp(-m))", {"n": "whole", "m": "positive"}), "numeric",
+             tabulated("n m", ((2, 1.0), (5, 3.0), (50, 0.5), (1000, 7.0)),
+                 "octavo's attention weights of one query in float64, to 1e-12",
+                 abs=ROUNDING)(lambda n, m: weights_of([m] + [0.0] * (n - 1))[0]),
              why="Divide numerator and denominator of the softmax by the exponential of the best score: it becomes 1, "
              "and each of the n - 1 others `exp(-m)`.",
              wrong={"counted the best key among the others": "1/(1 + n*exp(-m))",
@@ -99,22 +89,12 @@ COPY = Exercise(
              why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
              wrong={"forgot the best key itself": 222, "required only half of the weight": 22027}),
         Part("exactly-one", "With two keys, above which margin is the weight exactly 1 in float64?", Number("53*ln(2)"),
-             "numeric", saturated_margin,
+             "numeric", lambda: Finding(bisect(lambda m: weights_of([m, 0.0])[0] == 1.0, 1.0, 100.0),
+                 "the smallest margin at which float64 gives a weight of exactly 1, by bisection"),
              why="The weight is `1/(1 + exp(-m))`; at or below `2^(-53)` the exponential no longer changes 1. In exact "
              "arithmetic no margin is enough.",
              wrong={"used the smallest positive float64": "1074*ln(2)", "used all 64 bits": "64*ln(2)"}),
     ])  # fmt: skip
-
-
-def averaging_weight() -> Finding:
-    points = ((2, 1.0), (3, 2.0), (100, 5.0), (1000, 12.0))
-    table = tabulate("n b", points, lambda n, b: weights_of([b, b] + [0.0] * (n - 2))[0], abs=ROUNDING)
-    return Finding(table, "octavo's attention weights for scores b, b and n - 2 zeros, to 1e-12")
-
-
-def averaging_length() -> Finding:
-    length = bisect(lambda b: sum(weights_of([b, b] + [0.0] * 98)[2:]) <= 0.01, 0.0, 50.0)
-    return Finding(length, "the smallest b that leaves the other 98 keys 1% of the weight, by bisection")
 
 
 def equal_weights() -> Finding:
@@ -143,11 +123,16 @@ AVERAGE = Exercise(
         for n in (3, 100, 10_000)], "The weight of each of the two values: one half at most.", ("b", "weight")),
     parts=[
         Part("weight", "What is the weight of each of the two values?",
-             Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", averaging_weight,
+             Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric",
+             tabulated("n b", ((2, 1.0), (3, 2.0), (100, 5.0), (1000, 12.0)),
+                 "octavo's attention weights for scores b, b and n - 2 zeros, to 1e-12",
+                 abs=ROUNDING)(lambda n, b: weights_of([b, b] + [0.0] * (n - 2))[0]),
              why="`exp(b)/(2*exp(b) + n - 2)`, divided by `exp(b)`.",
              wrong={"forgot the other keys": "1/2", "assumed a query of norm b": "1/(2 + (n - 2)*exp(-b/sqrt(2)))"}),
         Part("length", "n = 100. Which b leaves the other 98 keys a total weight of 1%?", Number("ln(98*99/2)"),
-             "numeric", averaging_length, why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
+             "numeric", lambda: Finding(bisect(lambda b: sum(weights_of([b, b] + [0.0] * 98)[2:]) <= 0.01, 0.0, 50.0),
+                 "the smallest b that leaves the other 98 keys 1% of the weight, by bisection"),
+             why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
              wrong={"forgot that two keys share the weight": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
              Truth("nearly", only_if="the two keys have equal norms"), "numeric", equal_weights,
@@ -173,22 +158,17 @@ def two_directions(c: float) -> tuple[np.ndarray, np.ndarray]:
     return np.array([1.0, 0.0]), np.array([c, math.sqrt(1 - c * c)])
 
 
-def projector_error() -> Finding:
-    def error(c: float, length: float) -> float:
-        a, b = two_directions(c)
-        return float(np.linalg.norm(np.outer(a, a) @ (5 * a + length * b) - 5 * a))
-
-    table = tabulate("c L", ((0.1, 2.0), (0.5, 1.0), (0.9, 3.0)), error, abs=ROUNDING)
-    return Finding(table, "a a^T applied to 5 a + L b, to 1e-12")
+@tabulated("c L", ((0.1, 2.0), (0.5, 1.0), (0.9, 3.0)), "a a^T applied to 5 a + L b, to 1e-12", abs=ROUNDING)
+def projector_error(c: float, length: float) -> float:
+    a, b = two_directions(c)
+    return float(np.linalg.norm(np.outer(a, a) @ (5 * a + length * b) - 5 * a))
 
 
-def oblique_norm() -> Finding:
-    def norm(c: float) -> float:
-        columns = np.stack(two_directions(c), 1)
-        return float(np.linalg.norm(columns @ np.diag([1.0, 0.0]) @ np.linalg.inv(columns), 2))
-
-    table = tabulate("c", [(c,) for c in (0.1, 0.5, 0.9, 0.99)], norm, rel=1e-9)
-    return Finding(table, "the largest singular value of the map that keeps a and removes b, to 1e-9 relative")
+@tabulated("c", [(c,) for c in (0.1, 0.5, 0.9, 0.99)],
+    "the largest singular value of the map that keeps a and removes b, to 1e-9 relative", rel=1e-9)  # fmt: skip
+def oblique_norm(c: float) -> float:
+    columns = np.stack(two_directions(c), 1)
+    return float(np.linalg.norm(columns @ np.diag([1.0, 0.0]) @ np.linalg.inv(columns), 2))
 
 
 def some_map_works() -> Finding:

@@ -65,11 +65,6 @@ def gradient_by_autograd(z: Row, y: Row) -> list[float]:
     return found
 
 
-def gradients_by_autograd() -> Finding:
-    note = "autograd on the loss; labels that sum to 1, 2, 1/2 and 0"
-    return Finding([gradient_by_autograd(z, y) for z, y in CASES], note)
-
-
 def gradient_formula() -> Finding:
     """The derivative of the loss, expressed in a, y and s instead of logits and single labels."""
     a, y, s = symbols(KINDS)
@@ -164,7 +159,9 @@ CROSS_ENTROPY = Exercise(
              only_if={"the labels sum to one": "a - y"}),
         Part("function", "Write a function that returns the gradient for any logits and any labels.",
              Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
-             gradients_by_autograd, why="Probabilities times the sum of the labels, minus the labels.",
+             lambda: Finding([gradient_by_autograd(z, y) for z, y in CASES],
+                 "autograd on the loss; labels that sum to 1, 2, 1/2 and 0"),
+             why="Probabilities times the sum of the labels, minus the labels.",
              wrong={"assumed labels that sum to one": _labels_assumed_to_sum_to_one, "used the wrong sign": _wrong_sign,
                     "differentiated only the term with y_i": _own_term_alone}),
         Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true"), "autograd",

@@ -110,10 +110,6 @@ def diluted() -> Finding:
     return Finding(verdict(many < alone / 2), note, "less than half")
 
 
-def counted_twice() -> Finding:
-    return can_explain("a bad good film", "a bad good good film", "one word repeated")
-
-
 def unknown_word() -> Finding:
     model, reader = network(["a good film"])
     change = (
@@ -189,7 +185,8 @@ AVERAGING = Exercise(
              why="Each of n words has weight 1/n in the mean, so more words reduce its influence.",
              wrong={"thought that a sentiment word always has full weight": False}),
         Part("repeated", "“A word was repeated and outweighed the others”: this can be the explanation.", Truth("true"),
-             "numeric", counted_twice, why="Its weight in the mean nearly doubles.",
+             "numeric", lambda: can_explain("a bad good film", "a bad good good film", "one word repeated"),
+             why="Its weight in the mean nearly doubles.",
              wrong={"thought that the mean counts each word once": False}),
         Part("unknown", "“The sentiment word has no vector, so the network ignored it”: this can be the explanation.",
              Truth("true"), "numeric", unknown_word,

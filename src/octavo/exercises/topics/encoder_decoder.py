@@ -10,7 +10,7 @@ from torch import Tensor
 
 from octavo.cost import Shape, cost_of_config
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate
+from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulated
 from octavo.exercises.topics.attention_cost import two_layers
 from octavo.exercises.topics.linear_attention import first_size
 from octavo.models.bert import BertConfig
@@ -43,26 +43,14 @@ def decoder_layer(n: int, m: int, k: int) -> int:
     return projections(m, k, 4) + attention(m, m, k) + cross_layer(n, m, k) + feed_forward(m, k)
 
 
-def encoder_cost() -> Finding:
-    def count(n: int, k: int) -> int:
-        operations = encoder_layer(n, k)
-        configs = (BertConfig(width=k, layers=layers, heads=1, context=512, tasks=()) for layers in (1, 2))
-        one, two = (cost_of_config("bert", config, 8192, Shape(window=n)).total("forward") for config in configs)
-        assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
-        return operations
-
-    table = tabulate("N k", ((10, 16), (128, 64), (500, 32)), count)
-    return Finding(table, "PyTorch's FLOP counter; octavo's cost model of one more BERT layer gives the same")
-
-
-def cross_cost() -> Finding:
-    table = tabulate("N M k", ((10, 7, 16), (128, 200, 64)), cross_layer)
-    return Finding(table, "PyTorch's FLOP counter, two sizes")
-
-
-def decoder_cost() -> Finding:
-    table = tabulate("N M k", ((10, 7, 16), (128, 200, 64)), decoder_layer)
-    return Finding(table, "PyTorch's FLOP counter, two sizes")
+@tabulated("N k", ((10, 16), (128, 64), (500, 32)),
+    "PyTorch's FLOP counter; octavo's cost model of one more BERT layer gives the same")  # fmt: skip
+def encoder_cost(n: int, k: int) -> int:
+    operations = encoder_layer(n, k)
+    configs = (BertConfig(width=k, layers=layers, heads=1, context=512, tasks=()) for layers in (1, 2))
+    one, two = (cost_of_config("bert", config, 8192, Shape(window=n)).total("forward") for config in configs)
+    assert two - one == operations, "a layer of octavo's BERT costs what is counted here"
+    return operations
 
 
 def pairs_overtake() -> Finding:
@@ -88,11 +76,9 @@ def second_share() -> Finding:
     return Finding(share, f"one layer each: {total:,} operations for one language, {share} of that for the second")
 
 
-def second_weights() -> Finding:
-    def count(k: int) -> int:
-        return sum(w.numel() for w in [*(meta(k, k) for _ in range(8)), meta(k, 4 * k), meta(4 * k, k)])
-
-    return Finding(tabulate("k", [(8,), (64,)], count), "the sizes of the ten matrices added up")
+@tabulated("k", [(8,), (64,)], "the sizes of the ten matrices added up")
+def second_weights(k: int) -> int:
+    return sum(w.numel() for w in [*(meta(k, k) for _ in range(8)), meta(k, 4 * k), meta(4 * k, k)])
 
 
 def encoded(x_ND: Tensor, w_DD: Tensor) -> Tensor:
@@ -166,12 +152,14 @@ ENCODER_DECODER = Exercise(
              wrong={"counted only the pairs": "4*N^2*k", "left out the feed-forward network": "8*N*k^2 + 4*N^2*k",
                     "counted a multiplication and an addition as one": "12*N*k^2 + 2*N^2*k"}),
         Part("cross", "What does cross-attention cost, with its four projections?",
-             Formula("4*M*k^2 + 4*N*k^2 + 4*N*M*k", NMK), "counted", cross_cost,
+             Formula("4*M*k^2 + 4*N*k^2 + 4*N*M*k", NMK), "counted",
+             tabulated("N M k", ((10, 7, 16), (128, 200, 64)), "PyTorch's FLOP counter, two sizes")(cross_layer),
              why="Queries and outputs belong to the target, keys and values to the source.",
              wrong={"projected only target tokens": "8*M*k^2 + 4*N*M*k", "counted only the pairs": "4*N*M*k",
                     "paired the target with itself": "4*M*k^2 + 4*N*k^2 + 4*M^2*k"}),
         Part("decoder", "What does a decoder layer cost: self-attention, cross-attention and feed-forward network?",
-             Formula("28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k", NMK), "counted", decoder_cost,
+             Formula("28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k", NMK), "counted",
+             tabulated("N M k", ((10, 7, 16), (128, 200, 64)), "PyTorch's FLOP counter, two sizes")(decoder_layer),
              why="`8*M*k^2 + 4*M^2*k`, then cross-attention, then `16*M*k^2`.",
              wrong={"forgot cross-attention": "24*M*k^2 + 4*M^2*k",
                     "forgot self-attention": "20*M*k^2 + 4*N*k^2 + 4*N*M*k"}),

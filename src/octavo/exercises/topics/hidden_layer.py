@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.cross_entropy import Row, loss
 from octavo.models.classifier_head import Head, HeadConfig
 
@@ -62,11 +62,6 @@ def by_autograd(x: Row, W1: Any, b1: Row, W2: Any, b2: Row, y: Row) -> list[Tens
     return [one.grad for one in given if one.grad is not None]
 
 
-def all_gradients() -> Finding:
-    note = "autograd, two networks of width 3 throughout"
-    return Finding([[one.tolist() for one in by_autograd(*case)] for case in NETWORKS], note)
-
-
 OPTIONS = {
     "delta1_x": "`delta_1*T(x)`", "x_delta1": "`x*T(delta_1)`", "delta2_h": "`delta_2*T(h)`",
     "h_delta2": "`h*T(delta_2)`", "delta1": "`delta_1`", "delta2": "`delta_2`", "W1_delta1": "`W_1*delta_1`",
@@ -101,13 +96,10 @@ def _gradient_part(name: str, symbol: str, place: int, right: str, others: Seque
     return Part(name, f"What is `d(L, {symbol})`?", Choice(right, options), "autograd", matching_option(place), why=why)
 
 
-def layer_parameters() -> Finding:
-    def count(inputs: int, hidden: int, classes: int) -> int:
-        head = Head(HeadConfig(hidden=hidden, layers=1), inputs, classes)
-        return sum(p.numel() for p in head.parameters())
-
-    table = tabulate("D H C", ((3, 5, 2), (100, 7, 4), (1, 1, 1)), count)
-    return Finding(table, "the parameters of octavo's classifier head, counted")
+@tabulated("D H C", ((3, 5, 2), (100, 7, 4), (1, 1, 1)), "the parameters of octavo's classifier head, counted")
+def layer_parameters(inputs: int, hidden: int, classes: int) -> int:
+    head = Head(HeadConfig(hidden=hidden, layers=1), inputs, classes)
+    return sum(p.numel() for p in head.parameters())
 
 
 def zeros_stay_equal() -> Finding:
@@ -157,7 +149,9 @@ HIDDEN = Exercise(
                        "transpose."),
         Part("all", "Write a function that returns the five gradients.", Function("network_gradients",
              network_gradients, NETWORKS, "network_gradients(x, W1, b1, W2, b2, y: lists; matrices as lists of rows) "
-             "-> [dx, dW1, db1, dW2, db2]"), "autograd", all_gradients, why="The five answers above, in one function.",
+             "-> [dx, dW1, db1, dW2, db2]"), "autograd",
+             lambda: Finding([[one.tolist() for one in by_autograd(*case)] for case in NETWORKS],
+                 "autograd, two networks of width 3 throughout"), why="The five answers above, in one function.",
              wrong={"left out the slope of the sigmoid": _with_mistake("slope"),
                     "did not transpose the matrices": _with_mistake("transposing"),
                     "swapped the factors of the outer products": _with_mistake("order")}),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import share_error, tabulate
+from octavo.exercises.framework.evidence import share_error, tabulated
 from octavo.ops.attention import attention_weights, synthesizer
 from octavo.pages.figures.bars import bars
 
@@ -48,12 +48,10 @@ def what_c2_is() -> Finding:
     return Finding(nearest, note, "the nearest one")
 
 
-def own_weight() -> Finding:
-    def weight(b: float) -> float:
-        u, x = tokens(b)
-        return float(attend_unscaled(x, x, x)[1] @ u[0]) / b**2
-
-    return Finding(tabulate("b", [(0.5,), (1.0,), (2.0,)], weight, abs=1e-12), "the weight of u_a in c_2, to 1e-12")
+@tabulated("b", [(0.5,), (1.0,), (2.0,)], "the weight of u_a in c_2, to 1e-12", abs=1e-12)
+def own_weight(b: float) -> float:
+    u, x = tokens(b)
+    return float(attend_unscaled(x, x, x)[1] @ u[0]) / b**2
 
 
 def nearest_by_adding(b: float) -> float:
@@ -105,11 +103,6 @@ CASES: list[tuple[Any, ...]] = [tuple((6 * np.eye(4)).tolist()), tuple((8 * np.l
     np.array([[1.0, 2, 0, 1], [0, 1, 3, 1], [2, 0, 1, 1], [1, 1, 1, 4]]))[0].T).tolist())]  # fmt: skip
 
 
-def wanted_outputs() -> Finding:
-    expected = [[(np.array(b) - np.array(c)).tolist(), list(b)] for _, b, c, _ in CASES]
-    return Finding(expected, "u_b - u_c and u_b themselves; attention must come within 1e-6")
-
-
 def raw_figure() -> str:
     b, u = 6.0, 6 * np.eye(4)
     raw, projected = (float(np.linalg.norm(np.array(make(*u.tolist())[1]) - u[1])) / b
@@ -157,7 +150,8 @@ RAW = Exercise(
         Part("projections", "Write a function that builds Q, K and V from the four vectors and returns attention's "
              "`c_1` and `c_2`, close to `u_b - u_c` and `u_b`.", Function("outputs", with_projections, CASES,
              "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of 2 lists of 4 numbers", rel=0, abs=1e-6),
-             "numeric", wanted_outputs,
+             "numeric", lambda: Finding([[(np.array(b) - np.array(c)).tolist(), list(b)] for _, b, c, _ in CASES],
+                 "u_b - u_c and u_b themselves; attention must come within 1e-6"),
              why="`Q*x_2 = u_d` matches `x_1` alone, and V makes it `u_b`; `Q*x_1 = u_c` matches `x_3` alone, and V "
              "makes it `u_b - u_c`.",
              wrong={"used raw dot products": without_projections, "left V out": without_values}),
@@ -190,17 +184,15 @@ def synthesizer_ignores() -> Finding:
     return Finding(verdict(max(synthetic) > 0), note, "exactly 0")
 
 
-def best_guess() -> Finding:
-    def accuracy(n: int) -> float:
-        answers: dict[tuple[int, ...], Counter[int]] = {}
-        for values in permutations(range(n)):  # the requested key may be at every position
-            for position in range(n):
-                answers.setdefault(values, Counter())[values[position]] += 1
-        right = sum(max(counter.values()) for counter in answers.values())
-        return float(Fraction(right, sum(counter.total() for counter in answers.values())))
-
-    note = "every arrangement of 2, 3 and 4 pairs, and the best answer for each list of values"
-    return Finding(tabulate("n", [(2,), (3,), (4,)], accuracy), note)
+@tabulated("n", [(2,), (3,), (4,)],
+    "every arrangement of 2, 3 and 4 pairs, and the best answer for each list of values")  # fmt: skip
+def best_guess(n: int) -> float:
+    answers: dict[tuple[int, ...], Counter[int]] = {}
+    for values in permutations(range(n)):  # the requested key may be at every position
+        for position in range(n):
+            answers.setdefault(values, Counter())[values[position]] += 1
+    right = sum(max(counter.values()) for counter in answers.values())
+    return float(Fraction(right, sum(counter.total() for counter in answers.values())))
 
 
 def lookup_batch(size: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:

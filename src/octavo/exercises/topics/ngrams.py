@@ -13,7 +13,7 @@ import sympy
 import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulate, tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
@@ -136,12 +136,9 @@ def table_entries(free: bool) -> Finding:
     return Finding(table, "all n-grams of small vocabularies listed and counted")
 
 
-def distinct_ngrams() -> Finding:
-    def count(t: int, n: int) -> int:  # a text without repetitions has as many n-grams as possible
-        return len({tuple(range(t)[i : i + n]) for i in range(t) if i + n <= t})
-
-    note = "the n-grams of texts without repetitions, counted"
-    return Finding(tabulate("T n", ((10, 1), (10, 3), (25, 5)), count), note)
+@tabulated("T n", ((10, 1), (10, 3), (25, 5)), "the n-grams of texts without repetitions, counted")
+def distinct_ngrams(t: int, n: int) -> int:  # a text without repetitions has as many n-grams as possible
+    return len({tuple(range(t)[i : i + n]) for i in range(t) if i + n <= t})
 
 
 VN = {"V": "whole", "n": "whole"}
@@ -212,12 +209,9 @@ def affected_rows() -> Finding:
     return Finding(max(wrong), note)
 
 
-def last_row() -> Finding:
-    def total(n: int) -> float:  # a occurs n times, the last time at the end
-        return float(row_sums([*"ab" * (n - 1), "a"], 2, False)[("a",)])
-
-    table = tabulate("n", [(1,), (2,), (5,)], total)
-    return Finding(table, "texts in which the last token occurs 1, 2 and 5 times, exact fractions")
+@tabulated("n", [(1,), (2,), (5,)], "texts in which the last token occurs 1, 2 and 5 times, exact fractions")
+def last_row(n: int) -> float:  # a occurs n times, the last time at the end
+    return float(row_sums([*"ab" * (n - 1), "a"], 2, False)[("a",)])
 
 
 def library_conditional() -> Finding:

@@ -158,14 +158,6 @@ def variance_interval(w: Array) -> Interval:
     return mean_interval((w - w.mean()) ** 2, STANDARD_ERRORS)
 
 
-def finds_its_key() -> Finding:
-    return Finding(mean_interval(lengths() > 0, STANDARD_ERRORS), f"{DRAWS:,} draws, 4 standard errors")
-
-
-def two_head_variance() -> Finding:
-    return Finding(variance_interval(two_head_weight(lengths(), 1e5)), f"b = 1e5, {DRAWS:,} draws, 4 standard errors")
-
-
 def two_heads_settle() -> Finding:
     length = lengths()
     table = {
@@ -217,12 +209,15 @@ TWO_HEADS = Exercise(
     "not at 0.",
     parts=[
         Part("finds", "With which probability does the first head copy value a, as b -> infinity?",
-             Number(0.9213503965), "monte carlo", finds_its_key,
+             Number(0.9213503965), "monte carlo",
+             lambda: Finding(mean_interval(lengths() > 0, STANDARD_ERRORS), f"{DRAWS:,} draws, 4 standard errors"),
              why="`P(1 + s*z > 0) = Phi(1/s)` with `1/s = sqrt(2)`.",
              wrong={"forgot that the noise can flip the key": 1, "forgot the square root of the variance": 0.97724987,
                     "asked for a length above 1": 0.5}),
         Part("variance", "What is the variance of the weight of value a in the output, over all draws, as b -> "
-             "infinity?", Number(0.01811596085), "monte carlo", two_head_variance,
+             "infinity?", Number(0.01811596085), "monte carlo",
+             lambda: Finding(variance_interval(two_head_weight(lengths(), 1e5)),
+                 f"b = 1e5, {DRAWS:,} draws, 4 standard errors"),
              why="The weight in the first head is 1 with probability p = 0.9214, else 0; the mean of the heads halves "
              "it: `p*(1 - p)/4`.",
              wrong={"used the sum of the heads instead of their mean": 0.07246384, "thought there is none": 0,

@@ -84,14 +84,6 @@ def layer_error(heads: int, pattern: Pattern = FULL, positions: bool = False) ->
     return largest_difference(lambda p: output((p @ x_1ND[0])[None]) - p @ output(x_1ND))
 
 
-def one_head_layer() -> Finding:
-    return _equal_if_small(layer_error(1), "the outputs of octavo's layer with one head")
-
-
-def multi_head_layer() -> Finding:
-    return _equal_if_small(layer_error(H), "the outputs of octavo's layer with two heads")
-
-
 def invariant() -> Finding:
     w, x_1ND = random_heads(D, H), random_tokens(N, D)
     y_ND = concatenated(x_1ND, w, path="plain")[0]
@@ -99,14 +91,6 @@ def invariant() -> Finding:
     mean = largest_difference(lambda p: concatenated((p @ x_1ND[0])[None], w, path="plain")[0].mean(0) - y_ND.mean(0))
     note = f"all 24 permutations: the output changes by up to {moved:.2f}, the mean of its rows by {mean:.0e}"
     return Finding(verdict(moved < TOLERANCE), note, f"to {TOLERANCE:g}")
-
-
-def with_positions() -> Finding:
-    return _equal_if_small(layer_error(H, positions=True), "with sinusoidal positions, outputs")
-
-
-def with_mask() -> Finding:
-    return _equal_if_small(layer_error(H, CAUSAL), "with a causal mask, outputs")
 
 
 def order_figure() -> str:
@@ -148,20 +132,23 @@ PERMUTATION = Exercise(
              Truth("true"), "numeric", weighted_sums_commute, why="`T(P)*P` in the middle is the identity.",
              wrong={"permuted twice": False}),
         Part("layer", "Together: a self-attention layer with one head is permutation-equivariant.", Truth("true"),
-             "numeric", one_head_layer,
+             "numeric", lambda: _equal_if_small(layer_error(1), "the outputs of octavo's layer with one head"),
              why="Steps 1 to 5: queries, keys and values are permuted, hence the scores, the attention weights and the "
              "weighted sums.", wrong={"confused it with a layer that has positions": False}),
         Part("multi-head", "A multi-head layer is permutation-equivariant too.", Truth("true"), "numeric",
-             multi_head_layer, why="Each head is, heads are concatenated row by row, and `W_o` is step 1 again.",
+             lambda: _equal_if_small(layer_error(H), "the outputs of octavo's layer with two heads"),
+             why="Each head is, heads are concatenated row by row, and `W_o` is step 1 again.",
              wrong={"thought that each head handles some of the tokens": False}),
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are permuted.",
              Truth("false"), "numeric", invariant,
              why="Its rows are permuted with their tokens. Only functions that ignore the order of rows, such as their "
              "mean, do not change.", wrong={"confused equivariant with invariant": True}),
         Part("positions", "It is permutation-equivariant even when positions are added to the tokens.", Truth("false"),
-             "numeric", with_positions, why="Positions are not permuted with the tokens: `P*X + E` is not `P*(X + E)`.",
+             "numeric", lambda: _equal_if_small(layer_error(H, positions=True), "with sinusoidal positions, outputs"),
+             why="Positions are not permuted with the tokens: `P*X + E` is not `P*(X + E)`.",
              wrong={"permuted the positions along with the tokens": True}),
-        Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric", with_mask,
+        Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric",
+             lambda: _equal_if_small(layer_error(H, CAUSAL), "with a causal mask, outputs"),
              why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal model "
              "has some sense of order even without positions.", wrong={"thought that the mask is permuted too": True}),
     ])  # fmt: skip

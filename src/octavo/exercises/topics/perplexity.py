@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.ngram import NGram, NGramConfig
@@ -98,12 +98,6 @@ BASES = Exercise(
     ])  # fmt: skip
 
 
-def per_character() -> Finding:
-    points = ((100.0, 20, 110), (7.0, 5, 30), (2.0, 9, 10))
-    table = tabulate("P W C", points, lambda p, w, c: 2 ** (w * math.log2(p) / c), rel=1e-12)
-    return Finding(table, "the same bits divided by words and by characters, to 1e-12 relative")
-
-
 def both_scores(text: str) -> tuple[Score, Score]:
     """Scores of a bag of words and of a bag of characters, both fitted to both passages."""
     every = PLAIN + LEARNED
@@ -173,7 +167,10 @@ COMPARE = Exercise(
     parts=[
         Part("exponent", "A word model has perplexity P on a text of W words and C characters. What is its perplexity "
              "per character?", Formula("P^(W/C)", {"P": "positive", "W": "whole", "C": "whole"}), "numeric",
-             per_character, why="`W*log(P)` is the cost of the text; divided by C it is the cost per character.",
+             tabulated("P W C", ((100.0, 20, 110), (7.0, 5, 30), (2.0, 9, 10)),
+                 "the same bits divided by words and by characters, to 1e-12 relative",
+                 rel=1e-12)(lambda p, w, c: 2 ** (w * math.log2(p) / c)),
+             why="`W*log(P)` is the cost of the text; divided by C it is the cost per character.",
              wrong={"divided the perplexity": "P*W/C", "inverted the ratio": "P^(C/W)",
                     "thought that it stays the same": "P"}),
         Part("lower", "On the same passage, the model with the lower perplexity needs fewer bits.",

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import tabulate
+from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
 from octavo.pages.figures.bars import bars
@@ -44,14 +44,13 @@ def perplexity_of(model: Bag, x_N: torch.Tensor) -> float:
     return math.exp(-float(model.logp_V[x_N].mean()))
 
 
-def on_training_lines() -> Finding:
-    def perplexity(n: int) -> float:
-        tokenizer = closed_vocabulary(LINES[:n], 1)
-        x_N = line_tokens(tokenizer, LINES[:n])
-        return perplexity_of(Bag.fit(x_N, BagConfig(k=0), tokenizer.vocab), x_N)
-
-    table = tabulate("N", [(3,), (7,), (len(LINES),)], perplexity, rel=1e-9)
-    return Finding(table, "octavo's closed vocabulary and bag on 3, 7 and all lines of the passages, to 1e-9 relative")
+@tabulated("N", [(3,), (7,), (len(LINES),)],
+    "octavo's closed vocabulary and bag on 3, 7 and all lines of the passages, to 1e-9 relative",
+    rel=1e-9)  # fmt: skip
+def on_training_lines(n: int) -> float:
+    tokenizer = closed_vocabulary(LINES[:n], 1)
+    x_N = line_tokens(tokenizer, LINES[:n])
+    return perplexity_of(Bag.fit(x_N, BagConfig(k=0), tokenizer.vocab), x_N)
 
 
 def all_unknown() -> Finding:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
-from octavo.exercises.framework.evidence import mean_interval, normal, tabulate
+from octavo.exercises.framework.evidence import mean_interval, normal, tabulate, tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -25,16 +25,13 @@ OF_SCORE = {"d": "whole", "s": "positive", "m": "positive"}
 KEYS = 16
 
 
-def mean_square() -> Finding:
+@tabulated("D", [(D,) for D in (1, 2, 3, 4, 5)],
+    "entries are random signs: the exact mean over all pairs of such vectors, D from 1 to 5")  # fmt: skip
+def mean_square(D: int) -> float:
     """The exact mean over all pairs of vectors of signs, whose entries have mean 0 and variance 1."""
-
-    def exact_mean(D: int) -> float:
-        vectors = list(product((-1, 1), repeat=D))
-        squares = [sum(x * y for x, y in zip(a, b, strict=True)) ** 2 for a in vectors for b in vectors]
-        return sum(squares) / len(squares)
-
-    note = "entries are random signs: the exact mean over all pairs of such vectors, D from 1 to 5"
-    return Finding(tabulate("D", [(D,) for D in (1, 2, 3, 4, 5)], exact_mean), note)
+    vectors = list(product((-1, 1), repeat=D))
+    squares = [sum(x * y for x, y in zip(a, b, strict=True)) ** 2 for a in vectors for b in vectors]
+    return sum(squares) / len(squares)
 
 
 def one_uncorrelated_is_enough() -> Finding:
@@ -107,10 +104,6 @@ def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[IntervalAt]
     return tabulate("D", sizes, lambda D: float(mean_over_sphere(function, D)), rel=1e-12)
 
 
-def square_cosine() -> Finding:
-    return Finding(_integrals(lambda c: c**2), "integrals over the angle for seven values of D, to 12 digits")
-
-
 def absolute_cosine() -> Finding:
     a, b = normal(2, 200_000, 8, seed=2)
     sampled = mean_interval(torch.cosine_similarity(a, b).abs(), STANDARD_ERRORS)
@@ -158,7 +151,8 @@ COSINE = Exercise(
              "the variance is spread over all directions.",
              wrong={"forgot that a mean of zero does not make the values small": True}),
         Part("square", "For uniformly distributed directions, what is `E(cos^2)`?", Formula("1/D", IN_D), "numeric",
-             square_cosine,
+             lambda: Finding(_integrals(lambda c: c**2),
+                 "integrals over the angle for seven values of D, to 12 digits"),
              why="Choose axes so that b is the first. The squares of the D entries of a sum to 1 and have the same "
              "mean.", wrong={"forgot to divide by the norms": "D", "gave its square root": "1/sqrt(D)"}),
         Part("absolute", "And what is `E(abs(cos))`, exactly? You may use the function gamma.",
@@ -205,11 +199,6 @@ def score_variance() -> Finding:
         "standard errors)"
     )
     return Finding(exact, note)
-
-
-def unit_scale() -> Finding:
-    note = "one over the square root of the variance, which follows from the moments"
-    return Finding(1 / sympy.sqrt(moments()[1]), note)
 
 
 def root_d_is_enough() -> Finding:
@@ -284,7 +273,8 @@ SCALE = Exercise(
                     "forgot that the mean of one vector multiplies the noise of the other": "d*s^4 + m^2"},
              only_if={"`mu = 0`": "d*s^4"}),
         Part("unit", "By which factor must the score be multiplied for its variance to be one?",
-             Formula("1/sqrt(d*s^4 + 2*s^2*m)", OF_SCORE), "symbolic", unit_scale,
+             Formula("1/sqrt(d*s^4 + 2*s^2*m)", OF_SCORE), "symbolic", lambda: Finding(1 / sympy.sqrt(moments()[1]),
+                 "one over the square root of the variance, which follows from the moments"),
              why="A factor f multiplies the variance by `f^2`.",
              wrong={"divided by the variance, not by its square root": "1/(d*s^4 + 2*s^2*m)"},
              only_if={"`mu = 0` and s = 1": "1/sqrt(d)", "`mu = 0`": "1/(sqrt(d)*s^2)"}),

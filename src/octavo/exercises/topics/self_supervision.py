@@ -12,19 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from octavo.exercises import (
-    Choice,
-    Exercise,
-    Finding,
-    Formula,
-    Function,
-    Interval,
-    IntervalAt,
-    Number,
-    Part,
-    Truth,
-    verdict,
-)
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
+from octavo.exercises.framework.answers import Interval, IntervalAt
 from octavo.exercises.framework.evidence import share_error
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, MaskConfig, Masked, MaskedBatch

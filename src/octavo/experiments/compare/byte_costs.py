@@ -13,8 +13,7 @@ from scipy.special import stdtrit
 
 from octavo.errors import UserError
 from octavo.io.files import whole_file
-from octavo.scoring.bits_per_byte import Score
-from octavo.scoring.byte_costs import score_bytes
+from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.tasks.run import Run
 from octavo.text import Split
 

@@ -46,12 +46,12 @@ def zlib_size(known: bytes, held_out: bytes) -> int:
 
 
 def bz2_size(known: bytes, held_out: bytes) -> int:
-    """What it takes more for both than for the known text alone."""
+    """Compressed size of known + held_out minus that of known."""
     return len(bz2.compress(known + held_out)) - (len(bz2.compress(known)) if known else 0)
 
 
 def xz_size(known: bytes, held_out: bytes) -> int:
-    """What it takes more for both than for the known text alone, with a memory that holds all of it."""
+    """Compressed size of known + held_out minus that of known, with a dictionary that holds both."""
     memory = max(1 << 16, len(known) + len(held_out))
     how = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": memory}]
     both, alone = (len(lzma.compress(data, filters=how)) for data in (known + held_out, known))

@@ -25,7 +25,7 @@ from octavo.experiments.table import row_to_json
 from octavo.io.files import whole_file
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, finite
-from octavo.scoring.proof import prove_score
+from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import TextConfig, learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import language_page, run_page

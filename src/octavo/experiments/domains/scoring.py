@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite
-from octavo.scoring.byte_costs import score_bytes
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite, score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps

@@ -35,7 +35,7 @@ from octavo.text import Corpus
 from octavo.training.schedule import Budget
 
 KIND = "scaling experiment"
-TEXT = ("tokenizer", "size", "min_count", "split", "errors")  # settings that both models share
+TEXT = ("tokenizer", "vocab_size", "size", "min_count", "split", "errors")  # settings that both models share
 SOURCE = ("valid", "field")  # and those that only say where the text is
 HELD_OUT_BYTES = 1_000_000
 

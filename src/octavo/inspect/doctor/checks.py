@@ -53,7 +53,7 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
             start(curve, run.model.vocab, _expects_itself(run.model)),
             overfits,
             learning_rate(curve, training, run.model.vocab, bag, bigram),
-            *_looked_at(run, valid, why_not, gradient_lengths(curve, training)),
+            *_unseen_text(run, valid, why_not, gradient_lengths(curve, training)),
             events(curve, training, name),
         )
     )
@@ -106,7 +106,7 @@ def _validation(run: Run) -> tuple[Split | None, str]:
         return None, f"the run's own text is needed: {str(error).partition(';')[0]}"
 
 
-def _looked_at(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
+def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
     """What the model does with the validation text."""
     if valid is None:
         softmax_, time_, context_ = (not_applicable(name, why_not) for name in ("softmax", "gradient flow", "context"))

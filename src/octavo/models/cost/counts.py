@@ -23,40 +23,28 @@ def bag_cost(config: Any, V: int, shape: Shape) -> Cost:
     return Cost("bag", V, shape, (), (Cache(),), 8 * V)
 
 
-def ngram_nodes_at_most(V: int, order: int, tokens: int) -> list[int]:
-    """N-grams of 1, 2, ... tokens that a text can have: no more than there are, and no more than it has places."""
-    words = min(V, tokens) if tokens else V
-    return [V, *(min(words**n, tokens) for n in range(2, order + 1))]
-
-
 def ngram_cost(config: NGramConfig, V: int, shape: Shape, dtypes: Mapping[str, torch.dtype]) -> Cost:
-    """Tables at most as large as the text allows; the state is a node for each length of context, none to order - 1."""
-    tables = ngram_bytes_at_most(V, config, shape.text, dtypes)
-    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
-
-
-def ngram_bytes_at_most(V: int, config: NGramConfig, tokens: int, dtypes: Mapping[str, torch.dtype]) -> int:
-    """The tables of a text of so many tokens, if no n-gram came twice: an upper bound."""
+    """Tables at most as large as the text allows, if no n-gram came twice; the state is a node for each length of
+    context, none to order - 1.
+    """
     size = {name: torch.empty(0, dtype=dtype).element_size() for name, dtype in dtypes.items()}
-    nodes = [1, *ngram_nodes_at_most(V, config.order, tokens)]
+    words = min(V, shape.text) if shape.text else V
+    nodes = [1, V, *(min(words**n, shape.text) for n in range(2, config.order + 1))]  # of each length
     total, contexts = sum(nodes), sum(nodes[:-1])
-    return (
+    tables = (
         total * size["word_M"] + (total + 1) * size["alpha_M"]
         + (contexts + 1) * size["first_C"] + contexts * size["gamma_C"]
     )  # fmt: skip
+    return Cost("ngram", V, shape, (), (Cache(constant=config.order),), tables, tables_at_most=True)
 
 
 def bigram_cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
-    """A look-up, a hidden layer and the output; begin is never predicted. What is saved is what autograd would keep."""
+    """A look-up, a hidden layer and the output; begin is never predicted. What is saved is what autograd would save."""
     N, D, H = shape.tokens, config.dim, config.hidden
+    output = linear("output", N, [(V - 1, H)], bias=V - 1, muon=False)
     parts = (
         Part("embeddings", V * D, saved=N * D, saved_bytes=8 * N),
-        _by_adam(linear("hidden", N, [(H, D)], bias=H, saved=N * H)),
-        _by_adam(linear("output", N, [(V - 1, H)], bias=V - 1), saved_bytes=N * (4 * V + 8) + 4),
+        linear("hidden", N, [(H, D)], bias=H, saved=N * H, muon=False),  # training has an Adam of its own
+        replace(output, saved_bytes=N * (4 * V + 8) + 4),
     )
     return Cost("bigram", V, shape, parts, (Cache(),))
-
-
-def _by_adam(part: Part, saved_bytes: int = 0) -> Part:
-    """Its training has an Adam of its own, for everything."""
-    return replace(part, matrices=0, saved_bytes=saved_bytes)

@@ -58,7 +58,7 @@ class Part:
     fixed: int = 0
     """Those that are drawn once and never learnt."""
     read: int = 0
-    """Weights that a token cannot do without: all of a matrix, nothing of a table where one row is looked up."""
+    """Weights that a token cannot do without: all of a matrix, nothing of a table of which a token reads one row."""
     forward: int = 0
     """Operations of the products that are computed."""
     needed: int = 0
@@ -72,6 +72,11 @@ class Part:
     """Weights of which a copy is saved too, because they are put side by side for one product."""
     half_copies: int = 0
     """Weights of which a copy is saved where products are in half precision, those of `copies` included."""
+
+    def __add__(self, other: Part) -> Part:
+        """Both as one part, with this one's name."""
+        numbers = (getattr(self, f.name) + getattr(other, f.name) for f in fields(self)[1:])
+        return Part(self.name, *numbers)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class Cost:
     parts: tuple[Part, ...]
     caches: tuple[Cache, ...] = ()
     table_bytes: int = 0
-    """Counts and probabilities that are looked up, not learnt by gradients."""
+    """Counts and probabilities in look-up tables, not learnt by gradients."""
     tables_at_most: bool = False
     """Whether the tables are those of the worst text, because the real one is not known."""
 
@@ -129,14 +134,26 @@ class Cost:
         return self.total("forward") + self.total("backward")
 
 
-def linear(name: str, N: int, shapes_OI: Sequence[tuple[int, int]], bias: int = 0, saved: int = 0) -> Part:
+def linear(
+    name: str, N: int, shapes_OI: Sequence[tuple[int, int]], bias: int = 0, saved: int = 0, muon: bool = True
+) -> Part:
     """Products with weights: in the backward pass one as large for the input's gradient, and one for the weights'."""
     weights = sum(O * I for O, I in shapes_OI)
     forward = 2 * N * weights
     return Part(
-        name, weights + bias, weights, read=weights + bias, forward=forward, needed=forward, backward=2 * forward,
-        saved=saved, half_copies=weights,
+        name, weights + bias, weights if muon else 0, read=weights + bias, forward=forward, needed=forward,
+        backward=2 * forward, saved=saved, half_copies=weights,
     )  # fmt: skip
+
+
+def attention_products(
+    name: str, forward: int, needed: int, kernel: Kernel, saved: int = 0, saved_bytes: int = 0
+) -> Part:
+    """Scores and sums. A fused kernel does not save the weights, so the backward pass computes the scores again: five
+    products for two.
+    """
+    backward = 2 * forward if kernel == "plain" else 5 * forward // 2
+    return Part(name, forward=forward, needed=needed, backward=backward, saved=saved, saved_bytes=saved_bytes)
 
 
 def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:

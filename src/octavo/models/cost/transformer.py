@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 
 from octavo.errors import UserError
-from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, attention_products, linear, output, repeated
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.dispatch import choose, simplest, window_of
 from octavo.ops.attention.patterns import CAUSAL, FULL, Pattern
@@ -35,12 +35,11 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
             f"context={config.context}; try --window {max(1, config.context - shape.past)}"
         )
     dropped = N * D if config.dropout else 0
-    mixing = [repeated(part, L) for part in attention_parts(config, shape)]
     return (
         Part("embeddings", V * D, saved=dropped),
         *position_parts(config, shape),
-        *mixing,
-        repeated(replace(feed_forward_part(config, N), saved=feed_forward_saved(config, N) + dropped), L),
+        *(repeated(part, L) for part in attention_parts(config, shape)),
+        repeated(feed_forward_part(config, N, feed_forward_saved(config, N) + dropped), L),
         norms_part(config, V, N),
         loss_saved(output(N, V, D, config.tied), N, V, D, V * D),
     )
@@ -71,18 +70,33 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
 def norms_part(config: GPTConfig, V: int, N: int) -> Part:
     """Two a layer and one at the end: the input or its scaled self, its divisor, and the result are saved."""
     D, count = config.width, 2 * config.layers + 1
-    biased = config.norm == "layer" and config.bias
     scales = 1 if config.norm == "rms" else 2
     last = N * D if many_logits(N, V) else 0  # whose result the loss keeps only the gradient of
-    parameters = count * D * (2 if biased else 1)
-    return Part("norms", parameters, read=parameters, saved=count * N * (2 * D + scales) - last)
+    return norms(config, count, saved=count * N * (2 * D + scales) - last)
 
 
-def feed_forward_part(config: GPTConfig, N: int) -> Part:
+def norms(config: GPTConfig, count: int, saved: int = 0) -> Part:
+    """So many norms."""
+    parameters = count * config.width * (2 if config.norm == "layer" and config.bias else 1)
+    return Part("norms", parameters, read=parameters, saved=saved)
+
+
+def qkv_part(config: GPTConfig, N: int, saved: int = 0) -> Part:
+    D, E = config.width, config.groups * config.head_size
+    bias = D + 2 * E if config.bias else 0
+    return linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias, saved)
+
+
+def out_part(config: GPTConfig, N: int, saved: int = 0) -> Part:
+    D = config.width
+    return linear("out", N, [(D, D)], D if config.bias else 0, saved)
+
+
+def feed_forward_part(config: GPTConfig, N: int, saved: int = 0) -> Part:
     D, F = config.width, config.inner
     if config.feed_forward == "gated":
-        return linear("feed-forward", N, [(F, D), (F, D), (D, F)])
-    return linear("feed-forward", N, [(F, D), (D, F)], bias=(F + D) if config.bias else 0)
+        return linear("feed-forward", N, [(F, D), (F, D), (D, F)], saved=saved)
+    return linear("feed-forward", N, [(F, D), (D, F)], (F + D) if config.bias else 0, saved)
 
 
 def feed_forward_saved(config: GPTConfig, N: int) -> int:
@@ -102,7 +116,7 @@ def loss_saved(part: Part, N: int, V: int, D: int, weights: int) -> Part:
     return replace(part, saved_bytes=N * (4 * V + 8) + 4)
 
 
-# ---------------------------------------------------------------------- parts that look at other tokens
+# ---------------------------------------------------------------------- parts that attend to other tokens
 
 
 def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
@@ -110,12 +124,10 @@ def attention_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     if config.kind.family == "synthesizer":
         return synthesizer_parts(config, shape)
     N, D, E, H, G = shape.tokens, config.width, config.groups * config.head_size, config.heads, config.groups
-    qkv = linear("queries, keys, values", N, [(D, D), (E, D), (E, D)], bias=D + 2 * E if config.bias else 0)
     saved = projections_saved(config, shape) + (N * (D + E + H + G) if config.qk_norm else 0)
-    out = linear("out", N, [(D, D)], bias=D if config.bias else 0)
+    qkv = replace(qkv_part(config, N, saved), copies=D * (D + 2 * E))
     attended = linear_attention_part(config, shape) if config.kind.family == "linear" else attention_part(config, shape)
-    dropped = N * D if config.dropout else 0
-    return replace(qkv, saved=saved, copies=D * (D + 2 * E)), attended, replace(out, saved=dropped)
+    return qkv, attended, out_part(config, N, N * D if config.dropout else 0)
 
 
 def projections_saved(config: GPTConfig, shape: Shape) -> int:
@@ -138,20 +150,16 @@ def in_blocks(config: GPTConfig, shape: Shape) -> bool:
 
 
 def attention_part(config: GPTConfig, shape: Shape) -> Part:
-    """Softmax attention: scores and sums take 2 K operations each for a pair of tokens and a head.
-
-    A fused kernel does not keep the weights, so the backward pass computes the scores again: five products for two.
-    """
+    """Softmax attention: scores and sums take 2 K operations each for a pair of tokens and a head."""
     B, T, H, K = shape.batch, shape.window, config.heads, config.head_size
     S = seen(config, shape)
     pairs, computed = attention_pairs(config, T, S, shape.kernel == "plain")
-    forward, needed = 4 * B * H * K * computed, 4 * B * H * K * pairs
-    backward = 2 * forward if shape.kernel == "plain" else 5 * forward // 2
     if shape.kernel == "plain":  # the scaled and the softened scores, and the result
         saved, saved_bytes = 2 * B * H * T * S + shape.tokens * H * K, T * S
     else:
         saved, saved_bytes = fused_saved(config, shape, S)
-    return Part("attention", forward=forward, needed=needed, backward=backward, saved=saved, saved_bytes=saved_bytes)
+    each = 4 * B * H * K
+    return attention_products("attention", each * computed, each * pairs, shape.kernel, saved, saved_bytes)
 
 
 def seen(config: GPTConfig, shape: Shape) -> int:

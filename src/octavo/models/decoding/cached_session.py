@@ -274,10 +274,8 @@ class CachedSession(Session[Any]):
             up, down_bias = partial(products.gated, self._ready(up_FD)), None
         else:
             norm2, up_FD = self._norm(block.norm2, mlp.up_FD)
-            up, down_bias = (
-                partial(products.ACTIVATED[config.feed_forward], self._ready(up_FD), mlp.up_bias_F),
-                mlp.down_bias_D,
-            )
+            activation = products.ACTIVATIONS_IN_PLACE[config.feed_forward]
+            up, down_bias = partial(products.activated, activation, self._ready(up_FD), mlp.up_bias_F), mlp.down_bias_D
         return Layer(
             norm1, partial(products.written, self._ready(qkv_ED), bias_E),
             partial(products.added, self._ready(attention.out_DD), attention.out_bias),
@@ -291,7 +289,10 @@ class CachedSession(Session[Any]):
         """A norm, and the matrix behind it, which a norm by hand leaves its weights to."""
         D = weight_ED.shape[1]
         if norm.kind == "layer":
-            return partial(products.layer_norm, [D], norm.weight_D, norm.bias_D, norm.eps), weight_ED
+            layer_norm = partial(
+                F.layer_norm, normalized_shape=[D], weight=norm.weight_D, bias=norm.bias_D, eps=norm.eps
+            )
+            return layer_norm, weight_ED
         if not self.by_hand:
-            return partial(products.rms_norm, [D], norm.weight_D, norm.eps), weight_ED
+            return partial(F.rms_norm, normalized_shape=[D], weight=norm.weight_D, eps=norm.eps), weight_ED
         return partial(products.unit, weight_ED.new_tensor((D * norm.eps) ** 0.5)), weight_ED * (norm.weight_D * D**0.5)

@@ -110,7 +110,7 @@ class GraphSession(Session[Any]):
 
     @torch.no_grad()
     def greedy(self, x_B: Tensor, count: int) -> Tensor:
-        """Absorb a token and go on with the most probable one: chosen_N, the last of which is not absorbed yet.
+        """Process a token and continue with the most probable one: chosen_N, the last of which is not absorbed yet.
 
         The tokens come from the GPU in one piece; begin is never among them.
         """

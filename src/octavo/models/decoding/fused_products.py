@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from octavo.ops.feed_forward import ACTIVATIONS
+
 # For several rows, a product with a matrix in oneDNN's own order takes hardly longer than for one, where the usual
 # ones pack the matrix each time. A call of it costs some 10 µs more, which only large matrices make up for.
 PACKED = 1 << 18  # weights; of more, a matrix is packed
@@ -71,35 +73,21 @@ def unit(eps: Tensor, x_ND: Tensor) -> Tensor:
     return x_ND / length_N1.hypot_(eps)
 
 
-def rms_norm(shape: list[int], weight_D: Tensor, eps: float, x_ND: Tensor) -> Tensor:
-    normed_ND: Tensor = torch.rms_norm(x_ND, shape, weight_D, eps)
-    return normed_ND
-
-
-def layer_norm(shape: list[int], weight_D: Tensor, bias_D: Tensor | None, eps: float, x_ND: Tensor) -> Tensor:
-    normed_ND: Tensor = torch.layer_norm(x_ND, shape, weight_D, bias_D, eps)
-    return normed_ND
-
-
 def gated(weight: Tensor, x_ND: Tensor) -> Tensor:
     """SwiGLU's inner layer; the gate's rows come first."""
     gate_NF, up_NF = product(weight, None, x_ND).chunk(2, -1)
     return F.silu(gate_NF).mul_(up_NF)
 
 
-def gelu(weight: Tensor, bias_F: Tensor | None, x_ND: Tensor) -> Tensor:
-    return F.gelu(product(weight, bias_F, x_ND), approximate="tanh")
+def activated(activation: Callable[[Tensor], Tensor], weight: Tensor, bias_F: Tensor | None, x_ND: Tensor) -> Tensor:
+    """The inner layer of an MLP."""
+    return activation(product(weight, bias_F, x_ND))
 
 
-def gelu_exact(weight: Tensor, bias_F: Tensor | None, x_ND: Tensor) -> Tensor:
-    return F.gelu(product(weight, bias_F, x_ND))
+def squared_relu_(x: Tensor) -> Tensor:
+    """In place."""
+    x.relu_()
+    return x.mul_(x)  # a third of what square_ takes
 
 
-def squared_relu(weight: Tensor, bias_F: Tensor | None, x_ND: Tensor) -> Tensor:
-    y_NF = product(weight, bias_F, x_ND).relu_()
-    return y_NF.mul_(y_NF)  # a third of what square_ takes
-
-
-ACTIVATED: dict[str, Callable[..., Tensor]] = {
-    "gelu": gelu, "gelu-exact": gelu_exact, "relu2": squared_relu,
-}  # fmt: skip
+ACTIVATIONS_IN_PLACE = ACTIVATIONS | {"relu2": squared_relu_}  # of what nobody else holds

@@ -1,4 +1,4 @@
-"""Keys and values of every layer with room behind them, and what a place in them stands for.
+"""The KV cache: keys and values of every layer, with free slots behind them.
 
 L layers, B batch, G heads of keys and values, S slots, T of them filled, K size of a head, D width.
 
@@ -30,7 +30,7 @@ class KVCache:
     def __init__(self, model: GPT, state: Any, order_K: Tensor | None = None) -> None:
         """With `order_K`, a key's numbers stand in that order here; scores do not mind if queries' stand so too."""
         self.model, config = model, model.config
-        self.order_K, self.back_K = order_K, None if order_K is None else order_K.argsort()
+        self.order_K, self.inverse_order_K = order_K, None if order_K is None else order_K.argsort()
         self.absolute, self.seen = config.absolute, config.cached
         self.slots = config.context if self.absolute else self.seen + MAX_REWIND_TOKENS + max(self.seen, MIN_FREE_SLOTS)
         batch, like = len(state[0]), model.embedding_VD.detach()
@@ -57,7 +57,7 @@ class KVCache:
         """The pure state at this place; it shares nothing with the cache."""
         first = 0 if self.absolute else max(0, self.end - self.seen)
         layers = tuple(
-            (k_BGTK.clone() if self.back_K is None else k_BGTK[..., self.back_K], v_BGTK.clone())
+            (k_BGTK.clone() if self.inverse_order_K is None else k_BGTK[..., self.inverse_order_K], v_BGTK.clone())
             for k_BGTK, v_BGTK in self.kv_L2BGSK[..., first : self.end, :]
         )
         tokens_BS = self.tokens_BS[:, : self.end if self.absolute else 0].clone()

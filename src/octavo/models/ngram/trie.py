@@ -22,7 +22,7 @@ REST_BITS = 63 - NODE_BITS - STEP_BITS
 EMPTY = -1
 CHUNK = 1 << 20  # nodes entered at once
 FEW = 1 << 17  # slots read at once where queries are few
-MANY_UNKNOWN = 0.7  # where fewer of the contexts than this are known, only those are looked up
+MANY_UNKNOWN = 0.7  # where fewer of the contexts than this are known, only those are searched
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Index:
         return torch.where(node_Q > 0, node_Q, self.none)  # node 0, the root, is nobody's child
 
     def _home(self, key: Tensor) -> tuple[Tensor, Tensor]:
-        """The slot a key is looked for first, and what must stand there: its rest, and no steps."""
+        """The slot where the search for a key begins, and what must stand there: its rest, and no steps."""
         half, mask = self.key_bits // 2, (1 << self.key_bits) - 1
         mixed = (key ^ (key >> half)) * ODD & mask
         mixed = mixed ^ (mixed >> half)

@@ -14,9 +14,16 @@ def check_positive(name: str, value: int, example: int) -> None:
         raise UserError(f"{name} must be at least 1: {name}={value}; try --{name.replace('_', '-')} {example}")
 
 
-def check_dropout(dropout: float) -> None:
-    if not 0 <= dropout < 1:
-        raise UserError(f"dropout must be at least 0 and below 1: dropout={dropout}; try --dropout 0.1")
+def check_not_negative(name: str, value: int, advice: str = "leave it out") -> None:
+    if value < 0:
+        raise UserError(f"{name} must not be negative: {name}={value}; {advice}")
+
+
+def check_dropout(share: float, name: str = "dropout", example: float = 0.1) -> None:
+    if not 0 <= share < 1:
+        raise UserError(
+            f"{name} must be at least 0 and below 1: {name}={share}; try --{name.replace('_', '-')} {example}"
+        )
 
 
 def check_choices(config: Any) -> None:

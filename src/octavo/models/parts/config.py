@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from octavo.errors import UserError
-from octavo.models.parts.checks import check_choices, check_dropout, check_positive
+from octavo.models.parts.checks import check_choices, check_dropout, check_not_negative, check_positive
 from octavo.ops.attention.kinds import (
     ATTENTION_KINDS,
     AttentionKind,
@@ -75,10 +75,7 @@ class GPTConfig:
         for name, example in (("width", 128), ("layers", 4), ("heads", 4), ("context", 64), ("attention_window", 32)):
             check_positive(name, getattr(self, name), example)
         check_dropout(self.dropout)
-        if self.feed_forward_width < 0:
-            raise UserError(
-                f"feed_forward_width must not be negative: feed_forward_width={self.feed_forward_width}; leave it out"
-            )
+        check_not_negative("feed_forward_width", self.feed_forward_width)
         check_choices(self)
         kind = attention_kind(self.attention, "text")
         self._check_heads()

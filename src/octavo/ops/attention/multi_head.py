@@ -1,4 +1,5 @@
-"""Multi-head attention written three ways: concatenated, as a sum over heads, and as one matrix on the whole text.
+"""Multi-head attention written three ways: heads concatenated, as a sum over heads, and, with the attention weights
+held fixed, as one (N D × N D) matrix.
 
 B batch, N tokens, D width, H heads, G key and value heads (G divides H), K = D / H, E = G × K. Weights are (out, in).
 """
@@ -19,7 +20,7 @@ from octavo.ops.attention.reference import attention_weights, for_each_head
 
 
 class Heads(NamedTuple):
-    """What an attention layer learns, and how many heads share it."""
+    """The weights of a multi-head attention layer, and its number of heads."""
 
     heads: int
     query_DD: Tensor
@@ -35,9 +36,9 @@ class Heads(NamedTuple):
 class LayerMatrix(NamedTuple):
     """An attention layer, its maps held fixed, as vec(Y) = M vec(X) + offset, where vec puts the rows end to end."""
 
-    matrix: Tensor  # (N D × N D): the sum over heads of map ⊗ folded
+    matrix: Tensor  # (N D × N D): the sum over heads of A_h ⊗ OV_h (Kronecker product)
     maps_HNN: Tensor  # attention weights
-    folded_HDD: Tensor  # what is done to the values
+    folded_HDD: Tensor  # the OV matrix of each head, W_v W_o
     offset_ND: Tensor  # what the biases add
 
 

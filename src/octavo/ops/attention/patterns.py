@@ -13,10 +13,18 @@ from torch import Tensor
 from octavo.errors import UserError
 
 MAX_MASK_ENTRIES = 1 << 22  # held while pairs are counted
+MAY_BE_ZERO = ("radius", "globals")
 
 
 class Pattern:
-    """A rule for pairs of positions: does t attend to s?"""
+    """A rule for pairs of positions: does t attend to s? Patterns are dataclasses, and what they count is positive."""
+
+    def __post_init__(self) -> None:
+        for name, size in vars(self).items():
+            least = 0 if name in MAY_BE_ZERO else 1
+            if isinstance(size, int) and size < least:
+                rule = "be at least 1" if least else "not be negative"
+                raise UserError(f"{name} of a pattern must {rule}: {name}={size}; try {name}={least}")
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         """Whether t attends to s, for positions that broadcast; a rule that differs by row puts (B, 1) in front."""
@@ -83,9 +91,6 @@ class Local(Pattern):
 
     window: int
 
-    def __post_init__(self) -> None:
-        _check_positive(window=self.window)
-
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return (t - s < self.window) & (s - t < self.window)
 
@@ -95,9 +100,6 @@ class Global(Pattern):
     """The first `tokens` positions attend to all and are attended to by all; there are no other pairs."""
 
     tokens: int = 1
-
-    def __post_init__(self) -> None:
-        _check_positive(tokens=self.tokens)
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return (t < self.tokens) | (s < self.tokens)
@@ -109,9 +111,6 @@ class Block(Pattern):
 
     size: int
 
-    def __post_init__(self) -> None:
-        _check_positive(size=self.size)
-
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return t // self.size == s // self.size
 
@@ -121,9 +120,6 @@ class Strided(Pattern):
     """Tokens whose distance is a multiple of `stride` attend to each other."""
 
     stride: int
-
-    def __post_init__(self) -> None:
-        _check_positive(stride=self.stride)
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         return (t - s) % self.stride == 0
@@ -140,10 +136,6 @@ class Axial(Pattern):
     width: int
     globals: int = 0
 
-    def __post_init__(self) -> None:
-        _check_positive(height=self.height, width=self.width)
-        _check_not_negative(globals=self.globals)
-
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         rows, columns, patches = _apart(t - self.globals, s - self.globals, self.height, self.width)
         return (patches & ((rows == 0) | (columns == 0))) | (t < self.globals) | (s < self.globals)
@@ -157,10 +149,6 @@ class Neighbourhood(Pattern):
     width: int
     radius: int = 1
     globals: int = 0
-
-    def __post_init__(self) -> None:
-        _check_positive(height=self.height, width=self.width)
-        _check_not_negative(radius=self.radius, globals=self.globals)
 
     def allows(self, t: Tensor, s: Tensor) -> Tensor:
         rows, columns, patches = _apart(t - self.globals, s - self.globals, self.height, self.width)
@@ -232,15 +220,3 @@ def _apart(t: Tensor, s: Tensor, height: int, width: int) -> tuple[Tensor, Tenso
     size = height * width
     patches = (t >= 0) & (t < size) & (s >= 0) & (s < size)
     return t // width - s // width, t % width - s % width, patches
-
-
-def _check_positive(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 1:
-            raise UserError(f"{name} of a pattern must be at least 1: {name}={size}; try {name}=1")
-
-
-def _check_not_negative(**sizes: int) -> None:
-    for name, size in sizes.items():
-        if size < 0:
-            raise UserError(f"{name} of a pattern must not be negative: {name}={size}; try {name}=0")

@@ -16,7 +16,6 @@ from torch import Tensor
 from octavo.ops.tracing import tap
 
 ScoreKind = Literal["dot", "scaled", "additive"]
-SCORES: tuple[ScoreKind, ...] = ("dot", "scaled", "additive")
 
 
 def dots(q_BTD: Tensor, k_BSD: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Linear attention: the softmax's exponential is replaced by a product of features, so that sums can be carried.
 
-B batch, H heads, T tokens, K features, V size of a value.
+B batch, H heads, T tokens, N chunks of C tokens, K features, V size of a value.
 
     from octavo.ops import linear
     q, k = linear.features("elu", q_BHTK, k_BHTK)
@@ -15,28 +15,15 @@ from importlib.util import find_spec
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.ops.linear import reference
-from octavo.ops.linear.chunked import chunked
 from octavo.ops.linear.feature_maps import FEATURES, Features, draw_random_features, features
-from octavo.ops.linear.reference import State, linear_weights
+from octavo.ops.linear.reference import State, linear_weights, ratio
 
-__all__ = [
-    "FEATURES",
-    "PATHS",
-    "Features",
-    "Path",
-    "State",
-    "attend_linear",
-    "attend_linear_full",
-    "choose",
-    "draw_random_features",
-    "features",
-    "linear_weights",
-    "start",
-]  # fmt: skip
+__all__ = ["FEATURES", "Features", "State", "draw_random_features", "features", "linear_weights"]  # and what is below
 
 Path = Literal["auto", "parallel", "chunked", "recurrent", "kernel"]
 PATHS: tuple[Path, ...] = ("auto", "parallel", "chunked", "recurrent", "kernel")
@@ -77,6 +64,34 @@ def attend_linear(
         else:
             y_BHTV, after = chunked(q_BHTK, k_BHTK, wide_v_BHTV, before, chunk or CHUNK)
     return y_BHTV.to(v_BHTV.dtype), after
+
+
+def chunked(q_BHTK: Tensor, k_BHTK: Tensor, v_BHTV: Tensor, state: State, chunk: int) -> tuple[Tensor, State]:
+    """Inside a chunk of C tokens the map of all pairs, between chunks the state: T (C + K) V operations, where the map
+    of all takes T² V and single steps come one after another.
+
+    The last chunk is filled up with tokens that match nothing. The denominator is the numerator of a value that is
+    always one, so a column of ones beside the values (W = V + 1) carries z with S and the sums are written once.
+    """
+    T = q_BHTK.shape[2]
+    chunk = min(chunk, max(T, 1))
+    S_BHKV, z_BHK = state
+    S_BH1KW = torch.cat([S_BHKV, z_BHK[..., None]], -1)[:, :, None]
+    w_BHTW = F.pad(v_BHTV, (0, 1), value=1.0)
+    q_BHNCK, k_BHNCK, w_BHNCW = (in_chunks(x, chunk) for x in (q_BHTK, k_BHTK, w_BHTW))
+    # Sums of what came before, never "up to and with this chunk, less this chunk": that would cancel digits away.
+    after_BHNKW = torch.cat([S_BH1KW, k_BHNCK.mT @ w_BHNCW], 2).cumsum(2)
+    num_BHNCW = (q_BHNCK @ k_BHNCK.mT).tril() @ w_BHNCW + q_BHNCK @ after_BHNKW[:, :, :-1]
+    num_BHTW = num_BHNCW.flatten(2, 3)[:, :, :T]
+    last_BHKW = after_BHNKW[:, :, -1]
+    return ratio(num_BHTW[..., :-1], num_BHTW[..., -1:]), (last_BHKW[..., :-1], last_BHKW[..., -1])
+
+
+def in_chunks(x_BHTK: Tensor, chunk: int) -> Tensor:
+    """x_BHNCK, with zeros after the end: a key of zeros adds nothing to any sum."""
+    N = -(-x_BHTK.shape[2] // chunk)
+    x_BHNCK: Tensor = F.pad(x_BHTK, (0, 0, 0, N * chunk - x_BHTK.shape[2])).unflatten(2, (N, chunk))
+    return x_BHNCK
 
 
 def attend_linear_full(q_BHTK: Tensor, k_BHSK: Tensor, v_BHSV: Tensor) -> Tensor:

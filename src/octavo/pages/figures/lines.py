@@ -1,4 +1,4 @@
-"""Curves: several series over one pair of axes, each told apart by its marks and dashes, not by colour alone."""
+"""Curves: several series over one pair of axes, each recognised by its marks and dashes, not by colour alone."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _curve(one: Series, place: int, stretches: Sequence[list[Point]]) -> Markup:
     if one.quiet:
         return shape("g", title, curve(d, "quiet", 1.2, QUIET_DASHES[place % len(QUIET_DASHES)]))
     points = [point for stretch in stretches for point in stretch]
-    # Each curve begins its marks elsewhere, so that those of curves which run together can still be told apart.
+    # Each curve begins its marks elsewhere, so that those of curves which run together remain distinct.
     step = max(1, len(points) // MARKS_PER_CURVE)
     marks = [mark(place, x, y) for x, y in points[place * step // len(MARKS) % step :: step]]
     return shape("g", title, curve(d, series_colour(place), dashes=dash(place)), *marks)

@@ -19,7 +19,7 @@ from octavo.studio.server.result_cache import acquired
 from octavo.studio.server.scheduler import Ticket
 
 if TYPE_CHECKING:  # heavy modules are imported when first needed, so that the studio starts quickly
-    from octavo.exercises.framework.check_process import CheckProcess
+    from octavo.exercises.framework.checking import CheckProcess
     from octavo.exercises.framework.exercise import Exercise
 
 MAX_ANSWERS_CHARACTERS = 1 << 17  # the template with every exercise has half as many
@@ -140,7 +140,7 @@ class Book:
 
     def _check_process(self) -> CheckProcess:
         if self._process is None:
-            from octavo.exercises.framework.check_process import CheckProcess
+            from octavo.exercises.framework.checking import CheckProcess
 
             self._process = CheckProcess()
         return self._process

@@ -21,7 +21,7 @@ from octavo.datasets.images import CSV_SIDES, NAMED, Images, open_images
 from octavo.errors import UserError
 from octavo.studio.server.app import RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
-from octavo.tasks.image_attention import look
+from octavo.tasks.image_attention import attend_to_image
 from octavo.tasks.image_run import ImageRun
 from octavo.tasks.images import ImagesConfig
 
@@ -84,17 +84,17 @@ def image(ticket: Ticket, studio: Studio, pictures: Pictures, asked: ImageReques
     x_CHW, truth = _held_out(run, asked.image, pictures, ticket) if asked.image is not None else (None, "")
     with ticket.turn():
         x_CHW = _sent(run, asked.picture or "") if x_CHW is None else x_CHW
-        sight = look(run, x_CHW)
-        best = sight.p_V.topk(min(MAX_CLASSES, len(run.labels)))
+        attention = attend_to_image(run, x_CHW)
+        best = attention.p_V.topk(min(MAX_CLASSES, len(run.labels)))
     every = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
         "picture": _png(x_CHW), "width": x_CHW.shape[2], "height": x_CHW.shape[1], "truth": truth,
         "classes": [{"label": run.labels[n], "p": p} for n, p in every], "layers": len(run.model.blocks),
         "heads": [{"layer": one.layer, "head": one.head, "entropy": one.entropy, "distance": one.distance,
-                   "seen": one.seen_hw.tolist()} for one in sight.heads],
+                   "seen": one.seen_hw.tolist()} for one in attention.heads],
         "groups": [{"layer": one.layer, "group": one.group, "itself": one.itself, "map": one.a_CC.tolist()}
-                   for one in sight.groups],
-        "rollout": sight.rollout_hw.tolist(), "token": run.model.config.pool == "token",
+                   for one in attention.groups],
+        "rollout": attention.rollout_hw.tolist(), "token": run.model.config.pool == "token",
     }  # fmt: skip
 
 

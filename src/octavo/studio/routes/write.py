@@ -15,8 +15,7 @@ from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
-from octavo.decode.annotated import ALTERNATIVES, Noted, choices, prepare, search, write
-from octavo.decode.tree import grow
+from octavo.decode.annotated import ALTERNATIVES, AnnotatedToken, choices, grow, prepare, search, write
 from octavo.errors import UserError
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
@@ -111,7 +110,7 @@ def _position(studio: Studio, asked: Position, ticket: Ticket) -> tuple[Run, lis
     return run, [*tokens_of(run, asked.prompt), *asked.path]
 
 
-def _annotated(run: Run, one: Noted) -> dict[str, Any]:
+def _annotated(run: Run, one: AnnotatedToken) -> dict[str, Any]:
     others = [(token, token_text(run, token), p) for token, p in one.alternatives]
     return {
         "id": one.token, "token": token_text(run, one.token), "bytes": len(run.tokenizer.token_bytes(one.token)),
@@ -150,7 +149,7 @@ def _read_annotated(ticket: Ticket, run: Run, x_T: list[int], written: list[int]
     tensors = (reading.bits_N, reading.rank_N, reading.top_NK, reading.p_NK)
     columns = (tensor[len(x_T) :].tolist() for tensor in tensors)
     return [
-        _annotated(run, Noted(token, bits, rank, tuple(
+        _annotated(run, AnnotatedToken(token, bits, rank, tuple(
             (i, p) for i, p in zip(top, ps, strict=True) if p > 0 and i != run.model.begin)[:ALTERNATIVES]))
         for token, bits, rank, top, ps in zip(written, *columns, strict=True)
     ]  # fmt: skip
@@ -164,7 +163,7 @@ def next_tokens(ticket: Ticket, studio: Studio, cache: ResultCache[Tensor], aske
     """
     run, x_T = _position(studio, asked, ticket)
     logits_1V = cache.get(
-        run.model, hash(tuple(x_T)), 0, ticket, lambda: prepare(run.model, x_T, ticket.turn).logits_1V,
+        run.model, hash(tuple(x_T)), 0, ticket, lambda: prepare(run.model, x_T, ticket.turn).logits_BV,
         lambda logits_1V: logits_1V.nbytes,
     )  # fmt: skip
     with ticket.turn():

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -92,17 +91,6 @@ class Bpe(Tokenizer):
         texts = (chunk.data.decode("utf-8", "ignore") for chunk in rechunk(chunks, _last_safe_place))
         learner.train_from_iterator((batch for text in texts for batch in _batches(text)), trainer)
         return cls(json.loads(learner.to_str()))
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> Bpe:
-        """Read a Hugging Face `tokenizer.json`."""
-        try:
-            parts = json.loads(Path(path).read_bytes())
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot read the tokenizer {path}: {error}") from error
-        if not isinstance(parts, dict) or "model" not in parts:
-            raise UserError(f"{path} is not a tokenizer.json: it has no 'model'")
-        return cls(parts)
 
     @property
     def newline(self) -> int | None:
