@@ -37,7 +37,7 @@ from octavo.exercises import (
 from octavo.exercises.framework.checking import check_exercise, check_exercises
 from octavo.exercises.framework.formula import FUNCTIONS, parse
 from octavo.exercises.framework.formula_values import find_difference, value
-from octavo.exercises.framework.grading import Student, as_csv, as_json, grade
+from octavo.exercises.framework.grading import Student, answer_template, as_csv, as_json, grade
 from octavo.exercises.framework.limits import (
     Limits,
     Worker,
@@ -50,7 +50,6 @@ from octavo.exercises.framework.limits import (
 )
 from octavo.exercises.framework.mathml import as_mathml, as_text, prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import load_folder, select_exercises
-from octavo.exercises.framework.template import answer_template
 
 KINDS = {"d": "whole", "x": "real", "s": "positive"}
 LIMITS = Limits(2.0, 1 << 29)

@@ -175,11 +175,8 @@ def synthesizer_ignores() -> Finding:
         keyed.append(float(by_keys.abs().max()))
         synthetic.append(float(by_positions.abs().max()))
     note = (
-        "largest derivative with respect to "
-        "another token: "
-        f"{max(synthetic)} in the "
-        "synthesizer, "
-        f"{max(keyed):.2f} with keys"
+        f"largest derivative with respect to another token: {max(synthetic)} in the synthesizer, {max(keyed):.2f} "
+        "with keys"
     )
     return Finding(verdict(max(synthetic) > 0), note, "exactly 0")
 
@@ -232,8 +229,7 @@ def beats_guessing(steps: int = 150) -> Finding:
     error = share_error(1 / PAIRS, TEST_QUESTIONS, 4)
     note = (
         f"{steps} steps, then {TEST_QUESTIONS:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
-        f"{keyed:.1%}; the best guess has {1 / PAIRS:.1%} ± {error:.1%} (4 standard "
-        "errors)"
+        f"{keyed:.1%}; the best guess has {1 / PAIRS:.1%} ± {error:.1%} (4 standard errors)"
     )
     return Finding(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
 
@@ -256,11 +252,8 @@ def cannot_look_up() -> Finding:
     guess = all(math.isclose(at.low, 1 / at.values["n"]) for at in points)
     built = head_per_key_accuracy()
     note = (
-        f"constructed by hand, {PAIRS} heads for {PAIRS} keys have "
-        f"{built:.1%} "
-        "accuracy; without "
-        "keys in the "
-        "values only 1/n"
+        f"constructed by hand, {PAIRS} heads for {PAIRS} keys have {built:.1%} accuracy; without keys in the values "
+        "only 1/n"
     )
     return Finding(verdict(built < 1, guess), note, "all lookups")
 

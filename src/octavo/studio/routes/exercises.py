@@ -96,7 +96,7 @@ class Book:
 
     def template(self, ticket: Ticket, name: Annotated[str, Query(max_length=100)] = "") -> dict[str, str]:
         """An empty file of answers, to one exercise or to all."""
-        from octavo.exercises.framework.template import answer_template
+        from octavo.exercises.framework.grading import answer_template
 
         return {"text": answer_template([self._find(name)] if name else [one for _, one in self._by_id().values()])}
 
