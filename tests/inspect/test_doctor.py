@@ -20,7 +20,6 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.baselines import (
     Baseline,
     Baselines,
@@ -41,6 +40,7 @@ from octavo.inspect.doctor.context_use import (
     used,
 )
 from octavo.inspect.doctor.curve import Check, Curve, Point, Training
+from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
     SMALLER,

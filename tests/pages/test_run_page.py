@@ -25,14 +25,11 @@ from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import run_page
+from octavo.tasks.language_page import annotate, loss_curve, opening, run_page, training_section
 from octavo.tasks.mixture import MixtureConfig
-from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
-from octavo.tasks.run_facts import stored, title_of
-from octavo.tasks.surprisal import annotate, opening
+from octavo.tasks.run_facts import stored, title_of, train_command
 from octavo.tasks.training_run import train_run
-from octavo.tasks.training_section import loss_curve, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
 

@@ -21,11 +21,11 @@ from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.scoring.translation import score_translations
-from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
 from octavo.tasks.translation import PairLoss, PairsConfig, batches_of, predicted_tokens
 from octavo.tasks.translation_alignment import align
+from octavo.tasks.translation_page import alignment_page
 from octavo.tasks.translator import Translator, load_translator
 from octavo.text import TOKENIZERS, BpeSettings, Byte, Chunk
 from octavo.training.loop import Loop

@@ -19,7 +19,7 @@ from octavo.io.files import whole_file
 from octavo.tasks.classification import TASK, examples_of, measure
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.run_facts import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]

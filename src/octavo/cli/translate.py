@@ -17,10 +17,10 @@ from octavo.errors import UserError
 from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
 from octavo.scoring.translation import Translated
-from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
+from octavo.tasks.translation_page import alignment_page
 from octavo.tasks.translator import Method, Translator, load_translator
 
 InFile = Annotated[Positional[str], arg(metavar="FILE")]

@@ -22,17 +22,16 @@ from octavo.inspect.surprisal import surprises
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING, element, join
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import code, paragraph, section, side_by_side, table
+from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
 from octavo.pages.surprisal import annotated_text, surprisal_legend
 from octavo.scoring.answers import Point, at_threshold
 from octavo.tasks.answering import Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
 from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.language_page import annotate
 from octavo.tasks.oracle import oracle_of
 from octavo.tasks.run import Run, load
-from octavo.tasks.surprisal import annotate
 from octavo.tasks.word_contributions import explain as explain_texts
 from octavo.text.bag_of_ngrams import words_of
 from octavo.text.preprocess import apply

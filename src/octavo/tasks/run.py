@@ -46,8 +46,7 @@ from octavo.io.run_folder import (
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
 from octavo.pages.markup import element
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraph
+from octavo.pages.sections import notebook_view, paragraph
 from octavo.tasks.task import Contents, TrainedRun, record_for, save_run
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer

@@ -28,11 +28,10 @@ from octavo.scoring.bits_per_byte import Score, finite
 from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import TextConfig, learnt_text
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import language_page, run_page
+from octavo.tasks.language_page import language_page, opening, run_page
 from octavo.tasks.mixture import PROBED, MixtureConfig
 from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, Run, load
 from octavo.tasks.run_facts import bytes_on_disk
-from octavo.tasks.surprisal import opening
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap

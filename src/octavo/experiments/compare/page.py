@@ -25,10 +25,10 @@ from octavo.experiments.compare.rows import CSV, Comparison, Row
 from octavo.io.files import size, whole_file
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
-from octavo.pages.notebook import notebook_view
 from octavo.pages.sections import (
     bullets,
     facts,
+    notebook_view,
     paragraph,
     paragraphs,
     render_page,

@@ -16,8 +16,7 @@ from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
 from octavo.experiments.table import row_to_json, to_csv
 from octavo.io.files import whole_file
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraphs
+from octavo.pages.sections import notebook_view, paragraphs
 from octavo.scoring.bits_per_byte import finite
 
 Variable = Literal["text", "parameters", "flops"]

@@ -68,7 +68,7 @@ class Curve:
                 continue
             loss, norm, held = (_number(row.get(key)) for key in ("loss", "norm", "held_out_bits_per_byte"))
             if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
-                held = bits(nats, bytes_per_token)
+                held = cls(bytes_per_token=bytes_per_token).bits(nats)
             if loss is not None:
                 points.append(Point(step, loss, norm))
             if held is not None:
@@ -97,12 +97,7 @@ class Curve:
 
     def bits(self, loss: float) -> float:
         """Nats a token as bits per byte."""
-        return bits(loss, self.bytes_per_token)
-
-
-def bits(nats: float, bytes_per_token: float) -> float:
-    """Nats a token as bits per byte."""
-    return nats / math.log(2) / bytes_per_token
+        return loss / math.log(2) / self.bytes_per_token
 
 
 @dataclass(frozen=True)

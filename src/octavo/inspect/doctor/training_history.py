@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from statistics import median
 
-from octavo.inspect.doctor.advice import GATES
 from octavo.inspect.doctor.curve import Curve, Training, lowest_tenth
-from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
+from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
 START_WARNING = 0.5  # the first steps then only take back what the initialisation put in

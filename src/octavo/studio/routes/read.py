@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
+from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import Reading, read
-from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import MOST, Layers, has_attention, top_attention
+from octavo.inspect.surprisal import Reading, align, read
+from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import token_costs
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RequestBody, Studio
@@ -134,7 +134,7 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
             for top, ps in zip(top_NK, reading.p_NK.tolist(), strict=True)
         ],
         "contexts": None if reading.context_N is None else reading.context_N.tolist(),
-        "has_attention": has_attention(run.model), "comparable": run.comparable,
+        "has_attention": find_view(run.model, "token-maps") is not None, "comparable": run.comparable,
     }  # fmt: skip
 
 
@@ -165,9 +165,11 @@ def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> d
 def attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> dict[str, Any]:
     """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
     run = language_model(studio, asked.run, ticket)
-    if not has_attention(run.model):
+    if find_view(run.model, "token-maps") is None:
         raise UserError(f"{asked.run} has no attention; choose a transformer")
-    top = top_attention(run.model, tokens_of(run, asked.text)[:MAX_ATTENTION_TOKENS], MOST, asked.layers, ticket.turn)
+    top = top_attention(
+        run.model, tokens_of(run, asked.text)[:MAX_ATTENTION_TOKENS], TOP_TOKENS, asked.layers, ticket.turn
+    )
     positions = [[position for position in row if position >= 0] for row in top.place_NK.tolist()]
     weights = [row[: len(used)] for used, row in zip(positions, top.share_NK.tolist(), strict=True)]
     return {"positions": positions, "weights": weights}
