@@ -19,7 +19,7 @@ from torch import Tensor
 from examples import attentive, recurrent, text
 from html_pages import HOSTILE, Page, elements
 from octavo.cli import main
-from octavo.cli.inspect_text import MAX_MAPPED_TOKENS
+from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention

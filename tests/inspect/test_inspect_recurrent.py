@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
-from octavo.cli.inspect_text import MAX_MAPPED_TOKENS
+from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over

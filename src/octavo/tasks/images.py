@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import seeded_generator
-from octavo.datasets.idx import has_idx
-from octavo.datasets.images import NAMED, Images, open_images, shifted
+from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
