@@ -15,7 +15,7 @@ GREEK = dict(zip(
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega".split(),
     "αβγδεηθκλμνξπρστφχψω", strict=True,
 )) | {"Delta": "Δ", "Sigma": "Σ", "Omega": "Ω", "Phi": "Φ", "inf": "∞", "ell": "ℓ"}  # fmt: skip
-CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the letter
+CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the Greek character
 SUPERSCRIPT = str.maketrans("0123456789+-nTd", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿᵀᵈ")
 SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "∼"}
 QUOTED = re.compile(r"`([^`]*)`")

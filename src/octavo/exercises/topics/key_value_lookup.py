@@ -62,12 +62,9 @@ def nearest_by_adding(b: float) -> float:
 
 def adding_helps() -> Finding:
     nearest = {b: nearest_by_adding(b) for b in (1.0, 2.0, 5.0, 10.0)}
-    note = "; ".join(f"norm {b:g}: at best {distance:.2f} norms away" for b, distance in nearest.items())
-    return Finding(
-        verdict(min(nearest.values()) < 0.1),
-        "multiples from -20 to 20 of u_c and of u_d; " + note,
-        "within a tenth of the norm",
-    )
+    listed = "; ".join(f"norm {b:g}: at best {distance:.2f} norms away" for b, distance in nearest.items())
+    note = f"multiples from -20 to 20 of u_c and of u_d; {listed}"
+    return Finding(verdict(min(nearest.values()) < 0.1), note, "within a tenth of the norm")
 
 
 def nearest_mean() -> Finding:
