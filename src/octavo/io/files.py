@@ -55,6 +55,12 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a whole file of UTF-8; what UTF-8 cannot hold is written as an escape."""
+    with whole_file(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """Fill a folder under a temporary name, then put it in place of the one that stood there; a link is followed."""
