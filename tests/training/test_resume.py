@@ -393,7 +393,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "gone": lambda path: path.unlink(),
     "a negative step": with_position(step=-1),
     "a step that is no number": with_position(step="12"),
-    "an infinite rate": with_position(lowered=math.inf),
+    "an infinite rate": with_position(rate_factor=math.inf),
     "a position nested without bound": rewritten(lambda _, about: about.update(position="[" * 100_000)),
     "no position": rewritten(lambda _, about: about.__delitem__("position")),
     "no weights": rewritten(lambda tensors, _: tensors.__delitem__(first(tensors, "weights"))),

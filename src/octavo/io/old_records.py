@@ -14,7 +14,7 @@ OLD_TASKS = {
     "classify images": "images", "translate": "translation", "classify text": "classification",
     "fill in masked words": "masked",
 }  # fmt: skip
-OLD_METRICS = {"rate": "learning_rate", "norm": "gradient_norm"}
+OLD_METRICS = {"rate": "learning_rate_factor", "norm": "gradient_norm"}  # of the highest learning rate
 LOOP_KEYS = ("budget", "batch", "checks", "precision")
 
 

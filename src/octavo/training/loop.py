@@ -123,7 +123,7 @@ class Loop:
             return
         at.skipped = 0
         at.loss_average = loss if at.loss_average is None else SMOOTHING * at.loss_average + (1 - SMOOTHING) * loss
-        rate = self.optimizers.step(spent, at.rate_factor)
+        rate = self.stage.optimizer.learning_rate * self.optimizers.step(spent, at.rate_factor)
         with torch.no_grad():
             for name, tensor in self.average.items():
                 tensor.lerp_(self.tensors[name].detach(), 1 - self.stage.optimizer.ema)
