@@ -415,7 +415,7 @@ def test_a_mask_and_a_picture_are_given_by_hand(page: Any, address: str) -> None
     file = {"name": "stripe.png", "mimeType": "image/png", "buffer": base64.b64decode(picture())}
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("text=rollout")
-    assert page.locator("figure.attention canvas").count() > 4
+    assert page.locator("figure.sight canvas").count() > 4
     page.set_input_files("input[type=file]", {**file, "buffer": bytes(2_300_000)})
     page.wait_for_selector("[role=alert]:text('2.2 MB at most')")
 
