@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import torch
 
-from octavo.experiments.machine import describe_machine, versions
+from octavo.experiments.compare.cost import describe_machine, versions
 
 MACHINE_PRINTED = "OCTAVO_BENCH_MACHINE_PRINTED"  # set by `make bench`, which prints the machine before its scripts
 

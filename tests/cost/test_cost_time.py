@@ -216,5 +216,5 @@ def test_a_trained_run_is_timed_as_it_was_trained(capsys: pytest.CaptureFixture[
               window=16, budget="2steps", measure=False)  # fmt: skip
     trained = json.loads((tmp_path / "run" / "config.json").read_text())["training"]
     found = json_output(capsys, "cost", str(tmp_path / "run"))
-    assert (found["batch"], found["window"]) == (4, trained["window"]) == (4, 16)
+    assert (found["batch"], found["window"]) == (trained["streams"], trained["sequence_length"]) == (4, 16)
     assert math.isfinite(found["predicted_tokens_per_second"])

@@ -150,7 +150,7 @@ def test_a_package_with_other_bytes_is_refused_and_leaves_nothing(place: Path, m
     assert everything_under(place / "cache") == []
 
 
-def test_a_package_without_the_file_is_told_by_name(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_the_file_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
     build_wheel(place, {})
     with pytest.raises(UserError, match=r"tiny_data-1.0-py3-none-any.whl .*lacks a file.*tiny_data/a.txt"):
@@ -169,7 +169,7 @@ def test_a_missing_package_says_what_pip_said_and_the_other_way_in(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in for Python is a shell script")
-def test_a_python_without_pip_is_told_how_to_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_pip_learns_how_to_get_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     register(monkeypatch, packaged(), package=Package("tiny-data", "1.0"))
     bare = place / "python"
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')

@@ -14,10 +14,9 @@ from octavo.decode import Beam, Greedy, Sample, beam_search, stream
 from octavo.decode.annotated import Node, choices, grow, prepare, search, write
 from octavo.decode.greedy import without_begin
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.surprisal import read
-from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import has_attention, top_attention
+from octavo.inspect.attention_maps import attention_over, top_attention
+from octavo.inspect.surprisal import align, read
+from octavo.inspect.views import find_view
 from octavo.models.recurrent import GRU
 
 MODELS: dict[str, LanguageModel[Any]] = {
@@ -131,7 +130,7 @@ def test_the_choices_are_those_that_sampling_draws_from(method: Sample) -> None:
 @pytest.mark.parametrize("layers", ["last", "all"])
 def test_top_attention_is_the_largest_of_the_maps(model: Any, layers: Any) -> None:
     x_N = [token % (model.vocab - 1) for token in range(3, 200, 2)]
-    assert has_attention(model)
+    assert find_view(model, "token-maps")
     reading = top_attention(model, x_N, 4, layers)
     maps = attention_over(model, x_N).layers
     chosen = maps[-1:] if layers == "last" else maps
@@ -147,8 +146,8 @@ def test_top_attention_is_the_largest_of_the_maps(model: Any, layers: Any) -> No
 
 
 def test_counts_have_no_attention() -> None:
-    assert not has_attention(ngram(order=3))
-    assert not has_attention(recurrent(GRU))
+    assert find_view(ngram(order=3), "token-maps") is None
+    assert find_view(recurrent(GRU), "token-maps") is None
 
 
 # --- two readings side by side

@@ -17,8 +17,7 @@ import octavo
 from octavo.cli import main
 from octavo.cli.exchange import export_run, import_run
 from octavo.errors import UserError
-from octavo.exchange.arpa import read_arpa, write_arpa
-from octavo.exchange.arpa_tokens import names_of, spelling_of, token_names
+from octavo.exchange.arpa import names_of, read_arpa, spelling_of, token_names, write_arpa
 from octavo.models.ngram import NGram, NGramConfig
 from octavo.tasks.run import Run, load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Chunk, Tokenizer, Word, load_tokenizer

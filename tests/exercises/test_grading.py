@@ -37,7 +37,7 @@ from octavo.exercises import (
 from octavo.exercises.framework.checking import check_exercise, check_exercises
 from octavo.exercises.framework.formula import FUNCTIONS, parse
 from octavo.exercises.framework.formula_values import find_difference, value
-from octavo.exercises.framework.grading import Student, as_csv, as_json, grade
+from octavo.exercises.framework.grading import Student, answer_template, as_csv, as_json, grade
 from octavo.exercises.framework.limits import (
     Limits,
     Worker,
@@ -50,7 +50,6 @@ from octavo.exercises.framework.limits import (
 )
 from octavo.exercises.framework.mathml import as_mathml, as_text, prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import load_folder, select_exercises
-from octavo.exercises.framework.template import answer_template
 
 KINDS = {"d": "whole", "x": "real", "s": "positive"}
 LIMITS = Limits(2.0, 1 << 29)
@@ -383,9 +382,9 @@ HOSTILE_FUNCTIONS = {
     "kills the grader": ("import os\nos.kill(os.getppid(), 9)", "send signals"),
     "raises its limits": ("import resource\nresource.setrlimit(resource.RLIMIT_AS, (-1, -1))", "limits"),
     "calls home": ("import socket\nsocket.socket()", "network"),
-    "looks it up": ("from octavo.exercises.framework.registry import exercises_by_topic", "ModuleNotFoundError"),
+    "imports answers": ("from octavo.exercises.framework.registry import exercises_by_topic", "ModuleNotFoundError"),
     "huge power": ("def double(x):\n    return 9**9**9**9", "stopped"),
-    "prints without end": ("def double(x):\n    while True: print('x' * 10**6)", "stopped"),
+    "prints endlessly": ("def double(x):\n    while True: print('x' * 10**6)", "stopped"),
     "formulas that are none": ("raise KeyError('`((`')", "KeyError"),
     "escapes": ("raise KeyError('\\x1b[31mred')", "[31mred"),
     "changes the runner": ("import sys\nsys.modules['__main__'].plain = lambda *_: 2.0\ndef double(x): return 0",

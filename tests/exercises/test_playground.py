@@ -16,8 +16,7 @@ import torch
 
 from octavo.errors import UserError
 from octavo.exercises.framework import playground
-from octavo.exercises.framework.inputs import InteractiveExercise, Option, Parameter, Table
-from octavo.exercises.framework.playground import PLAYGROUND
+from octavo.exercises.framework.playground import PLAYGROUND, InteractiveExercise, Option, Parameter, Table
 from octavo.exercises.framework.registry import select_exercises
 from octavo.exercises.topics import greedy_decoding, noisy_keys, softmax, vanishing_gradients
 from octavo.ops.attention import FULL, Axial, Block, Global, Local, Neighbourhood, Pattern

@@ -32,10 +32,10 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, Comparison, Row, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
-from octavo.experiments.compare.byte_costs import MAX_BLOCKS, block_interval, score_run, t_interval
 from octavo.experiments.compare.candidates import candidates, choose, parts_of_mixture
 from octavo.experiments.compare.compressors import bz2_size, xz_size, zlib_size, zstd_size
 from octavo.experiments.compare.config import place_of, scored_part
+from octavo.experiments.compare.measure import MAX_BLOCKS, block_interval, score_run, t_interval
 from octavo.experiments.progress import Progress, Stream, without_escapes
 from octavo.experiments.table import keys_of, table_text
 from octavo.models import GRU, MODELS, ModelSpec, find_spec, preset

@@ -18,7 +18,6 @@ import pytest
 from conftest import chromium
 from html_pages import HOSTILE, Page, elements, sentences
 from octavo.experiments.compare.advice import rank_rows
-from octavo.experiments.compare.byte_costs import block_interval, save_byte_costs, score_run
 from octavo.experiments.compare.figures import (
     COSTS,
     FAMILIES,
@@ -29,8 +28,16 @@ from octavo.experiments.compare.figures import (
     trade_off,
     write_figures,
 )
-from octavo.experiments.compare.html_table import comparison_table, footnotes
-from octavo.experiments.compare.page import comparison_html, comparison_page, read_byte_costs, read_samples, write_page
+from octavo.experiments.compare.measure import block_interval, score_run
+from octavo.experiments.compare.page import (
+    comparison_html,
+    comparison_page,
+    comparison_table,
+    footnotes,
+    read_byte_costs,
+    read_samples,
+    write_page,
+)
 from octavo.experiments.compare.passages import WINDOW_BYTES, disagreements, farthest, pairs, pieces_of, same_passage
 from octavo.experiments.compare.rows import CSV, Comparison, Row
 from octavo.experiments.table import page_columns
@@ -38,8 +45,8 @@ from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.svg import COLOURS
 from octavo.tasks import api
 from octavo.tasks.corpus import held_out
+from octavo.tasks.language_page import OPENING_BYTES
 from octavo.tasks.run_facts import bytes_on_disk, title_of
-from octavo.tasks.surprisal import OPENING_BYTES
 
 SVG = "{http://www.w3.org/2000/svg}"
 FLAGS = [
@@ -351,7 +358,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, bytes]:
         run = api.train(model, corpus, out=folder / name, **settings)
         _, text = held_out(run)
         score, bits = score_run(run, text, "held out")
-        save_byte_costs(bits, folder / "byte_costs" / f"{name}.npy")
+        (folder / "byte_costs").mkdir(exist_ok=True)
+        np.save(folder / "byte_costs" / f"{name}.npy", bits.astype(np.float16))
         interval, over = block_interval(bits)
         assert interval is not None
         low, high = interval

@@ -22,7 +22,7 @@ from octavo.errors import Stopped, UserError
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page
 from octavo.experiments.domains.result import ModelResult, perplexity
-from octavo.experiments.domains.run import CANDIDATES, Candidate
+from octavo.experiments.domains.run import CANDIDATES
 from octavo.experiments.domains.scoring import GROUPS, Reading, Vocabulary, excerpt, gap, read
 from octavo.experiments.excerpts import first_bytes
 from octavo.models import MODELS, Bag, NGram
@@ -241,11 +241,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = (
-        Candidate("kn3-chars", "ngram", {"tokenizer": "char", "order": 3}),
-        Candidate("kn2-words", "ngram", {"tokenizer": "word", "order": 2}),
-        Candidate("dream", "no-such-model-yet", {}, True),
-    )
+    few = {
+        "kn3-chars": ("ngram", {"tokenizer": "char", "order": 3}),
+        "kn2-words": ("ngram", {"tokenizer": "word", "order": 2}),
+        "dream": ("no-such-model-yet", {}),
+    }
     monkeypatch.setattr(domains_run, "CANDIDATES", few)
 
 
@@ -312,7 +312,7 @@ def test_a_candidate_that_was_stopped_is_resumed(
     texts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {"tokenizer": "char", "width": 8, "batch_size": 4, "checkpoint_seconds": 0.0}
-    monkeypatch.setattr(domains_run, "CANDIDATES", (Candidate("rnn-chars", "rnn", settings, True),))
+    monkeypatch.setattr(domains_run, "CANDIDATES", {"rnn-chars": ("rnn", settings)})
     flags = ("--texts", *texts, "--bytes", "300", "--out", str(tmp_path / "d"), "--budget", "4steps", "--preprocess")
     step, steps = Loop.step, []
 
@@ -429,8 +429,8 @@ def test_a_run_whose_text_is_gone_or_changed_is_refused(texts: tuple[str, str], 
 
 
 def test_the_candidates_have_words_characters_and_bytes_of_models_that_exist() -> None:
-    assert {one.settings["tokenizer"] for one in CANDIDATES if one.model in MODELS} == {"byte", "char", "word"}
-    assert len({one.name for one in CANDIDATES}) == len(CANDIDATES)
+    assert {settings["tokenizer"] for _, settings in CANDIDATES.values()} == {"byte", "char", "word"}
+    assert all(model in MODELS for model, _ in CANDIDATES.values())
 
 
 # The page and its figure.

@@ -29,12 +29,12 @@ from octavo.experiments.progress import Progress
 from octavo.experiments.runner import Runner, failures
 from octavo.experiments.scale import Point
 from octavo.experiments.store import Store
-from octavo.experiments.table import Column, columns_of, keys_of, row_to_json, table_text, to_csv
+from octavo.experiments.table import Column, columns_of, keys_of, plain_json, table_text, to_csv
 from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to find the processes of a run")
-WORKER = [sys.executable, "-m", "octavo.experiments.worker"]
+WORKER = [sys.executable, "-m", "octavo.experiments.executor"]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def quiet() -> Progress:
 
 def untimed(comparison: Comparison) -> dict[str, dict[str, Any]]:
     """The rows without what a clock has measured."""
-    rows = {row.model: row_to_json(row) for row in comparison}
+    rows = {row.model: plain_json(row) for row in comparison}
     return {model: {key: row[key] for key in row if key not in MEASURED_TIMES} for model, row in rows.items()}
 
 
@@ -283,7 +283,7 @@ def test_one_definition_serves_terminal_page_csv_and_json() -> None:
         ["apple", "150", "g", "!"], ["pear"],
     ]  # fmt: skip
     assert to_csv(Fruit, fruits).splitlines()[:2] == ["name,grams,sort,ripe,note", "apple,150.4,common,True,"]
-    assert row_to_json(Fruit("melon", float("inf")))["grams"] is None
+    assert plain_json(Fruit("melon", float("inf")))["grams"] is None
     mixed = [Fruit("apple", sort="Cox"), Fruit("pear")]
     assert [column.key for column in columns_of(Fruit, "terminal", mixed)] == ["name", "sort"]
 

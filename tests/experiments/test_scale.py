@@ -24,12 +24,10 @@ from octavo.experiments.excerpts import first_part, last_part, write_part
 from octavo.experiments.progress import Progress
 from octavo.experiments.scale import Point, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
-from octavo.experiments.scale.crossing import MAX_TIMES
-from octavo.experiments.scale.figure import FittedPoints, law_figure
 from octavo.experiments.scale.measure import best_order
-from octavo.experiments.scale.page import scaling_page
+from octavo.experiments.scale.page import FittedPoints, law_figure, scaling_page
 from octavo.experiments.scale.plan import Plan, budget_part, plan_cells, width_of
-from octavo.experiments.scale.power_law import Fit, Law, constant
+from octavo.experiments.scale.power_law import MAX_TIMES, Fit, Law, constant
 from octavo.experiments.scale.result import chosen
 from octavo.experiments.scale.wording import crossing_line, summary
 from octavo.models import NGram

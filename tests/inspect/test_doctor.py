@@ -20,7 +20,6 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.advice import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.baselines import (
     Baseline,
     Baselines,
@@ -41,6 +40,7 @@ from octavo.inspect.doctor.context_use import (
     used,
 )
 from octavo.inspect.doctor.curve import Check, Curve, Point, Training
+from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
     SMALLER,
@@ -97,7 +97,7 @@ def falling(first: float, last: float, steps: int = 100) -> list[float]:
 
 def test_rows_become_points_checks_and_events() -> None:
     rows: list[dict[str, Any]] = [
-        {"step": 1, "loss": 2.0, "norm": 0.5}, {"step": 2, "event": "skipped", "why": "x", "loss": 9.0},
+        {"step": 1, "loss": 2.0, "gradient_norm": 0.5}, {"step": 2, "event": "skipped", "why": "x", "loss": 9.0},
         {"step": 2, "held_out_bits_per_byte": 3.0}, {"step": 3, "loss": math.nan}, {"step": "4", "loss": 1.0},
         {"step": 5, "loss": 10**400}, {"step": 10**400, "loss": 1.0},
         {"step": 50, "loss": 1.0, "held_out": 2 * math.log(2)}, {"name": "validation", "bits_per_byte": 2.0},

@@ -16,15 +16,22 @@ from torch import Tensor, nn
 from examples import VOCAB, attentive, mixed, recurrent, text
 from html_pages import HOSTILE, Page
 from octavo.cli import main
-from octavo.cli.inspect_text import MAX_MAPPED_TOKENS
+from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import attention_over
-from octavo.inspect.gradient_flow import default_back, gradient_flow, has_gradient, in_words, rate, relative
-from octavo.inspect.gradient_theory import orthogonal_flow
+from octavo.inspect.gradient_flow import (
+    default_back,
+    gradient_flow,
+    has_gradient,
+    in_words,
+    orthogonal_flow,
+    rate,
+    relative,
+)
 from octavo.inspect.inspection import MAX_TOKENS, inspect_run
 from octavo.inspect.page import inspect_page
-from octavo.inspect.tapped_values import token_rows
+from octavo.inspect.views import token_rows
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig

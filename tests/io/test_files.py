@@ -105,13 +105,13 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which only Linux has")
-def test_a_full_disk_is_told_in_words() -> None:
+def test_a_full_disk_is_said_in_words() -> None:
     with pytest.raises(UserError, match=r"the disk is full: writing /dev/full failed .* free some room"):
         write(Path("/dev/full"))
     assert stat.S_ISCHR(os.stat("/dev/full").st_mode)
 
 
-def test_a_place_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
     for wrong in (tmp_path / "file" / "below", tmp_path / "file" / "far" / "below", tmp_path / ("x" * 300)):
@@ -124,7 +124,7 @@ def test_a_place_that_cannot_be_written_is_told_with_the_remedy(tmp_path: Path) 
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
-def test_a_file_over_the_limit_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_over_the_limit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from octavo.io.files import whole_file, whole_folder

@@ -43,8 +43,8 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_the_second_process_is_refused_with_the_one_that_holds_it(tmp_path: Path) -> None:
     with holder(tmp_path / "run") as process:
-        told = rf"process {process.pid} on {socket.gethostname()} resumes there; wait for it, or stop it"
-        with pytest.raises(UserError, match=told), locked(tmp_path / "run"):
+        message = rf"process {process.pid} on {socket.gethostname()} resumes there; wait for it, or stop it"
+        with pytest.raises(UserError, match=message), locked(tmp_path / "run"):
             raise AssertionError("two hold one lock")
         assert read_holder(lock_file(tmp_path / "run"))["pid"] == process.pid
 

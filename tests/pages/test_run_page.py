@@ -25,14 +25,11 @@ from octavo.pages.surprisal import annotated_text, level
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import run_page
+from octavo.tasks.language_page import annotate, loss_curve, opening, run_page, training_section
 from octavo.tasks.mixture import MixtureConfig
-from octavo.tasks.reproduce import train_command
 from octavo.tasks.run import Run, load, read_record
-from octavo.tasks.run_facts import stored, title_of
-from octavo.tasks.surprisal import annotate, opening
+from octavo.tasks.run_facts import stored, title_of, train_command
 from octavo.tasks.training_run import train_run
-from octavo.tasks.training_section import loss_curve, training_section
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text
 
@@ -270,7 +267,7 @@ def test_the_training_section_has_facts_events_and_samples() -> None:
     rows: list[dict[str, Any]] = [{"step": step, "loss": 2.0, "bits_per_byte": 3.0} for step in range(1, 101)]
     rows += [{"step": 50, "event": "skipped", "why": "the loss has <exploded>"}]
     rows += [{"step": step, "held_out_bits_per_byte": 2.5, "sample": f"wrote at {step}"} for step in (50, 100)]
-    training = {"steps": 100, "steps_per_epoch": 40, "lanes": 8, "window": 4, "why": "the budget is spent"}
+    training = {"steps": 100, "steps_per_epoch": 40, "streams": 8, "sequence_length": 4, "why": "the budget is spent"}
     record = {"training": training, "result": {"bits_per_byte": 2.75}, "train_tokens": 3200, "train_seconds": 2.0}
     text = Page(section := training_section(rows, record)).text
     facts = ("100, 2.5 epochs", "8 parallel streams of 4 tokens", "1,600 tokens per second", "the budget is spent")

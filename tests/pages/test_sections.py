@@ -11,7 +11,6 @@ from markupsafe import Markup
 
 from html_pages import HOSTILE, Page, elements
 from octavo.pages.markup import element, text
-from octavo.pages.notebook import notebook_view
 from octavo.pages.sections import (
     MAX_CONFUSION_CLASSES,
     Column,
@@ -21,6 +20,7 @@ from octavo.pages.sections import (
     confusion_matrix,
     details,
     facts,
+    notebook_view,
     paragraph,
     render_page,
     reproduce,

@@ -13,7 +13,7 @@ from octavo.cli import main
 from octavo.inspect.surprisal import read
 from octavo.scoring.bits_per_byte import score_bytes
 from octavo.tasks.corpus import held_out
-from octavo.tasks.surprisal import annotate
+from octavo.tasks.language_page import annotate
 
 TEXT = "".join(f"{i} goes up the hill, {i * i % 97} comes down again, {i % 7} stays.\n" for i in range(700))
 SMALL: dict[str, Any] = {"width": 16, "layers": 2, "budget": "3steps", "device": "cpu"}

@@ -63,7 +63,7 @@ def test_scores_are_those_of_the_record(runs: Path, oracle: Oracle) -> None:
     }
 
 
-def test_a_foreign_record_is_told_as_not_measured(own: Path) -> None:
+def test_a_foreign_record_is_reported_as_not_measured(own: Path) -> None:
     path = own / "facts" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "result": {**config["result"], "curve": [[1, 2]]}}))

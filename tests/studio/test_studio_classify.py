@@ -90,7 +90,7 @@ def test_the_curve_is_saved_by_training_and_is_that_of_the_examples_held_out(ask
     assert reply["measured"]["confusion"] == made.record["result"]["confusion"]
 
 
-def test_what_is_not_in_the_record_is_told_as_missing_and_no_path_of_it_is_opened(
+def test_what_is_not_in_the_record_is_reported_as_missing_and_no_path_of_it_is_opened(
     asks: TestClient, runs: Path, tmp_path: Path
 ) -> None:
     assert asks.get("/api/classifier", params={"run": "old"}).json()["measured"]["curve"] == []

@@ -120,7 +120,7 @@ def test_a_check_that_nobody_wants_is_ended_and_the_next_is_done() -> None:
     assert first.poll() is not None
 
 
-def test_a_failing_check_is_told_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_check_is_reported_and_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from octavo.exercises.framework import checking
 
     def fails(*_: Any) -> Any:
@@ -278,7 +278,7 @@ def test_a_check_can_be_stopped(page: Any) -> None:
 
 
 @pytest.mark.browser
-def test_what_is_told_follows_the_slider_and_the_address(page: Any) -> None:
+def test_the_summary_follows_the_slider_and_the_address(page: Any) -> None:
     go(page, "exercises?view=play&name=gradient-growth&singular=1.2&steps=20")
     wanted = PLAYGROUND["gradient-growth"].function(singular=1.2, steps=20)["summary"]
     page.wait_for_selector(f"text={wanted}")

@@ -129,7 +129,7 @@ def test_nothing_but_the_pages_own_files_is_served(asks: TestClient, path: str) 
     assert asks.get(path).status_code == 404
 
 
-def test_other_methods_and_addresses_are_told_apart(asks: TestClient) -> None:
+def test_other_methods_and_addresses_are_distinguished(asks: TestClient) -> None:
     assert asks.get("/api/read").status_code == 405
     assert asks.get("/elsewhere").json() == {"error": "there is nothing at this address"}
 
@@ -196,7 +196,7 @@ def test_a_model_that_is_too_large_is_refused_with_the_remedy(runs: Path) -> Non
         ModelCache(runs, max_bytes=100, device="cpu").get("kn", Ticket(FairLock()))
 
 
-def test_a_damaged_run_is_told_of_and_tried_again(runs: Path, tmp_path: Path) -> None:
+def test_a_damaged_run_is_reported_and_tried_again(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "runs" / "bad").mkdir(parents=True)
     reply = json.loads((runs / "kn" / CONFIG).read_text())
     (tmp_path / "runs" / "bad" / CONFIG).write_text(json.dumps(reply))
@@ -377,7 +377,7 @@ def test_a_token_is_asked_for_on_other_addresses_alone() -> None:
     assert studio_url("::1", 1, "t") == "http://[::1]:1/?token=t"
 
 
-def test_a_port_that_is_taken_is_told_of_and_the_usual_one_gives_way() -> None:
+def test_a_port_that_is_taken_is_reported_and_the_usual_one_gives_way() -> None:
     with open_socket("127.0.0.1", None) as one, open_socket("127.0.0.1", None) as two:
         assert one.getsockname()[1] != two.getsockname()[1]
         with pytest.raises(UserError, match="another --port"):

@@ -271,7 +271,7 @@ def test_an_example_is_read_and_nothing_is_asked_of_an_empty_text(page: Any) -> 
 
 
 @pytest.mark.browser
-def test_an_error_is_told_in_place_of_the_reading_and_goes_with_the_next(page: Any) -> None:
+def test_an_error_is_shown_in_place_of_the_reading_and_goes_with_the_next(page: Any) -> None:
     go(page, "#/read?run=kn&text=The+cat")
     page.wait_for_selector(".walk span")
     page.route("**/api/read", lambda route: route.fulfill(status=200, body="half an answ"))

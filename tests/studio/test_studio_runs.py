@@ -95,7 +95,7 @@ def test_operations_are_those_of_the_loaded_model(runs: Path, asking: TestClient
     gpt, gru = load(runs / "gpt").model, load(runs / "gru").model
     assert rows["gpt"]["flops"] == cost_of(gpt, Shape(1, 1, 63)).per_token("forward")  # its context is 64
     assert rows["gru"]["flops"] == cost_of(gru, Shape(1, 1, 0)).per_token("forward")
-    assert rows["kn"]["flops"] is None  # counts are looked up
+    assert rows["kn"]["flops"] is None  # an n-gram model does none: it reads its counts
 
 
 def test_scores_of_every_task() -> None:

@@ -129,7 +129,7 @@ def test_what_is_pasted_and_does_not_fit_is_reported(page: Any, view: str, fit: 
     page.wait_for_selector(".cut", state="detached")
 
 
-def test_an_address_with_too_long_a_text_is_told_in_words(runs: Path) -> None:
+def test_an_address_with_too_long_a_text_is_explained_in_words(runs: Path) -> None:
     reply = client(runs).post("/api/read", json={"run": "kn", "text": "x" * 20_001})
     assert reply.status_code == 422
     assert reply.json()["error"] == "text: at most 20,000 characters are read, and these are 20,001; shorten it"
@@ -148,7 +148,7 @@ def test_a_slider_that_is_moved_fast_leaves_its_last_value_in_the_address(page: 
     address_has(page, "threshold=0.8")
 
 
-def test_the_token_that_is_told_about_is_in_the_address(page: Any) -> None:
+def test_the_token_that_is_described_is_in_the_address(page: Any) -> None:
     page.goto("/#/read?run=kn&text=The+cat+sat")
     page.locator(".walk span").nth(4).click()
     page.keyboard.press("ArrowRight")
@@ -190,7 +190,7 @@ def test_reading_that_takes_long_can_be_stopped_and_started_again(page: Any) -> 
     assert len(held) == 1
 
 
-def test_a_studio_that_is_gone_is_told_in_words(page: Any) -> None:
+def test_a_studio_that_is_gone_is_reported_in_words(page: Any) -> None:
     page.goto("/#/read?run=kn&text=The+cat")
     page.wait_for_selector(".walk span")
     page.route("**/*", lambda route: route.abort())

@@ -47,7 +47,7 @@ def test_importing_octavo_does_not_import_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"ordr": 3}, r"ngram has no setting 'ordr'; did you mean order\?"),
         ({"tokenizr": "byte"}, r"ngram has no setting 'tokenizr'; did you mean tokenizer\?"),
@@ -66,8 +66,10 @@ def test_importing_octavo_does_not_import_torch() -> None:
         ({"size": 300}, "the tokenizer byte has no setting 'vocab_size'"),
     ],
 )
-def test_wrong_settings_are_refused_and_the_near_one_named(text: Path, settings: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_wrong_settings_are_refused_and_the_near_one_named(
+    text: Path, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
         octavo.train("ngram", text, **settings)  # type: ignore[arg-type]
 
 
@@ -109,7 +111,7 @@ def test_several_files_are_rows_and_a_total(run: Run, text: Path, tmp_path: Path
     assert both.bits == math.fsum(row.bits for row in both.rows)
 
 
-def test_nothing_to_score_is_told(run: Run, tmp_path: Path) -> None:
+def test_nothing_to_score_is_reported(run: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is nothing to score"):
         octavo.evaluate(run, [])
     with pytest.raises(UserError, match="there is no file or folder"):
@@ -144,7 +146,7 @@ def test_exact_search_is_at_least_as_probable_as_the_others(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"method": "magic"}, "there is no method 'magic'; methods are sample, greedy, beam, exact"),
         ({"temprature": 1.0}, r"Sample has no setting 'temprature'; did you mean temperature\?"),
@@ -159,8 +161,8 @@ def test_exact_search_is_at_least_as_probable_as_the_others(run: Run) -> None:
         ({"method": Greedy(), "width": 3}, "Greedy has its settings already: width"),
     ],
 )
-def test_wrong_ways_to_generate_are_refused(run: Run, arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_wrong_ways_to_generate_are_refused(run: Run, arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         octavo.generate(run, **arguments)  # type: ignore[arg-type]
 
 

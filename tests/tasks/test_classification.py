@@ -82,8 +82,8 @@ RECIPES = {
 }
 
 
-def fitted(name: str, data: Labelled) -> Classifier:
-    return fit_classifier(RECIPES[name], data, Letters() if name == "head" else None)
+def fitted(name: str, data: Labelled, seed: int = 0) -> Classifier:
+    return fit_classifier(RECIPES[name].replace(seed=seed), data, Letters() if name == "head" else None)
 
 
 def train_classifier(recipe: Recipe, sources: list[str], out: Path) -> Classifier:
@@ -93,9 +93,10 @@ def train_classifier(recipe: Recipe, sources: list[str], out: Path) -> Classifie
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_classifier_learns_what_can_be_learnt_and_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
-    made = fitted(name, made_up())
     other = made_up(200, seed=1)
-    assert accuracy(made, other) >= 0.9
+    trained = [fitted(name, made_up(), seed) for seed in range(3)]  # one alone says as much of its dropout as of it
+    assert np.mean([accuracy(made, other) for made in trained]) >= 0.9
+    made = trained[0]
     made.save(tmp_path / "run")
     base = Letters() if name == "head" else None
     again = load_classifier(tmp_path / "run", base)
@@ -279,11 +280,11 @@ def test_leaving_a_word_out_of_an_average_is_what_the_explanation_says() -> None
         return float((logp[c] - logp[1 - c]).detach())
 
     whole = odds(vectors.mean(0))
-    told = dict(zip(words, found.contributions, strict=True))
+    contribution_of = dict(zip(words, found.contributions, strict=True))
     for i, word in enumerate(known):
         without = torch.cat([vectors[:i], vectors[i + 1 :]]).mean(0)
-        assert told[word] == pytest.approx(whole - odds(without), abs=1e-4)
-    assert told["but"] == pytest.approx(0, abs=1e-5)
+        assert contribution_of[word] == pytest.approx(whole - odds(without), abs=1e-4)
+    assert contribution_of["but"] == pytest.approx(0, abs=1e-5)
     assert found.order_blind
     assert "not seen" in found.verdict()
 
@@ -336,13 +337,13 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
         ({"model": "gpt"}, "no classifier"),
         ({"sizes": {"rows": 10**12, "classes": 2}}, "shape|large"),
         ({"config": {"ngrams": 2, "bits": 13}}, "rows_F"),
-        ({"task": "paint"}, "no classifier"),
+        ({"task": "paint"}, "no task 'paint'"),
     ],
 )
 def test_a_forged_folder_is_refused(tmp_path: Path, change: dict[str, object], says: str) -> None:
     fitted("linear", made_up(60)).save(tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
-    (tmp_path / "run" / "config.json").write_text(json.dumps(told | change), encoding="utf-8")
+    record = json.loads((tmp_path / "run" / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "run" / "config.json").write_text(json.dumps(record | change), encoding="utf-8")
     with pytest.raises(UserError, match=says):
         load_classifier(tmp_path / "run")
 
@@ -377,8 +378,8 @@ def test_the_command_line_trains_measures_predicts_and_explains(
         (["eval", "missing"], "is not a run"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported_in_one_line(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["classify", *arguments]) == 2
-    told = capsys.readouterr().err
-    assert says in told
-    assert told.count("\n") == 1
+    message = capsys.readouterr().err
+    assert says in message
+    assert message.count("\n") == 1

@@ -50,7 +50,7 @@ def people(size: int = 16) -> Knowledge:
 # ---------------------------------------------------------------------- span corruption
 
 
-def test_a_span_is_hidden_and_told_at_the_end() -> None:
+def test_a_span_is_hidden_and_written_at_the_end() -> None:
     x_C = np.frombuffer(b"Lucy was born in Rome today", np.uint8)
     row = corrupted(x_C, kept=21, begin=9, end=13, mark=ord("?"))
     assert row.tobytes() == b"Lucy was ? in Rome?born?"
@@ -139,7 +139,7 @@ def test_every_pass_comes_by_every_number_once() -> None:
     assert at(1).tolist() == drawn[4:8].tolist()  # going back gives the same
 
 
-def test_made_up_people_are_told_asked_or_neither() -> None:
+def test_made_up_people_are_described_asked_or_neither() -> None:
     known = people(16)
     assert (len(known.train), len(known.dev), len(known.never), len(known.text)) == (8, 4, 4, 24)
     whole = "\n".join(known.text)
@@ -293,9 +293,9 @@ def test_the_curve_and_the_calibration_error_are_those_of_a_hand_sum() -> None:
     assert list(bins[-1]) == pytest.approx([3, 2.8 / 3, 2 / 3])  # 1.0 belongs to the last bin
     by_hand = (abs(2.8 - 2) + abs(0.4 - 1) + abs(0.2 - 0)) / 5
     assert calibration_error(bins) == pytest.approx(by_hand)
-    told = answered(confidence, right).to_json()
-    assert (told["exact_match"], told["questions"]) == (0.5, 4)
-    assert json.loads(json.dumps(told))["curve"][-1] == [0.2, 1.0, 0.5]
+    result = answered(confidence, right).to_json()
+    assert (result["exact_match"], result["questions"]) == (0.5, 4)
+    assert json.loads(json.dumps(result))["curve"][-1] == [0.2, 1.0, 0.5]
 
 
 # ---------------------------------------------------------------------- files of facts
@@ -329,8 +329,8 @@ def test_any_sqlite_file_serves_and_looking_cannot_change_it(tmp_path: Path) -> 
     facts = open_file_of_facts(path, "born in", ('who "is"', "town"))
     assert facts.find("ada ash") == "Rome"
     assert path.read_bytes() == before
-    for table, columns, told in (("nope", (), "no table 'nope'"), ("born in", ("x", "town"), "no column 'x'")):
-        with pytest.raises(UserError, match=told):
+    for table, columns, message in (("nope", (), "no table 'nope'"), ("born in", ("x", "town"), "no column 'x'")):
+        with pytest.raises(UserError, match=message):
             open_file_of_facts(path, table, columns).find("Ada Ash")
     with pytest.raises(UserError, match="two columns"):
         open_file_of_facts(path, "other", ("a",))
@@ -413,8 +413,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     names = ("Ada Ash", "Bob Elm", "Cleo Fir", "Dan Oak", "Eve Yew", "Finn Bay")
-    told = [(name, PLACES[n % len(PLACES)]) for n, name in enumerate(names)]
-    text = tuple(f"{name} was born in {place} ." for name, place in told)
+    known = [(name, PLACES[n % len(PLACES)]) for n, name in enumerate(names)]
+    text = tuple(f"{name} was born in {place} ." for name, place in known)
     known = Knowledge("six", text, people().train, people().dev)
     model, tokenizer = fresh_model(known, replace(TINY, context=64), 0)
     recipe = facts_recipe(pretrain_epochs=400, pretrain_batch_size=12, pretrain_learning_rate=0.01, context=64)
@@ -423,10 +423,10 @@ def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     model = loop.trained_model().eval()
     choices = [tokenizer.encode(place.encode()).tolist() for place in PLACES]
     found = []
-    for name, _ in told:
+    for name, _ in known:
         prompt = tokenizer.encode(f"{name} was born in ".encode()).tolist()
         found.append(PLACES[int(log_probability(model, [prompt] * len(PLACES), choices).argmax())])
-    assert found == [place for _, place in told]  # by chance, one time in 4,096
+    assert found == [place for _, place in known]  # by chance, one time in 4,096
 
 
 def test_without_pretraining_answers_are_learnt_by_heart_and_names_count_as_never_seen(tmp_path: Path) -> None:
@@ -483,8 +483,8 @@ def test_stored_pairs_are_learnt_and_the_old_ones_kept(trained: Path, tmp_path: 
     oracle = load_oracle(trained)
     (never,) = [pair for pair in people(16).never if oracle.answer([pair.question])[0].text != "Lima"][:1]
     new = [Pair(never.question, "Lima")]
-    told = learn(oracle, new, steps=60, out=tmp_path / "learnt", quiet=True)
-    assert (told["before"]["new"], told["after"]["new"]) == (0.0, 1.0)
+    result = learn(oracle, new, steps=60, out=tmp_path / "learnt", quiet=True)
+    assert (result["before"]["new"], result["after"]["new"]) == (0.0, 1.0)
     again = load_oracle(tmp_path / "learnt")
     assert again.answer([never.question])[0].text == "Lima"
     kept = measure(again, open_knowledge(again.run.record["corpus"]["source"][0]), True)
@@ -507,8 +507,8 @@ def test_the_command_answers_looks_up_abstains_and_learns(
     assert main([*ask, "--threshold", "1"]) == 0  # standard input is no terminal, so nobody is asked
     assert capsys.readouterr().out == "I do not know.\n"
     assert main(["answer", str(trained), "Zed Yew", "--threshold", "1", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["answer"], told["from"]) == (None, "nobody")
+    result = json.loads(capsys.readouterr().out)
+    assert (result["answer"], result["from"]) == (None, "nobody")
     questions = tmp_path / "questions.tsv"
     questions.write_text(f"{known.question}\t{known.answer}\nWhere was Zed Yew born?\tOslo\n")
     assert main(["answer", str(trained), "--file", str(questions), "--facts", str(facts), "--threshold", "0.99"]) == 0
@@ -516,7 +516,7 @@ def test_the_command_answers_looks_up_abstains_and_learns(
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["Where?", "--learn"], "give one thing to do"),
         (["--learn"], "name the file of stored pairs"),
@@ -524,11 +524,11 @@ def test_the_command_answers_looks_up_abstains_and_learns(
         (["Where?", "--beam", "0"], "beam must be at least 1"),
     ],
 )
-def test_a_mistake_is_told_in_one_line(
-    trained: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_a_mistake_is_reported_in_one_line(
+    trained: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["answer", str(trained), *flags]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_run_that_was_not_taught_facts_does_not_answer(tmp_path: Path) -> None:

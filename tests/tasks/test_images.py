@@ -521,7 +521,7 @@ def test_rollout_is_a_mean_over_the_image_and_by_hand_for_one_layer() -> None:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_maps_are_shares_of_what_is_looked_at(pictures: Path, pattern: Any) -> None:
+def test_maps_are_attention_weights(pictures: Path, pattern: Any) -> None:
     run = untrained(pictures, attention=pattern)
     attention = attend_to_image(run, open_images(pictures).test_NCHW[0])
     assert [(head.layer, head.head) for head in attention.heads] == [(1, 1), (1, 2), (2, 1), (2, 2)]

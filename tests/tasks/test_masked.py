@@ -103,19 +103,19 @@ def test_hidden_states_logits_and_loss_are_those_of_transformers(tokenizer: Word
     segment_BT = (torch.arange(11) > 5).long().expand(3, -1)
     labels_BT = torch.where(torch.rand(3, 11, generator=seeded_generator(2)) < 0.3, x_BT, -100)
     follows_B = torch.tensor([0, 1, 1])
-    told = theirs(x_BT, token_type_ids=segment_BT, labels=labels_BT, next_sentence_label=follows_B,
+    expected = theirs(x_BT, token_type_ids=segment_BT, labels=labels_BT, next_sentence_label=follows_B,
                   output_hidden_states=True)  # fmt: skip
-    for ours, other in zip(model.hidden(x_BT, segment_BT), told.hidden_states, strict=True):
+    for ours, other in zip(model.hidden(x_BT, segment_BT), expected.hidden_states, strict=True):
         torch.testing.assert_close(ours, other, rtol=0, atol=1e-12)
     h_BTD = model.encode(x_BT, segment_BT)
-    torch.testing.assert_close(model.word_logits(h_BTD), told.prediction_logits, rtol=0, atol=1e-11)
+    torch.testing.assert_close(model.word_logits(h_BTD), expected.prediction_logits, rtol=0, atol=1e-11)
     assert model.next is not None
     logits_B2 = model.next(model.pool(h_BTD[:, 0]))
-    torch.testing.assert_close(logits_B2, told.seq_relationship_logits, rtol=0, atol=1e-11)
+    torch.testing.assert_close(logits_B2, expected.seq_relationship_logits, rtol=0, atol=1e-11)
     cross_entropy = torch.nn.functional.cross_entropy
     charged = labels_BT != -100
     loss = cross_entropy(model.word_logits(h_BTD[charged]), labels_BT[charged]) + cross_entropy(logits_B2, follows_B)
-    torch.testing.assert_close(loss, told.loss, rtol=0, atol=1e-12)
+    torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-12)
 
 
 def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_gradients_are_those_of_transformers(tokenizer: WordPiece, tmp_path: Pat
     theirs = theirs_of(model, tokenizer, tmp_path / "hf").double()
     model = model.double()
     x_BT = torch.randint(5, 120, (3, 9), generator=seeded_generator(1))
-    told = theirs(x_BT)
-    (told.prediction_logits.square().sum() + told.seq_relationship_logits.exp().sum()).backward()
+    expected = theirs(x_BT)
+    (expected.prediction_logits.square().sum() + expected.seq_relationship_logits.exp().sum()).backward()
     h_BTD = model.encode(x_BT)
     assert model.next is not None
     (model.word_logits(h_BTD).square().sum() + model.next(model.pool(h_BTD[:, 0])).exp().sum()).backward()
@@ -147,16 +147,16 @@ def test_minilm_gives_the_hidden_states_and_sentence_vectors_of_transformers() -
     theirs: Any = transformers.BertModel.from_pretrained(str(ours.path)).eval()
     texts = ["The cat sat on the mat.", "A feline was resting on a rug, quite happily and for a long while.", "Rain!"]
     known: Any = transformers.AutoTokenizer.from_pretrained(str(ours.path))
-    told = known(texts, padding=True, truncation=True, max_length=64, return_tensors="pt")
+    expected = known(texts, padding=True, truncation=True, max_length=64, return_tensors="pt")
     with torch.no_grad():
-        states = theirs(**told, output_hidden_states=True).hidden_states
+        states = theirs(**expected, output_hidden_states=True).hidden_states
     for b in range(len(texts)):
-        length = int(told["attention_mask"][b].sum())
+        length = int(expected["attention_mask"][b].sum())
         with torch.no_grad():
-            mine = ours.model.hidden(told["input_ids"][b : b + 1, :length])
+            mine = ours.model.hidden(expected["input_ids"][b : b + 1, :length])
         for one, other in zip(mine, states, strict=True):
             torch.testing.assert_close(one[0], other[b, :length], rtol=0, atol=1e-4)
-    there = told["attention_mask"][..., None]
+    there = expected["attention_mask"][..., None]
     mean_BD = torch.nn.functional.normalize((states[-1] * there).sum(1) / there.sum(1))
     torch.testing.assert_close(ours.encode(texts), mean_BD, rtol=0, atol=1e-4)
     cat, feline, rain = ours.encode(texts)
@@ -179,17 +179,17 @@ def test_what_goes_out_comes_back_and_loads_in_transformers(
     torch.testing.assert_close(bare(x_BT).last_hidden_state, model.encode(x_BT), rtol=0, atol=1e-5)
     if "words" in tasks:
         kind: Any = transformers.AutoModelForPreTraining if "next" in tasks else transformers.AutoModelForMaskedLM
-        told = kind.from_pretrained(tmp_path / "hf").eval()(x_BT)
-        logits = told.prediction_logits if "next" in tasks else told.logits
+        expected = kind.from_pretrained(tmp_path / "hf").eval()(x_BT)
+        logits = expected.prediction_logits if "next" in tasks else expected.logits
         torch.testing.assert_close(logits, model.word_logits(model.encode(x_BT)), rtol=0, atol=1e-4)
     known: Any = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     (ids,) = tokenizer.encode_texts(["The cat sang [MASK]!"], typed=True)
     assert known("The cat sang [MASK]!")["input_ids"] == [tokenizer.first, *ids.tolist(), tokenizer.end]
 
 
-def test_heads_that_transformers_lacks_are_left_out_and_told(tokenizer: WordPiece, tmp_path: Path) -> None:
-    (told,) = write_bert(random_bert(), tokenizer, tmp_path / "hf")
-    assert "order, replaced" in told
+def test_heads_that_transformers_lacks_are_left_out_and_reported(tokenizer: WordPiece, tmp_path: Path) -> None:
+    (message,) = write_bert(random_bert(), tokenizer, tmp_path / "hf")
+    assert "order, replaced" in message
     assert read_bert(tmp_path / "hf").model.config.tasks == ("words", "next")
 
 
@@ -214,8 +214,10 @@ def test_the_same_words_are_learnt_in_every_process() -> None:
         "learnt = WordPiece.learn([Chunk(sys.argv[1].encode())], WordPieceSettings(100)); "
         "print(json.dumps(learnt.huggingface_json()['model']))"
     )
-    told = {subprocess.run([sys.executable, "-c", code, TEXT], capture_output=True, text=True).stdout for _ in range(2)}
-    (model,) = map(json.loads, told)
+    outputs = {
+        subprocess.run([sys.executable, "-c", code, TEXT], capture_output=True, text=True).stdout for _ in range(2)
+    }
+    (model,) = map(json.loads, outputs)
     assert model == WordPiece.learn([Chunk(TEXT.encode())], WordPieceSettings(100)).huggingface_json()["model"]
     assert {"cat", "##t", "the", "[MASK]"} <= set(model["vocab"])
 
@@ -353,7 +355,7 @@ def test_the_loss_of_words_is_charged_at_the_chosen_places_alone(tokenizer: Word
     assert len(charged) < batch.x_BT.numel() / 4
 
 
-def test_replaced_tokens_are_drawn_from_the_text_and_told_apart_from_those_that_are_not() -> None:
+def test_replaced_tokens_are_drawn_from_the_text_and_distinguished_from_those_that_are_not() -> None:
     made = batches(("words", "replaced"), rows=32)
     plain = batches(("words", "replaced"), rows=32, share=0.0, replaced=0.0)
     hit = judged = 0
@@ -374,7 +376,7 @@ def test_measured_accuracies_are_what_counting_gives(tokenizer: WordPiece) -> No
     sentences = Sentences.of([(0, TEXT)], tokenizer)
     made = [Masked(sentences, tokenizer, ALL, 4, 32, 0).at(step) for step in range(3)]
     model = random_bert()
-    told = measure_masked(model, made)
+    measured = measure_masked(model, made)
     right = kinds = 0
     hits: dict[int, list[bool]] = {0: [], 1: []}
     assert model.replaced is not None
@@ -387,9 +389,9 @@ def test_measured_accuracies_are_what_counting_gives(tokenizer: WordPiece) -> No
         for score, truth in zip(scores, batch.replaced_BT.flatten().tolist(), strict=True):
             if truth != NOTHING:
                 hits[truth].append((score > 0) == bool(truth))
-    assert told["words_accuracy"] == pytest.approx(right / kinds)
-    assert told["masked_words"] == kinds
-    assert told["replaced_balanced"] == pytest.approx((np.mean(hits[0]) + np.mean(hits[1])) / 2)
+    assert measured["words_accuracy"] == pytest.approx(right / kinds)
+    assert measured["masked_words"] == kinds
+    assert measured["replaced_balanced"] == pytest.approx((np.mean(hits[0]) + np.mean(hits[1])) / 2)
 
 
 @pytest.mark.parametrize(
@@ -423,10 +425,10 @@ def test_a_pseudo_log_likelihood_is_the_sum_over_tokens_hidden_one_by_one(tokeni
         hidden_T[place] = tokenizer.mask
         with torch.no_grad():
             by_hand.append(float(theirs(hidden_T[None]).logits[0, place].log_softmax(-1)[x_T[place]]))
-    told = Encoder(model, tokenizer).pseudo_log_likelihood(text)
-    assert told.nats == pytest.approx(by_hand, abs=1e-4)
-    assert told.total == pytest.approx(sum(by_hand), abs=1e-3)
-    assert len(told.tokens) == len(found)
+    scored = Encoder(model, tokenizer).pseudo_log_likelihood(text)
+    assert scored.nats == pytest.approx(by_hand, abs=1e-4)
+    assert scored.total == pytest.approx(sum(by_hand), abs=1e-3)
+    assert len(scored.tokens) == len(found)
 
 
 def test_filling_in_gives_the_probabilities_of_the_model(tokenizer: WordPiece) -> None:
@@ -548,8 +550,8 @@ def test_a_forged_folder_is_refused_with_a_reason(
     tokenizer: WordPiece, tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
     Encoder(random_bert(), tokenizer).save(tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "config.json").read_text())
-    (tmp_path / "run" / "config.json").write_text(json.dumps(told | change))
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps(record | change))
     with pytest.raises(UserError, match=why):
         load_encoder(tmp_path / "run")
 
@@ -599,10 +601,10 @@ def test_on_a_gpu_compiled_losses_and_gradients_are_those_of_the_cpu(tokenizer: 
     paid = losses_of(here, batch)
     torch.stack(list(paid.values())).sum().backward()
     Precision(LoopConfig(precision="float32", compile="parts"), there, gpu, fixed_shapes=True).compiled(there, there)
-    told = losses_of(there, batch.to(gpu))
-    torch.stack(list(told.values())).sum().backward()
+    losses = losses_of(there, batch.to(gpu))
+    torch.stack(list(losses.values())).sum().backward()
     for task in ALL:
-        torch.testing.assert_close(told[task].cpu(), paid[task], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(losses[task].cpu(), paid[task], rtol=1e-4, atol=1e-5)
     for (name, ours), other in zip(here.named_parameters(), there.parameters(), strict=True):
         assert ours.grad is not None
         assert other.grad is not None
@@ -646,15 +648,15 @@ def test_the_command_line_trains_fills_in_embeds_exports_and_imports(
     run = str(tmp_path / "run")
     flags = "--budget 4steps --batch 4 --size 120 --width 16 --layers 1 --heads 2 --context 32 --tasks words order"
     assert main(["train", "bert", corpus, *flags.split(), "--out", run, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["steps"] == 4
-    assert {"words_accuracy", "order_accuracy"} <= set(told)
-    assert "next_accuracy" not in told
+    output = json.loads(capsys.readouterr().out)
+    assert output["steps"] == 4
+    assert {"words_accuracy", "order_accuracy"} <= set(output)
+    assert "next_accuracy" not in output
     assert main(["fill", run, "the [MASK] sat", "--top", "2", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["masks"]) == 1
-    assert len(told["masks"][0]) == 2
-    assert "[MASK]" not in told["filled"]
+    output = json.loads(capsys.readouterr().out)
+    assert len(output["masks"]) == 1
+    assert len(output["masks"][0]) == 2
+    assert "[MASK]" not in output["filled"]
     assert main(["fill", run, "the cat sat"]) == 0
     assert "no probability of the text" in capsys.readouterr().out
     (tmp_path / "lines.txt").write_text("The cat sat.\n\nA dog lay.\nThe cat sat.\n", encoding="utf-8")

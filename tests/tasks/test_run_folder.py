@@ -112,8 +112,8 @@ def test_the_tensors_are_plain_safetensors(runs: Path) -> None:
 
 def test_the_files_of_a_run_are_the_documented_ones(runs: Path) -> None:
     assert set(os.listdir(runs / "kn3")) == set(OURS) - {STATE, BOARD}
-    told = json.loads((runs / "kn3" / CONFIG).read_text())
-    assert told["corpus"]["valid"]["bytes"] == told["result"]["bytes"] == len(TEXT) - len(TEXT) * 9 // 10
+    record = json.loads((runs / "kn3" / CONFIG).read_text())
+    assert record["corpus"]["valid"]["bytes"] == record["result"]["bytes"] == len(TEXT) - len(TEXT) * 9 // 10
 
 
 def test_a_run_whose_names_are_not_utf8_is_saved_and_loaded(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def make_run_with_something_in_it(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (make_file, "is there already and is not a run; choose another --out"),
         (make_folder_with_a_file, "is there already and is not a run; choose another --out"),
@@ -171,11 +171,11 @@ def make_run_with_something_in_it(place: Path) -> None:
     ],
 )
 def test_what_is_not_a_run_is_refused_and_left_as_it_is(
-    runs: Path, tmp_path: Path, make: Callable[[Path], None], told: str
+    runs: Path, tmp_path: Path, make: Callable[[Path], None], message: str
 ) -> None:
     make(tmp_path / "place")
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         save(load(runs / "bag"), tmp_path / "place")
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     assert os.listdir(tmp_path) == ["place"]
@@ -264,17 +264,17 @@ def test_a_truncated_or_missing_file_is_refused(runs: Path, tmp_path: Path, name
 
 def changed(place: Path, file: str, keys: str, value: Any) -> None:
     """Set one value, addressed like 'config.order', in a JSON file."""
-    told = json.loads((place / file).read_text())
+    record = json.loads((place / file).read_text())
     *above, last = keys.split(".")
-    inner = told
+    inner = record
     for key in above:
         inner = inner[int(key)] if isinstance(inner, list) else inner[key]
     inner[last] = value
-    (place / file).write_text(json.dumps(told))
+    (place / file).write_text(json.dumps(record))
 
 
 @pytest.mark.parametrize(
-    ("run", "keys", "value", "told"),
+    ("run", "keys", "value", "message"),
     [
         ("kn3", "format", 3, "format 3, this octavo reads up to 2"),
         ("kn3", "model", "transformer", "damaged or foreign"),
@@ -313,11 +313,11 @@ def changed(place: Path, file: str, keys: str, value: Any) -> None:
     ],
 )
 def test_a_config_that_was_tampered_with_is_refused(
-    runs: Path, tmp_path: Path, run: str, keys: str, value: Any, told: str
+    runs: Path, tmp_path: Path, run: str, keys: str, value: Any, message: str
 ) -> None:
     place = copied(runs, tmp_path, run)
     changed(place, CONFIG, keys, value)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         load(place)
 
 
@@ -371,12 +371,12 @@ def test_whatever_one_value_is_changed_to_there_is_no_traceback(
     refused = 0
     for address in places(json.loads(text)):
         for value in (None, -1, 10**12, "x", [], {}, True):
-            told = json.loads(text)
-            inner = told
+            record = json.loads(text)
+            inner = record
             for key in address[:-1]:
                 inner = inner[key]
             inner[address[-1]] = value
-            (place / file).write_text(json.dumps(told))
+            (place / file).write_text(json.dumps(record))
             try:
                 load(place).summary()
             except UserError:

@@ -31,9 +31,9 @@ LABELS = [n % 2 for n in range(40)]
 def test_scikit_learns_own_checks_pass_as_far_as_they_go_for_text() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # which says that most of them need numbers
-        told = check_estimator(TextClassifier(), on_fail=None)
-    assert told
-    assert [one["check_name"] for one in told if one["status"] == "failed"] == []
+        checks = check_estimator(TextClassifier(), on_fail=None)
+    assert checks
+    assert [one["check_name"] for one in checks if one["status"] == "failed"] == []
 
 
 @pytest.mark.parametrize(

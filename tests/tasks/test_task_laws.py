@@ -5,12 +5,8 @@ foreign or damaged folder is refused, and an old run stays until the new one is 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ import pytest
 import torch
 
 import octavo
+from cli_processes import start_cli, start_two
 from octavo.errors import UserError
 from octavo.io.lock import lock_file
 from octavo.io.run_folder import CONFIG, METRICS, STATE, TENSORS
@@ -39,7 +36,6 @@ SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data,
     }),
 }  # fmt: skip
 STEPS = 9
-LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CLOSE = 1e-3  # relative: processes add gradients up in another order, and Muon computes in bfloat16
 
 
@@ -130,14 +126,14 @@ def test_sigkill_while_it_trains_changes_nothing(task: str, data: Path, tmp_path
     longer = {"budget": "60steps"} if task != "facts" else {"budget": "30steps", "pretrain_epochs": 20}
     words = command(task, data, run, **longer)
     for _ in range(2):
-        process = subprocess.Popen([sys.executable, "-m", "octavo.cli", *words], stderr=subprocess.DEVNULL)
+        process = start_cli(words)
         before = position(run)
         until = time.monotonic() + 120
-        while position(run) == before and process.poll() is None and time.monotonic() < until:
+        while position(run) == before and process.is_alive() and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(rng.random() * 0.05)
         process.kill()
-        process.wait()
+        process.join()
         words = ["resume", str(run)]
     if not json.loads((run / CONFIG).read_text())["training"]["finished"]:
         octavo.resume(run)
@@ -168,8 +164,9 @@ def test_two_processes_have_the_losses_of_one(task: str, data: Path, tmp_path: P
     calm = {"dropout": 0.0} if task != "classification" else {"word_dropout": 0.0, "dropout": 0.0}
     train(task, data, tmp_path / "one", **calm)
     words = command(task, data, tmp_path / "two", **calm)
-    done = subprocess.run([*LAUNCH, "-m", "octavo.cli", *words], capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
+    for process in start_two(words):
+        process.join(200)
+        assert process.exitcode == 0
     one, two = ([row["loss"] for row in rows(tmp_path / name) if "loss" in row] for name in ("one", "two"))
     assert two == pytest.approx(one, rel=CLOSE)
     assert octavo.load(tmp_path / "two").record["training"]["processes"] == 2
@@ -248,9 +245,7 @@ def test_two_at_a_time_are_refused_with_the_process_that_holds_the_folder(
 ) -> None:
     run, longer = tmp_path / "run", {"budget": "100000steps"}
     longer |= {"pretrain_epochs": 100000} if task == "facts" else {}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "octavo.cli", *command(task, data, run, **longer)], stderr=subprocess.DEVNULL
-    )
+    process = start_cli(command(task, data, run, **longer))
     try:
         until = time.monotonic() + 120
         while not (run / STATE / FILE).is_file() and time.monotonic() < until:
@@ -259,8 +254,8 @@ def test_two_at_a_time_are_refused_with_the_process_that_holds_the_folder(
             with pytest.raises(UserError, match=f"process {process.pid} on"):
                 work()
     finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     assert lock_file(run).exists()  # nobody was there to delete it
     at = Checkpoint.load(run).position
     if task != "facts":

@@ -1,4 +1,4 @@
-"""Runs that are no plain language models are trained, opened, listed, counted and gone on with like the others."""
+"""Runs that are no plain language models are trained, opened, listed, counted and resumed like the others."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ def test_a_run_that_answers_questions_is_a_language_model_too(folder: Path) -> N
 def test_list_shows_each_run_by_the_figure_of_its_task(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     octavo.train("bag", folder / "text.txt", out=folder / "runs" / "bag")
     assert main(["list", str(folder / "runs"), "--json"]) == 0
-    told = {Path(one["run"]).name: one for one in json.loads(capsys.readouterr().out)}
+    listed = {Path(one["run"]).name: one for one in json.loads(capsys.readouterr().out)}
     accuracy = octavo.evaluate(octavo.load(folder / "runs" / "vit")).accuracy
-    assert told["vit"]["figures"] == {"right": pytest.approx(accuracy)}
+    assert listed["vit"]["figures"] == {"right": pytest.approx(accuracy)}
     bleu = octavo.load(folder / "runs" / "seq2seq").record["result"]["languages"]["target"]["bleu"]
-    assert told["seq2seq"]["figures"] == {"target BLEU": bleu}
-    assert set(told["facts"]["figures"]) == {"answers exact"}
-    assert set(told["bert"]["figures"]) == {"masked words right"}
-    assert next(iter(told)) == "bag"  # what is measured in bits comes first
+    assert listed["seq2seq"]["figures"] == {"target BLEU": bleu}
+    assert set(listed["facts"]["figures"]) == {"answers exact"}
+    assert set(listed["bert"]["figures"]) == {"masked words right"}
+    assert next(iter(listed)) == "bag"  # what is measured in bits comes first
     assert main(["list", str(folder / "runs")]) == 0
     lines = {Path(line.split()[0]).name: line for line in capsys.readouterr().out.splitlines()[2:]}
     assert "100.0% right" in lines["linear"]
     assert "films.tsv" in lines["linear"]
-    assert f"{told['bag']['result']['bits_per_byte']:.4f} bits/byte" in lines["bag"]
+    assert f"{listed['bag']['result']['bits_per_byte']:.4f} bits/byte" in lines["bag"]
     assert f"{bleu:.1f} target BLEU" in lines["seq2seq"]
     assert "stripes" in lines["davit"]
 
@@ -142,7 +142,7 @@ def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.C
 # ---------------------------------------------------------------------- what they cost
 
 
-def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
+def cost(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
     assert main(["cost", *argv, "--no-measure", "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -150,27 +150,27 @@ def told(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 
 def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: Any = octavo.load(folder / "runs" / "vit")
-    found = told(capsys, str(folder / "runs" / "vit"), "--batch", "4")
+    found = cost(capsys, str(folder / "runs" / "vit"), "--batch", "4")
     cost = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
     assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
     assert found["flops_per_image"]["training"] == cost.training_flops / 4
     side = seen.model.sizes["height"]
     flags = ("--width", "8", "--layers", "1", "--heads", "2", "--image", f"{side}x{side}", "--classes", "2")
-    assert told(capsys, "vit", *flags)["parameters"] == found["parameters"]
+    assert cost(capsys, "vit", *flags)["parameters"] == found["parameters"]
     run: Any = octavo.load(folder / "runs" / "seq2seq")
-    found = told(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
+    found = cost(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
     cost = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
     assert found["flops_per_source"]["forward"] == cost.total("forward") / 2
     vocab = str(run.model.sizes.target_vocab)
     small = ("--width", "16", "--layers", "1", "--heads", "2", "--vocab", vocab)
-    assert told(capsys, "seq2seq", *small)["parameters"] == found["parameters"]
+    assert cost(capsys, "seq2seq", *small)["parameters"] == found["parameters"]
 
 
 @pytest.mark.parametrize("name", ["vit", "davit", "seq2seq", "seq2seq-recurrent"])
 def test_cost_prints_a_table_whose_parts_sum_to_the_whole(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["cost", name]) == 0
     out = capsys.readouterr().out
-    found = told(capsys, name)
+    found = cost(capsys, name)
     assert out.startswith(f"{name}: {found['parameters']:,} parameters")
     assert sum(part["parameters"] for part in found["parts"]) == found["parameters"]
     assert "this machine (" in out
@@ -180,7 +180,7 @@ def test_cost_prints_a_table_whose_parts_sum_to_the_whole(capsys: pytest.Capture
     assert sum(part["forward"] for part in found["parts"]) / batch == per_one["forward"]
     assert found["at_best"][0]["at_most"] == pytest.approx(989e12 / per_one["training"])
     if unit == "source":
-        two = told(capsys, name, "--languages", "2")[f"flops_per_{unit}"]["forward"]
+        two = cost(capsys, name, "--languages", "2")[f"flops_per_{unit}"]["forward"]
         assert 1 < two / per_one["forward"] < 2  # the encoder's work is done once
 
 

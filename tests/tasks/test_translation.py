@@ -21,11 +21,11 @@ from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.scoring.translation import score_translations
-from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
 from octavo.tasks.translation import PairLoss, PairsConfig, batches_of, predicted_tokens
 from octavo.tasks.translation_alignment import align
+from octavo.tasks.translation_page import alignment_page
 from octavo.tasks.translator import Translator, load_translator
 from octavo.text import TOKENIZERS, BpeSettings, Byte, Chunk
 from octavo.training.loop import Loop
@@ -125,7 +125,7 @@ def test_spellings_and_sounds_are_read_without_remarks(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("one column\n", "a source, a tab and a target"),
         ("a\tb\nc\n", "line 2"),
@@ -133,9 +133,9 @@ def test_spellings_and_sounds_are_read_without_remarks(tmp_path: Path, monkeypat
         ("a\tb\n", "no pair to"),
     ],
 )
-def test_lines_that_are_no_pairs_are_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_lines_that_are_no_pairs_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "p.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         open_pairs([str(tmp_path / "p.tsv")])
 
 
@@ -143,11 +143,11 @@ def test_places_that_hold_no_pairs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1\n2\n")
     (tmp_path / "b").write_text("1\n")
     (tmp_path / "c.tsv").write_bytes(b"\xff\ta\n")
-    for source, told in (
+    for source, message in (
         ([], "name one"), (["nowhere.tsv"], "no such file"), (["multi30k-en-xx"], "try multi30k-en-de"),
         ([str(tmp_path / "a"), str(tmp_path / "b")], "as many lines"), ([str(tmp_path / "c.tsv")], "UTF-8"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=message):
             open_pairs(source)
 
 
@@ -213,12 +213,12 @@ def test_bleu_and_chrf_are_those_that_sacrebleu_prints_in_its_manual() -> None:
         ["The dog bit the man.", "The dog had bit the man."], ["It was not unexpected.", "No one was surprised."],
         ["The man bit him first.", "The man had bitten the dog."],
     ]  # fmt: skip
-    told = score_translations(outputs, references)
-    assert told.bleu == pytest.approx(48.530827009929865)
-    assert told.chrf == pytest.approx(59.73, abs=0.005)
-    assert told.exact == pytest.approx(1 / 3)
-    assert "tok:13a" in told.signature
-    assert "case:mixed" in told.signature
+    scores = score_translations(outputs, references)
+    assert scores.bleu == pytest.approx(48.530827009929865)
+    assert scores.chrf == pytest.approx(59.73, abs=0.005)
+    assert scores.exact == pytest.approx(1 / 3)
+    assert "tok:13a" in scores.signature
+    assert "case:mixed" in scores.signature
     # 5 of 6 words, 3 of 5 pairs, 2 of 4 threes, 1 of 3 fours are right, and both are of one length.
     by_hand = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25
     assert score_translations(["a b c d x f"], [["a b c d e f"]]).bleu == pytest.approx(by_hand)
@@ -341,9 +341,9 @@ def test_predicted_tokens_are_counted_over_all_pairs(reversed_run: Translator, h
     lines = open_pairs([str(home / "words.tsv")]).valid
     device = torch.device("cpu")
     batches = [batches_of(reversed_run, lines, size, 0, device) for size in (40, 4096)]
-    told = [predicted_tokens(reversed_run.model, one) for one in batches]
-    assert told[0]["nats"] == pytest.approx(told[1]["nats"], rel=1e-5)
-    assert told[0]["right"] == told[1]["right"] > 0.9
+    predicted = [predicted_tokens(reversed_run.model, one) for one in batches]
+    assert predicted[0]["nats"] == pytest.approx(predicted[1]["nats"], rel=1e-5)
+    assert predicted[0]["right"] == predicted[1]["right"] > 0.9
 
 
 # ---------------------------------------------------------------------- folders
@@ -372,9 +372,9 @@ def test_the_report_shows_figures_and_translations_beside_references(reversed_ru
 
 def _config(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
     def forge(folder: Path) -> None:
-        told = json.loads((folder / "config.json").read_text())
-        change(told)
-        (folder / "config.json").write_text(json.dumps(told))
+        record = json.loads((folder / "config.json").read_text())
+        change(record)
+        (folder / "config.json").write_text(json.dumps(record))
 
     return forge
 
@@ -387,17 +387,17 @@ def _file(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]
 
 
 HOSTILE: dict[str, Callable[[Path], None]] = {
-    "an enormous width": _config(lambda told: told["config"].update(width=1 << 40, heads=1)),
-    "countless layers": _config(lambda told: told["config"].update(layers=1 << 40)),
-    "countless decoder layers": _config(lambda told: told["config"].update(decoder_layers=1 << 40)),
-    "an unknown setting": _config(lambda told: told["config"].update(evil=1)),
-    "a vocabulary that is another's": _config(lambda told: told["sizes"].update(target_vocab=3)),
-    "sizes that are no numbers": _config(lambda told: told["sizes"].update(languages=True)),
-    "no sizes": _config(lambda told: told.pop("sizes")),
-    "an unknown model": _config(lambda told: told.update(model="os.system")),
-    "languages that are no names": _config(lambda told: told.update(languages=[1, 2])),
-    "too many languages": _config(lambda told: told.update(languages=["a", "b", "c", "d"])),
-    "another task": _config(lambda told: told.update(task="classify images")),
+    "an enormous width": _config(lambda record: record["config"].update(width=1 << 40, heads=1)),
+    "countless layers": _config(lambda record: record["config"].update(layers=1 << 40)),
+    "countless decoder layers": _config(lambda record: record["config"].update(decoder_layers=1 << 40)),
+    "an unknown setting": _config(lambda record: record["config"].update(evil=1)),
+    "a vocabulary that is another's": _config(lambda record: record["sizes"].update(target_vocab=3)),
+    "sizes that are no numbers": _config(lambda record: record["sizes"].update(languages=True)),
+    "no sizes": _config(lambda record: record.pop("sizes")),
+    "an unknown model": _config(lambda record: record.update(model="os.system")),
+    "languages that are no names": _config(lambda record: record.update(languages=[1, 2])),
+    "too many languages": _config(lambda record: record.update(languages=["a", "b", "c", "d"])),
+    "another task": _config(lambda record: record.update(task="classify images")),
     "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
     "a tokenizer that is none": _file("tokenizer.json", lambda _: b'{"source": {"model": 1}}'),
     "another tokenizer": _file("tokenizer.json", lambda _: json.dumps({"source": Byte().to_json()}).encode()),
@@ -460,11 +460,11 @@ def test_the_commands_train_measure_translate_and_show(
     assert "abcd" in page.read_text(encoding="utf-8")
     (tmp_path / "lines.txt").write_text("abcd\n\nfed\n", encoding="utf-8")
     assert main(["translate", run, str(tmp_path / "lines.txt"), "--json", "--beam", "2"]) == 0
-    told = json.loads(capsys.readouterr().out)["translations"]
-    assert [row["target"] for row in told] == ["dcba", "", "def"]
+    output = json.loads(capsys.readouterr().out)["translations"]
+    assert [row["target"] for row in output] == ["dcba", "", "def"]
     assert main(["eval", run, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["languages"]["target"]
-    assert told == reversed_run.record["result"]["languages"]["target"]
+    output = json.loads(capsys.readouterr().out)["languages"]["target"]
+    assert output == reversed_run.record["result"]["languages"]["target"]
     assert main(["inspect", run, "--text", "abcd", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["translation"] == "dcba"
     assert main(["translate", run, "--text", "abcd"]) == 0
@@ -474,7 +474,7 @@ def test_the_commands_train_measure_translate_and_show(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["translate", "RUN"], "either --text TEXT or a file"),
         (["translate", "RUN", "nowhere.txt"], "cannot read nowhere.txt"),
@@ -486,11 +486,11 @@ def test_the_commands_train_measure_translate_and_show(
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
-    home: Path, reversed_run: Translator, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    home: Path, reversed_run: Translator, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert main([str(home / "run") if word == "RUN" else word for word in words]) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert "Traceback" not in error
 
 

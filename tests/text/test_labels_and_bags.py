@@ -131,7 +131,7 @@ def test_words_are_lower_case_without_space_and_keep_to_their_text() -> None:
 
 
 def plain_words(text: str) -> list[str]:
-    """Words by a loop over characters: the plain twin of words_of."""
+    """Words by a loop over characters: the plain reference implementation of words_of."""
     found, open_ = list[str](), False
     for character in text.lower().encode("utf-8", "replace").decode():  # half a surrogate pair is a question mark
         category = unicodedata.category(character)
@@ -155,7 +155,7 @@ def test_words_of_random_unicode_are_those_of_a_loop_over_characters(texts: list
 
 
 def plain_ngram_keys(keys: list[int], longest: int) -> list[int]:
-    """The n-grams' keys one by one, in whole numbers: the plain twin of ngram_keys."""
+    """The n-grams' keys one by one, in whole numbers: the plain reference implementation of ngram_keys."""
     keep = (1 << 64) - 1
     stirred = [(key ^ key >> 32) * int(MIX) & keep for key in keys]
     found = []

@@ -109,7 +109,7 @@ def test_rare_characters_can_be_left_out() -> None:
 
 
 def plain_pieces(text: str, split: str) -> list[str]:
-    """WordSpans by a loop over characters: the plain twin of find_words for valid UTF-8."""
+    """WordSpans by a loop over characters: the plain reference implementation of find_words for valid UTF-8."""
     joiners = "\u00ad\u200c\u200d"
 
     def kind(c: str) -> str:
@@ -147,7 +147,7 @@ unicode_text = st.lists(
 @pytest.mark.parametrize("split", ["words", "space"])
 @unhurried
 @given(text=unicode_text)
-def test_pieces_equal_their_plain_twin(split: str, text: str) -> None:
+def test_pieces_equal_their_plain_reference(split: str, text: str) -> None:
     assert fast_pieces(text.encode(), split) == [piece.encode() for piece in plain_pieces(text, split)]
 
 

@@ -347,7 +347,7 @@ def test_rank_correlation_is_scipys() -> None:
 # The command
 
 
-def test_vectors_of_a_text_are_learnt_written_and_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_of_a_text_are_learnt_written_and_queried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text, out = file(tmp_path, clusters(), "text.txt"), tmp_path / "out.txt"
     run_vectors([str(text), "--out", str(out), "--dim", "8", "--window", "4", "--epochs", "15", "--header", "--json"])
     result = json.loads(capsys.readouterr().out)

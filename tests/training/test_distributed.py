@@ -47,9 +47,9 @@ def folder(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cut_off(11, octavo.train, "gru", text, out=folder / "one-then-two", **SETTINGS)
     cut_off(11, octavo.train, "gru", text, out=folder / "one-then-shards", **SETTINGS)
     config = folder / "one-then-shards" / CONFIG
-    told = json.loads(config.read_text())
-    told["training"]["loop"]["shard"] = True
-    config.write_text(json.dumps(told))
+    record = json.loads(config.read_text())
+    record["training"]["loop"]["shard"] = True
+    config.write_text(json.dumps(record))
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
         "PYTHONWARNINGS": "error::UserWarning,error::FutureWarning",
@@ -121,12 +121,12 @@ def test_a_signal_to_torchrun_saves_and_only_the_first_process_tells(text: Path,
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: (run / STATE / FILE).is_file())
     process.send_signal(signal.SIGTERM)
-    out, told = process.communicate(timeout=60)
+    out, messages = process.communicate(timeout=60)
     assert out == ""
-    assert told.count("octavo: stopped at step") == told.count(f"go on with: octavo resume {run}") == 1
-    assert "nothing was saved" not in told
+    assert messages.count("octavo: stopped at step") == messages.count(f"go on with: octavo resume {run}") == 1
+    assert "nothing was saved" not in messages
     step = Checkpoint.load(run).position.step
-    assert f"stopped at step {step:,};" in told
+    assert f"stopped at step {step:,};" in messages
     octavo.resume(run, budget=f"{step + 5}steps", measure=False)
     octavo.train("gru", text, out=tmp_path / "one", **{**SETTINGS, **flat, "budget": f"{step + 5}steps"})
     assert losses(run) == pytest.approx(losses(tmp_path / "one"), rel=1e-3)

@@ -232,8 +232,8 @@ def test_bad_steps_and_the_way_back_from_them_are_the_same_after_a_kill(
     with pytest.raises(KilledError):
         octavo.resume(tmp_path / "run", measure=False)
     octavo.resume(tmp_path / "run", measure=False)
-    told = [row["event"] for row in rows(tmp_path / "run") if "event" in row]
-    assert told == ["skipped"] * 4 + ["went back"] + ["skipped"] * 3 + ["went back"]
+    events = [row["event"] for row in rows(tmp_path / "run") if "event" in row]
+    assert events == ["skipped"] * 4 + ["went back"] + ["skipped"] * 3 + ["went back"]
     assert_same(tmp_path / "run", tmp_path / "whole")
 
 
@@ -292,10 +292,10 @@ def test_a_signal_from_outside_ends_the_process_with_its_code(text: Path, tmp_pa
     process = subprocess.Popen([sys.executable, "-m", "octavo.cli", *command], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: resumed_at(run) > 0, process, 0.01)
     process.terminate()
-    _, told = process.communicate(timeout=30)
+    _, message = process.communicate(timeout=30)
     assert process.returncode == 143
-    assert f"go on with: octavo resume {run}" in told
-    assert "Traceback" not in told
+    assert f"go on with: octavo resume {run}" in message
+    assert "Traceback" not in message
 
 
 def test_a_second_signal_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_without_a_folder_a_signal_says_that_nothing_was_saved(text: Path, monke
 # ---------------------------------------------------------------------- disks
 
 
-def test_a_full_disk_is_told_once_and_leaves_the_last_good_state(
+def test_a_full_disk_is_reported_once_and_leaves_the_last_good_state(
     text: Path, tmp_path: Path, undisturbed: Callable[..., Path], monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -394,7 +394,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
     "a negative step": with_position(step=-1),
     "a step that is no number": with_position(step="12"),
     "an infinite rate": with_position(lowered=math.inf),
-    "a position without end": rewritten(lambda _, about: about.update(position="[" * 100_000)),
+    "a position nested without bound": rewritten(lambda _, about: about.update(position="[" * 100_000)),
     "no position": rewritten(lambda _, about: about.__delitem__("position")),
     "no weights": rewritten(lambda tensors, _: tensors.__delitem__(first(tensors, "weights"))),
     "other weights": rewritten(lambda tensors, _: tensors.update({first(tensors, "weights"): torch.zeros(3)})),
@@ -429,10 +429,10 @@ def test_a_checkpoint_that_is_damaged_or_foreign_is_refused_in_one_line(
     shutil.copytree(halfway, run)
     DAMAGE[damage](run / STATE / FILE)
     assert main(["resume", str(run)]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("octavo: ")
-    assert told.count("\n") == 1
-    assert "anew" in told
+    message = capsys.readouterr().err
+    assert message.startswith("octavo: ")
+    assert message.count("\n") == 1
+    assert "anew" in message
 
 
 def test_a_text_that_has_changed_is_refused(text: Path, tmp_path: Path) -> None:
@@ -448,8 +448,8 @@ def test_a_run_that_was_not_trained_step_by_step_is_refused(text: Path, tmp_path
     octavo.train("bag", text, out=tmp_path / "bag", measure=False)
     with pytest.raises(UserError, match="not trained step by step"):
         octavo.resume(tmp_path / "bag")
-    told = json.loads((tmp_path / "bag" / CONFIG).read_text())
-    (tmp_path / "bag" / CONFIG).write_text(json.dumps(told | {"training": {}}))
+    record = json.loads((tmp_path / "bag" / CONFIG).read_text())
+    (tmp_path / "bag" / CONFIG).write_text(json.dumps(record | {"training": {}}))
     with pytest.raises(UserError, match="not trained step by step"):
         octavo.resume(tmp_path / "bag")
 
@@ -526,8 +526,8 @@ def test_a_finished_run_goes_on_only_with_a_larger_budget_and_is_checked_on_the_
         octavo.resume(run)
     with pytest.raises(UserError, match="give a larger one"):
         octavo.resume(run, budget="20steps")
-    told = octavo.resume(run, budget="60steps", measure=False).record["training"]
-    assert (told["steps"], told["loop"]["budget"]) == (60, "60steps")
+    training = octavo.resume(run, budget="60steps", measure=False).record["training"]
+    assert (training["steps"], training["loop"]["budget"]) == (60, "60steps")
     assert [row["step"] for row in rows(run) if "held_out_bits_per_byte" in row] == [8, 15, 23, 30, 45, 60]
     assert [row["step"] for row in rows(run) if "loss" in row] == list(range(1, 61))
 

@@ -86,7 +86,7 @@ def events(loop: Loop) -> list[str]:
 
 
 class Spoilt(nn.Module):
-    """An objective that does as it is told at some steps."""
+    """An objective that fails as asked at some steps."""
 
     def __init__(self, loop: Loop, spoil: Callable[[int, Tensor], Tensor]) -> None:
         super().__init__()
@@ -122,13 +122,13 @@ def test_other_budgets_are_refused_with_an_example(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [({"batch_size": -1}, "batch_size must not be negative"),
      ({"batch_size": 6, "accumulate": 4}, "accumulate must divide the batch"),
      ({"patience": -1}, "must not be negative"), ({"checkpoint_seconds": float("nan")}, "must not be negative")],
 )  # fmt: skip
-def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         LoopConfig(**settings)
 
 
@@ -145,7 +145,7 @@ def test_the_rate_rises_in_the_warm_up_and_then_falls_as_asked() -> None:
 def test_steps_are_trained_at_the_rate_of_their_middle() -> None:
     loop = made_loop(budget="5steps", optim=OptimizerConfig(warmup=0.4, decay="linear"))
     loop.run(Stopping())
-    rates = [row["rate"] for row in loop.log.rows if "rate" in row]
+    rates = [row["learning_rate"] for row in loop.log.rows if "learning_rate" in row]
     assert rates == pytest.approx([0.25, 0.75, 0.5 / 0.6, 0.3 / 0.6, 0.1 / 0.6])
 
 
@@ -265,7 +265,7 @@ def test_a_batch_in_pieces_has_the_loss_and_the_gradient_of_the_whole(cell: Any)
         loss = [loop.learn(loop.stage.batch(step))[0] for step in (0, 1)]  # the second with the state carried
         found.append((loss, [p.grad.clone() for p in loop.model.parameters() if p.grad is not None]))
     for loss, gradients in found[1:]:
-        assert loss == pytest.approx(found[0][0], abs=1e-6)  # the loss that is told is summed in single precision
+        assert loss == pytest.approx(found[0][0], abs=1e-6)  # the reported loss is summed in single precision
         torch.testing.assert_close(gradients, found[0][1], rtol=1e-10, atol=1e-10)
 
 
@@ -299,9 +299,9 @@ def test_what_is_measured_and_kept_is_the_average_and_training_goes_on_from_the_
     bits = loop.evaluate()
     torch.testing.assert_close(loop.best, average, rtol=0, atol=0)
     torch.testing.assert_close({name: p.detach() for name, p in loop.tensors.items()}, weights, rtol=0, atol=0)
-    twin = made_loop()
-    twin.model.load_state_dict(average)
-    assert twin.evaluate() == bits
+    other = made_loop()
+    other.model.load_state_dict(average)
+    assert other.evaluate() == bits
 
 
 def test_the_held_out_figure_is_what_the_model_pays_for_the_pieces() -> None:
@@ -528,7 +528,7 @@ def test_muon_on_stacked_matrices_is_pytorchs_to_the_last_bit() -> None:
 
 
 @pytest.mark.parametrize("factor", [math.nan, math.inf, 100.0])
-def test_a_step_that_goes_wrong_is_left_out_and_told(factor: float) -> None:
+def test_a_step_that_goes_wrong_is_left_out_and_reported(factor: float) -> None:
     loop = made_loop()
     loop.objective = Spoilt(loop, lambda step, paid: paid * factor if step == 7 else paid)
     before: list[Tensor] = []
@@ -537,9 +537,11 @@ def test_a_step_that_goes_wrong_is_left_out_and_told(factor: float) -> None:
             before.append(torch.cat([p.detach().flatten() for p in loop.tensors.values()]))
         loop.step(0.5)
     assert torch.equal(before[0], before[1])
-    told = [row for row in loop.log.rows if "event" in row]
-    assert [(row["event"], row["step"]) for row in told] == [("skipped", 8)]
-    assert told[0]["why"] == ("the loss has exploded" if factor == 100 else "the loss or its gradient is not a number")
+    events = [row for row in loop.log.rows if "event" in row]
+    assert [(row["event"], row["step"]) for row in events] == [("skipped", 8)]
+    assert events[0]["why"] == (
+        "the loss has exploded" if factor == 100 else "the loss or its gradient is not a number"
+    )
     assert len(losses(loop)) == 8
     assert loop.position.skipped == 0
 
@@ -580,7 +582,7 @@ def test_several_bad_steps_in_a_row_bring_the_best_weights_back_at_half_the_rate
     assert loop.position.rate_factor == 0.5
     torch.testing.assert_close({name: p.detach() for name, p in loop.tensors.items()}, loop.best, rtol=0, atol=0)
     loop.step(0.5)
-    assert loop.log.rows[-1]["rate"] == 0.5 * learning_rate_factor(0.5, 0.02, "linear")
+    assert loop.log.rows[-1]["learning_rate"] == 0.5 * learning_rate_factor(0.5, 0.02, "linear")
 
 
 def test_training_that_always_goes_wrong_ends_with_the_last_good_weights_and_says_why() -> None:
@@ -691,12 +693,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(tmp_path: 
 def test_the_record_says_what_was_held_out_and_why_training_ended(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("to be or not to be " * 300)
-    told = small(path, measure=False).record["training"]
-    assert told["finished"] is True
-    assert told["why"] == "the budget is spent"
-    assert told["held_out_bits_per_byte"] > 0
-    assert told["held_tokens"] > 0
-    record = {"model": "gru", "config": {"width": 8}, "training": told, "seed": 0}
+    training = small(path, measure=False).record["training"]
+    assert training["finished"] is True
+    assert training["why"] == "the budget is spent"
+    assert training["held_out_bits_per_byte"] > 0
+    assert training["held_tokens"] > 0
+    record = {"model": "gru", "config": {"width": 8}, "training": training, "seed": 0}
     assert find_task("language").recipe_of(record).loop.budget == "3steps"
 
 

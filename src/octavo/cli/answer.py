@@ -1,4 +1,4 @@
-"""octavo answer, and what is told of a model that was taught facts."""
+"""octavo answer, and the report on a model that was taught facts."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def answer(
         _answer_file(oracle, rules, Path(file), json)
         return
     (reply,) = replies_to(oracle, [question], rules)
-    print_json(reply.to_json()) if json else _tell(reply, stored, threshold)
+    print_json(reply.to_json()) if json else _print_reply(reply, stored, threshold)
 
 
 def _asked(question: str) -> str:
@@ -110,11 +110,11 @@ def _asked(question: str) -> str:
     return sys.stdin.readline()
 
 
-def _tell(reply: Reply, facts: Facts | None, threshold: float) -> None:
+def _print_reply(reply: Reply, facts: Facts | None, threshold: float) -> None:
     guess = f"{reply.guess!r}, with confidence {reply.confidence:.1%}"
     print(reply.answer if reply.answer is not None else "I do not know.")
     where = f"{facts.path}" if facts is not None else ""
-    told = {
+    sources = {
         "model": f"the model, with confidence {reply.confidence:.1%}",
         "facts": f"from {where}; the model would have said {guess}",
         "user": f"from you{f', stored in {where}' if reply.stored else '; name a file with --facts to keep it'}; "
@@ -122,7 +122,7 @@ def _tell(reply: Reply, facts: Facts | None, threshold: float) -> None:
         "nobody": f"the model would have said {guess}, below the threshold of {threshold:.0%}"
                   + (f"; {where} does not have it" if where else ""),
     }  # fmt: skip
-    note(told[reply.source])
+    note(sources[reply.source])
     for text, confidence in reply.others:
         note(f"  or {text!r}: {confidence:.1%}")
 
@@ -134,12 +134,12 @@ def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
         raise UserError(f"there are no questions in {path}: each stands on a line of its own")
     replies = replies_to(oracle, [question for question, _ in asked], replace(rules, ask=None))
     known = [(reply, right) for reply, (_, right) in zip(replies, asked, strict=True) if right]
-    told: dict[str, Any] = {}
+    scores: dict[str, Any] = {}
     if known:
-        told = answered([reply.confidence for reply, _ in known],
+        scores = answered([reply.confidence for reply, _ in known],
                         [exact_match(reply.guess, right) for reply, right in known]).to_json()  # fmt: skip
     if json:
-        print_json({"replies": [reply.to_json() for reply in replies], "model": told or None})
+        print_json({"replies": [reply.to_json() for reply in replies], "model": scores or None})
         return
     for reply in replies:
         print(f"{reply.question}\t{reply.answer if reply.answer is not None else ''}")
@@ -147,7 +147,7 @@ def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
     if known:
         right = sum(exact_match(str(reply.answer), one) for reply, one in given)
         note(f"answered {len(given):,} of {len(known):,}, {right / max(1, len(given)):.1%} of these rightly; "
-             f"the model alone, without a threshold: {told['exact_match']:.1%}")  # fmt: skip
+             f"the model alone, without a threshold: {scores['exact_match']:.1%}")  # fmt: skip
 
 
 def _learn(oracle: Oracle, facts: Facts | None, run: str, steps: int, device: str, json: bool) -> None:
@@ -156,13 +156,13 @@ def _learn(oracle: Oracle, facts: Facts | None, run: str, steps: int, device: st
     pairs = pairs_in(oracle, facts)
     if not pairs:
         raise UserError(f"{facts.path} has no pairs to learn; store some by answering questions, or name another")
-    told = learn_pairs(oracle, pairs, steps, device=device, out=run)
+    result = learn_pairs(oracle, pairs, steps, device=device, out=run)
     if json:
-        print_json(told)
+        print_json(result)
         return
-    before, after = told["before"], told["after"]
+    before, after = result["before"], result["after"]
     print_table(("right", "before", "after"), [
-        (f"stored pairs ({told['pairs']:,})", f"{before['new']:.1%}", f"{after['new']:.1%}"),
+        (f"stored pairs ({result['pairs']:,})", f"{before['new']:.1%}", f"{after['new']:.1%}"),
         ("questions kept back", f"{before['dev']:.1%}", f"{after['dev']:.1%}"),
     ])  # fmt: skip
-    print(f"learnt in {told['steps']:,} steps, {told['seconds']:.1f} s; {run} now has the new weights")
+    print(f"learnt in {result['steps']:,} steps, {result['seconds']:.1f} s; {run} now has the new weights")

@@ -11,15 +11,14 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath, run_command
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read_texts
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.tasks.classification import TASK, examples_of, measure
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
-from octavo.tasks.reproduce import flags_of
+from octavo.tasks.run_facts import flags_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
@@ -32,7 +31,7 @@ SHOWN_CLASSES = 12  # whose confusion is printed
 ROOM = 90  # letters of a text in a table
 
 USAGE = """usage: octavo classify train MODEL DATA...   learn from labelled texts
-       octavo classify eval RUN [DATA...]     accuracy, F1, calibration, what it takes for what
+       octavo classify eval RUN [DATA...]     accuracy, F1, calibration, the confusion matrix
        octavo classify predict RUN FILE       the class of every line
        octavo classify explain RUN [DATA...]  its surest mistakes, word by word
 
@@ -65,15 +64,15 @@ def run_classify(argv: list[str]) -> None:
 
 
 def _usage() -> None:
-    print(USAGE + "".join(f"  {name:<8}{told}\n" for name, told in MODELS.items()) + EXAMPLES, end="")
+    print(USAGE + "".join(f"  {name:<8}{about}\n" for name, about in MODELS.items()) + EXAMPLES, end="")
 
 
 def report(made: Classifier, json: bool) -> None:
     """How it was trained and what it scores."""
     result = made.record.get("result", {})
     if json:
-        told = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
-        print_json(told | result)
+        about = {"run": str(made.path), "train_seconds": made.record["train_seconds"], "temperature": made.temperature}
+        print_json(about | result)
         return
     learnt = made.record["data"]["learnt"]["examples"]
     print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
@@ -192,13 +191,10 @@ def inspect(
         truths = [test.classes[test.y_N[n]] for n in rows]
         found = explain(made, [test.texts[n] for n in rows], truths, learnt, seed)
     if out is not None:
-        with whole_file(out) as file:
-            words = ["octavo", "classify", "explain", run, *data, *flags_of(reading)]
-            words += ["--text", text] if text is not None else ["--count", str(count)]
-            words += ["--seed", str(seed), "--out", out]
-            page = explain_page(found, Path(run).name, shlex.join(words))
-            file.write(page.encode("utf-8", "backslashreplace"))
-        note(f"the page is {out}")
+        words = ["octavo", "classify", "explain", run, *data, *flags_of(reading)]
+        words += ["--text", text] if text is not None else ["--count", str(count)]
+        words += ["--seed", str(seed), "--out", out]
+        write_page(out, explain_page(found, Path(run).name, shlex.join(words)))
     if json:
         print_json([one.to_json() for one in found])
         return

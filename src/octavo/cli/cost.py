@@ -182,7 +182,7 @@ def run_folder_cost(
     """
     found = load(run)
     model, trained = found.model, found.record.get("training", {})
-    batch, window = batch or trained.get("lanes", 0), window or trained.get("window", 0)
+    batch, window = batch or trained.get("streams", 0), window or trained.get("sequence_length", 0)
     if (spec := spec_of(model)).trained_by_gradient:
         piece = piece_of(spec.name, model.config, model.vocab, batch, window, asked)
         print_everything(run, *costs_of(piece), asked, json, piece)

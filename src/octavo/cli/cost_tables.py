@@ -75,7 +75,7 @@ def print_cost(record: dict[str, Any], found: list[Prediction]) -> None:
     print(f"{record['title']}: {record['parameters']:,} parameters, vocabulary {record['vocab']:,}")
     if record["table_bytes"]:
         bound = "at most " if record["tables_at_most"] else ""
-        print(f"tables that are looked up: {bound}{size(record['table_bytes'])}")
+        print(f"look-up tables: {bound}{size(record['table_bytes'])}")
     if not record["parts"]:
         print("no products: a token costs look-ups only")
         return

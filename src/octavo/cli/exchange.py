@@ -10,15 +10,16 @@ import torch
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath, Target
-from octavo.cli.masked import import_bert, imports_bert
+from octavo.cli.masked import described, import_bert, imports_bert
 from octavo.cli.output import note, print_json, size
-from octavo.core import LanguageModel
+from octavo.cli.verbs import task_of
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
+from octavo.exchange.bert import write_bert
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
-from octavo.tasks.encoder import NAMED
+from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import CONFIG, TENSORS, Run, check_out, load, save
 from octavo.text.tokenizers.token_ids import TokenIds
 
@@ -48,7 +49,7 @@ def export(
         format: arpa: what KenLM, SRILM and others read. hf: a folder for transformers. By default what suits the model.
         json: Print JSON.
     """
-    loaded = load(run)
+    loaded = load_encoder(run) if task_of([run]) == "masked" else load(run)
     chosen: str = format or (*spec_of(loaded.model).exports, "hf")[0]
     where = target or str(Path(run).parent / f"{Path(run).absolute().name}{FORMATS[chosen].suffix}")
     notes = export_run(loaded, where, chosen)
@@ -58,7 +59,7 @@ def export(
         result = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
     else:
         result = {"file": where, "bytes": Path(where).stat().st_size}
-    numbers, words = _sizes(loaded.model)
+    numbers, words = ({}, f"{described(loaded)},") if isinstance(loaded, Encoder) else _sizes(loaded.model)
     print_json(result | numbers | {"format": chosen}) if json else print(f"{words} written to {where}")
 
 
@@ -101,13 +102,15 @@ def import_(
     print(f"the run is in {run.path}; next:\n  octavo eval {run.path} FILE\n  octavo inspect {run.path}")
 
 
-def export_run(run: Run, target: str | Path, format: str = "arpa") -> list[str]:
+def export_run(run: Run | Encoder, target: str | Path, format: str = "arpa") -> list[str]:
     """Write the run's model in a format; returns notes for the user."""
     spec = spec_of(run.model)
     if format not in spec.exports:
         others = " or ".join(f"--format {name}" for name in spec.exports)
         remedy = f"use {others}" if others else "export an ngram, a gpt or a bert run, such as a part of a mixture"
         raise UserError(f"a model of kind {spec.name} cannot be written as {FORMATS[format].title}; {remedy}")
+    if isinstance(run, Encoder):
+        return write_bert(run.model, run.tokenizer, target)
     notes = FORMATS[format].write(run.model, run.tokenizer, target)
     if steps := run.record.get("preprocess"):
         notes.append(f"the model knows text only as --preprocess {' '.join(steps)} leaves it: do that first")
@@ -133,7 +136,8 @@ def import_run(
     if precision == "float16" and spec_of(run.model).trained_by_gradient:
         run.record["imported"] |= {"precision": precision}
         run.model.half()
-        _check_finite(run.model)
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in run.model.parameters()):
+            raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
         save(run, out)
         return load(out)  # what is computed with: the rounded weights, in single precision again
     return save(run, out)
@@ -156,11 +160,6 @@ def _readable(source: str | Path) -> Path:
     if path.is_dir():
         raise UserError(f"{path} holds no model that can be read: it has no {CONFIG}; give {READABLE}")
     raise UserError(f"{path} is not a model that can be read: {HINTS.get(path.suffix, '')}give {READABLE}")
-
-
-def _check_finite(model: LanguageModel[Any]) -> None:
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in model.parameters()):
-        raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
 
 
 def _sizes(model: Any) -> tuple[dict[str, Any], str]:

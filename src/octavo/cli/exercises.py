@@ -16,12 +16,11 @@ from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
-from octavo.exercises.framework.grading import Student, as_csv, as_json, find_answers
+from octavo.exercises.framework.grading import Student, answer_hints, answer_template, as_csv, as_json, find_answers
 from octavo.exercises.framework.grading import grade as grade_answers
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
-from octavo.exercises.framework.template import answer_hints, answer_template
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
 

@@ -1,4 +1,4 @@
-"""What eval and inspect do with a run that classifies images, and what is told of one that was trained."""
+"""What eval and inspect do with a run that classifies images, and the report on one that was trained."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import print_json, print_table, write_page
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
@@ -95,22 +94,20 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
     else:
         _print_attention(loaded, name, attention, truth)
     if out is not None:
-        with whole_file(out) as file:
-            file.write(lens_page(loaded, name, x_CHW, truth).encode())
-        note(f"the page is {out}")
+        write_page(out, lens_page(loaded, name, x_CHW, truth))
 
 
 def _print_run(run: ImageRun, json: bool) -> None:
-    told = {
+    record = {
         "run": str(run.path), "model": run.name, "parameters": parameter_count(run.model),
         "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
     }  # fmt: skip
     if json:
-        print_json(told)
+        print_json(record)
         return
     print(run.summary())
     about = run.record.get("images", {})
-    print(f"  parameters     {told['parameters']:,}")
+    print(f"  parameters     {record['parameters']:,}")
     print(f"  image          {' x '.join(str(run.model.sizes[key]) for key in ('height', 'width', 'channels'))}")
     print(f"  patches        {run.model.rows} x {run.model.columns}")
     print(f"  classes        {', '.join(run.labels)}")

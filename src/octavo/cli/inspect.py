@@ -1,16 +1,22 @@
-"""octavo inspect."""
+"""octavo inspect: what a run is, and with a text the surprisal of its tokens and the model's views."""
 
 from __future__ import annotations
 
 import dataclasses
+import shlex
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.inspect_text import as_json, check_several, inspect_together, print_inspections
-from octavo.cli.output import note, print_json, print_table
-from octavo.inspect.gradient_flow import SHORTEST
-from octavo.inspect.inspection import has_inspection, inspect_run
+from octavo.cli.output import note, print_json, print_table, write_page
+from octavo.errors import UserError
+from octavo.inspect.attention_maps import heads_of
+from octavo.inspect.attention_maps import in_words as heads_in_words
+from octavo.inspect.attention_page import depth_table, heads_table
+from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
+from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
+from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.inspect.surprisal import surprises
 from octavo.models import describe, name_of, spec_of
 from octavo.scoring.bits_per_byte import finite
@@ -18,6 +24,8 @@ from octavo.tasks.run import SAMPLES, Run, load
 from octavo.text.preprocess import apply
 
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
+DIGITS = 4  # of the gates' values in JSON
+MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 
 
 def inspect(
@@ -38,7 +46,11 @@ def inspect(
         back: How many steps to follow the gradient back; by default half of the text, and at most 40.
         json: Print JSON.
     """
-    check_several(runs, text, out, back)
+    if not runs:
+        raise UserError("inspect needs at least one run: octavo inspect runs/kn7; octavo list shows those there are")
+    if text is None and (len(runs) > 1 or out is not None or back is not None):
+        asked = "several runs" if len(runs) > 1 else "--out" if out is not None else "--back"
+        raise UserError(f'there must be a text with {asked}; add --text "..."')
     loaded = [load(run) for run in runs]
     if text is None:
         _print_run(loaded[0], json)
@@ -98,3 +110,129 @@ def _print_run(run: Run, json: bool) -> None:
             print(f"  {part:<15}{corpus[part]['bytes']:,} bytes, sha256 {corpus[part]['sha256'][:16]}")
     if run.path is not None and (run.path / SAMPLES).is_file():
         print("\nit writes:\n" + (run.path / SAMPLES).read_text(encoding="utf-8", errors="replace")[:400])
+
+
+def inspect_together(runs: Sequence[Run], text: str, out: str | None, back: int | None, json: bool) -> None:
+    """Several runs side by side on one text, as tables or JSON, and as a page where --out says so."""
+    inspections = [inspect_run(run, text, back) for run in runs]
+    if out is not None:
+        command = ["octavo", "inspect", *(one.name for one in inspections), "--text", text, "--out", out]
+        if back is not None:
+            command += ["--back", str(back)]
+        write_page(out, inspect_page(inspections, text, shlex.join(command)))
+    if json:
+        print_json(as_json(inspections, text))
+    else:
+        print_inspections(inspections)
+
+
+def print_inspections(inspections: Sequence[Inspection]) -> None:
+    """The tables: of each run its gates, its heads and its logit lens, then the gradients of all."""
+    for one, name in zip(inspections, labels(inspections), strict=True):
+        _print_attention(one, name)
+        if one.rows:
+            print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
+            titles, rows = gate_table(one)
+            print_table(titles, rows, left=(1, 5))
+            print()
+    if any(one.rows for one in inspections):
+        print(SATURATED + "\n")
+    if any(one.flow for one in inspections):
+        titles, rows = flow_table(inspections, theory(inspections))
+        print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
+        if any(one.flow and one.flow.depths for one in inspections):
+            print("of a transformer: with respect to the embedding of the token t back, and to each layer's output")
+        print_table(titles, rows, left=(0, 1))
+    if shortest := fewest(inspections):
+        note(f"only the first {shortest:,} tokens were read")
+
+
+def _print_attention(one: Inspection, name: str) -> None:
+    """The heads of one run, and its logit lens."""
+    if one.maps is not None:
+        print(f"heads of {name}: entropy in bits, its share of what is possible, distance in tokens, and attention to")
+        titles, rows = heads_table(one.maps)
+        print_table(titles, rows, left=(8,))
+        print("".join(f"{line}\n" for line in heads_in_words(one.maps)))
+    if one.layers:
+        print(f"logit lens of {name}: read out after each layer, and the gradient of the loss there")
+        titles, rows = depth_table(one)
+        print_table(titles, rows, left=(0,))
+        print()
+
+
+def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
+    """Everything that the views of the runs show."""
+    flows = any(one.flow for one in inspections)
+    return {
+        "text": text.encode("utf-8", "backslashreplace").decode(),
+        "runs": [
+            {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
+             **_rows_as_json(one), **_maps_as_json(one), **_layers_as_json(one), **_flow_as_json(one.flow)}
+            for one in inspections
+        ],
+        "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
+                   for scale, activation, norms in (theory(inspections) if flows else ())],
+    }  # fmt: skip
+
+
+def _rows_as_json(one: Inspection) -> dict[str, Any]:
+    """Each gate's mean and its shares of saturated units, token by token."""
+    return {"gates": [
+        {"layer": row.layer, "gate": row.name, "mean": _rounded(row.mean.tolist()),
+         "low": _rounded(row.low.tolist()), "high": _rounded(row.high.tolist())}
+        for row in one.rows
+    ]}  # fmt: skip
+
+
+def _maps_as_json(one: Inspection) -> dict[str, Any]:
+    """Each head's statistics, token by token and as means, and its map, of several heads over the first tokens: row t
+    has t + 1 weights."""
+    if one.maps is None:
+        return {}
+    heads, tokens = heads_of(one.maps), len(one.maps.visible_T)
+    mapped = tokens if len(heads) == 1 else min(MAX_MAPPED_TOKENS, tokens)
+    return {
+        "mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(),
+        "heads": [
+            {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
+             "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
+             "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
+             "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
+             "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TT[:mapped, :mapped].tolist())]}
+            for head in heads
+        ],
+    }  # fmt: skip
+
+
+def _layers_as_json(one: Inspection) -> dict[str, Any]:
+    """What each layer predicts in the place of each token, and what that token costs there."""
+    if not one.layers:
+        return {}
+    return {"logit_lens": [
+        {"depth": layer.depth, "name": layer.name, "bits_per_token": finite(round(layer.bits, DIGITS)),
+         "accuracy": round(layer.right, DIGITS), "bits": _rounded(layer.bits_N.tolist()),
+         "predicted": [one.spell(token) for token in layer.top_N.tolist()],
+         "probability": _rounded(layer.p_N.tolist())}
+        for layer in one.layers
+    ]}  # fmt: skip
+
+
+def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
+    if flow is None:
+        return {}
+    return {"gradient_flow": {
+        "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
+        "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
+        **({"layers": [finite(norm) for norm in flow.depths]} if flow.depths else {}),
+    }}  # fmt: skip
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    return [finite(round(value, DIGITS)) for value in values]
+
+
+def _norms(norms: Norms) -> dict[str, Any]:
+    factor = rate(norms)
+    return {"norms": [finite(norm) for norm in norms], "factor_per_step": finite(factor), "summary": in_words(factor)}

@@ -1,18 +1,18 @@
-"""octavo fill and embed, a BERT in and out, and what is told of one that was trained."""
+"""octavo fill and embed, a BERT in, and the report on one that was trained."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from torch import Tensor
 from tyro.conf import Positional, arg
 
-from octavo.cli.flags import RunPath, Target
-from octavo.cli.output import note, print_json, print_table, size
+from octavo.cli.flags import RunPath
+from octavo.cli.output import print_json, print_table, size
 from octavo.errors import UserError
-from octavo.exchange.bert import is_bert, write_bert
+from octavo.exchange.bert import is_bert
 from octavo.io.files import whole_file
 from octavo.io.run_folder import TENSORS, check_out
 from octavo.models.cost.parts import parameter_count
@@ -22,7 +22,7 @@ from octavo.text.tokenizers.wordpiece import MASK
 
 Sentence = Annotated[Positional[str], arg(metavar="TEXT")]
 SentenceFile = Annotated[Positional[str], arg(metavar="FILE")]
-FIGURES = {
+SCORES = {
     "words_accuracy": "masked words found", "words_perplexity": "perplexity of masked words",
     "next_accuracy": "does the sentence follow?", "order_accuracy": "are the sentences in order?",
     "replaced_balanced": "was the word replaced? (mean of both kinds)",
@@ -34,13 +34,15 @@ def report(run: Encoder, json: bool) -> None:
     record, result = run.record, run.record.get("result", {})
     training, tokens = record["training"], record["train_tokens"]
     if json:
-        told = {key: training.get(key) for key in ("steps", "why", "padding")}
-        print_json({"run": str(run.path), "train_seconds": record["train_seconds"], **told, **result})
+        about = {key: training.get(key) for key in ("steps", "why", "padding")}
+        print_json({"run": str(run.path), "train_seconds": record["train_seconds"], **about, **result})
         return
-    print(f"{_described(run)}, on {record['corpus']['name']}")
+    print(f"{described(run)}, on {record['corpus']['name']}")
     print(f"read {tokens:,} tokens in {training['steps']:,} steps, {training.get('padding', 0):.2%} of them padding: "
           f"{tokens / max(record['train_seconds'], 1e-9):,.0f} tokens/s: {training['why']}")  # fmt: skip
-    rows = [(FIGURES[key], _shown(key, result[key])) for key in FIGURES if key in result]
+    shown = {key: f"{result[key]:,.1f}" if key == "words_perplexity" else f"{result[key]:.1%}" for key in SCORES
+             if key in result}  # fmt: skip
+    rows = [(SCORES[key], value) for key, value in shown.items()]
     print_table(("on the held-out part", ""), rows)
     print(f"the run is in {run.path}; next:")
     if run.model.words is not None:
@@ -49,7 +51,7 @@ def report(run: Encoder, json: bool) -> None:
 
 
 def fill(run: RunPath, text: Sentence, top: int = 5, json: bool = False) -> None:
-    """Fill in masked words; or, of a text without any, say how well each word is foreseen from all others.
+    """Fill in masked words; or, of a text without any, say how well each word is predicted from all others.
 
     Example: octavo fill runs/bert "the [MASK] sat"
 
@@ -63,7 +65,13 @@ def fill(run: RunPath, text: Sentence, top: int = 5, json: bool = False) -> None
         raise UserError(f"top must be at least 1: top={top}; try --top 5")
     encoder = load_encoder(run)
     if MASK not in text:
-        _tell_foreseen(encoder, text, json)
+        found = encoder.pseudo_log_likelihood(text)
+        if json:
+            scores = {"text": text, "tokens": found.tokens, "nats": found.nats}
+            print_json(scores | {"pseudo_log_likelihood": found.total, "label": PSEUDO})
+            return
+        print_table(("token", "log p given the others"), [(t, f"{n:.3f}") for t, n in zip(*found, strict=True)])
+        print(f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}")
         return
     guesses = encoder.fill(text, top)
     best = encoder.filled(text)
@@ -74,16 +82,6 @@ def fill(run: RunPath, text: Sentence, top: int = 5, json: bool = False) -> None
     print(best)
     rows = [(str(i + 1), one.token, f"{one.probability:.2%}") for i, some in enumerate(guesses) for one in some]
     print_table((MASK, "word", "probability"), rows, left=(0, 1))
-
-
-def _tell_foreseen(encoder: Encoder, text: str, json: bool) -> None:
-    found = encoder.pseudo_log_likelihood(text)
-    if json:
-        told = {"text": text, "tokens": found.tokens, "nats": found.nats}
-        print_json(told | {"pseudo_log_likelihood": found.total, "label": PSEUDO})
-        return
-    print_table(("token", "log p given the others"), [(t, f"{n:.3f}") for t, n in zip(*found, strict=True)])
-    print(f"{found.total:.3f} nats, {found.total / len(found.tokens):.3f} a token\n{PSEUDO}")
 
 
 def embed(
@@ -123,8 +121,8 @@ def embed(
     else:
         found = [(s, f"{lines[i]}\n{lines[j]}") for s, i, j in nearest_pairs(vectors_ND, top)]
     if json:
-        told = [{"similarity": s, "sentences": text.split("\n")} for s, text in found]
-        print_json({"sentences": len(lines), "width": encoder.width, "nearest": told, "file": out})
+        nearest = [{"similarity": s, "sentences": text.split("\n")} for s, text in found]
+        print_json({"sentences": len(lines), "width": encoder.width, "nearest": nearest, "file": out})
         return
     print_table(("cosine", "nearest sentences"), [(f"{s:.3f}", text) for s, text in found], left=(1,))
     print(f"{len(lines):,} sentences as vectors of {encoder.width}" + (f", written to {out}" if out else ""))
@@ -153,9 +151,6 @@ def _lines(file: str) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------------- in and out
-
-
 def imports_bert(source: str) -> bool:
     """Whether octavo import should make an encoder of it."""
     return is_bert(source) or (source in NAMED and not Path(source).exists())
@@ -169,39 +164,13 @@ def import_bert(source: str, out: str, json: bool) -> None:
     run.save(out)
     stored = (Path(out) / TENSORS).stat().st_size
     if json:
-        told = {"run": out, "parameters": _parameters(run), "bytes": stored, "vocab": run.model.vocab}
-        print_json(told | {"heads": list(run.model.config.tasks)})
+        about = {"run": out, "parameters": parameter_count(run.model), "bytes": stored, "vocab": run.model.vocab}
+        print_json(about | {"heads": list(run.model.config.tasks)})
         return
-    print(f"{_described(run)} ({size(stored)}), heads: {tasks}")
+    print(f"{described(run)} ({size(stored)}), heads: {tasks}")
     print(f"the run is in {out}; next:\n  octavo embed {out} FILE")
 
 
-def export(run: RunPath, target: Target = None, json: bool = False) -> None:
-    """Write a run's BERT as a folder for transformers.
-
-    Example: octavo export runs/bert bert-hf
-
-    Args:
-        run: A run folder.
-        target: The folder to write, by default beside the run.
-        json: Print JSON.
-    """
-    where = target or str(Path(run).parent / f"{Path(run).absolute().name}-hf")
-    loaded = load_encoder(run)
-    notes = write_bert(loaded.model, loaded.tokenizer, where)
-    for one in notes:
-        note(one)
-    told: dict[str, Any] = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
-    print_json(told | {"format": "hf"}) if json else print(f"{_described(loaded)}, written to {where}")
-
-
-def _described(run: Encoder) -> str:
-    return f"a BERT of {_parameters(run):,} parameters, {run.model.vocab:,} tokens known"
-
-
-def _parameters(run: Encoder) -> int:
-    return parameter_count(run.model)
-
-
-def _shown(key: str, value: float) -> str:
-    return f"{value:,.1f}" if key == "words_perplexity" else f"{value:.1%}"
+def described(run: Encoder) -> str:
+    """A BERT in a few words."""
+    return f"a BERT of {parameter_count(run.model):,} parameters, {run.model.vocab:,} tokens known"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from octavo.io.files import size as size
+from octavo.io.files import whole_file
 
 
 def print_json(value: Any) -> None:
@@ -37,6 +38,13 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
 def note(text: str) -> None:
     """Say something that is not a result."""
     print(text, file=sys.stderr)
+
+
+def write_page(path: str, page: str) -> None:
+    """Write a page, and say where it is."""
+    with whole_file(path) as file:
+        file.write(page.encode("utf-8", "backslashreplace"))
+    note(f"the page is {path}")
 
 
 def exit_if_failed(failed: Mapping[str, str]) -> None:

@@ -27,27 +27,27 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
     """
     if folder != RUNS and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; name one that holds runs")
-    told, foreign = [], []
+    found, foreign = [], []
     for path in find_runs(folder):
         if is_others_config(path):
             foreign.append(str(path))
             continue
         try:
-            told.append((path, read_record(path)))
+            found.append((path, read_record(path)))
         except UserError as error:
             note(f"left out: {error}")
     if foreign:
         note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
-    told.sort(key=_order)
+    found.sort(key=_order)
     if json:
         print_json([
-            {"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in told
+            {"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in found
         ])  # fmt: skip
         return
-    if not told:
+    if not found:
         note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
         return
-    rows = [_row(path, record) for path, record in told]
+    rows = [_row(path, record) for path, record in found]
     print_table(("run", "model", "trained on", "figure", "", "train s", "size"), rows, left=(0, 1, 2, 4))
 
 
@@ -60,8 +60,8 @@ def _order(one: tuple[Path, Mapping[str, Any]]) -> tuple[bool, str, float, str]:
 
 def _row(path: Path, record: Mapping[str, Any]) -> tuple[str, ...]:
     tensors, result = path / TENSORS, record.get("result", {})
-    told_size = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
+    stored = size(tensors.stat().st_size) if tensors.is_file() else "incomplete"
     label = "not finished" if is_unfinished(record) else str(result.get("label", ""))
     figure = ", ".join(shown_figure(*one) for one in figures_of(record))
     seconds, model = record.get("train_seconds", 0), str(record.get("model", ""))
-    return str(path), model, trained_on(record), figure, label, f"{seconds:.2f}", told_size
+    return str(path), model, trained_on(record), figure, label, f"{seconds:.2f}", stored

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from octavo.cli.flags import RunPath, Sources, command, run_command
-from octavo.cli.output import note
+from octavo.cli.output import note, print_json
+from octavo.cli.verbs import verb_function
 from octavo.models import MODELS
 from octavo.tasks.task import Task, find_task, task_for
 from octavo.tasks.training_run import resume_run, train_run
 
 FACTS = "a gpt that learns facts from a text and answers questions; see also answer"
-REPORTS = {  # what tells of a trained run, by task: report(run, json)
-    "language": "language", "facts": "answer", "images": "images", "translation": "translate", "masked": "masked",
-    "classification": "classify",
+REPORTS = {  # what reports on a trained run, by task: report(run, json)
+    "language": "train.report_language", "facts": "answer.report", "images": "images.report",
+    "translation": "translate.report", "masked": "masked.report", "classification": "classify.report",
 }  # fmt: skip
 ABOUT = {"config": "The model.", "settings": "The data, and how they are shown to the model.",
          "loop": "How long, and in what batches.", "optimizer": "How the weights are changed."}  # fmt: skip
@@ -26,17 +26,16 @@ def run_train(argv: list[str]) -> None:
     """train takes the model's name first; its config decides the other flags."""
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: octavo train MODEL DATA [flags]       octavo train MODEL --help shows the model's flags\n")
-        told = {name: about for spec in MODELS.values() for name, about in _described(spec)} | {"facts": FACTS}
-        width = max(map(len, told))
-        print("".join(f"  {name:<{width}}  {about}\n" for name, about in told.items()))
+        models: dict[str, str] = {}
+        for name, spec in MODELS.items():
+            models |= {name: spec.description} | {one: preset.description for one, preset in spec.presets.items()}
+        models["facts"] = FACTS
+        width = max(map(len, models))
+        print("".join(f"  {name:<{width}}  {about}\n" for name, about in models.items()))
         print("example: octavo train ngram shakespeare --order 7 --tokenizer byte --out runs/kn7")
         print("example: octavo train gpt shakespeare --budget 3min --out runs/gpt")
         return
     run_command(train_command(task_for(argv[0]), argv[0]), f"octavo train {argv[0]}", argv[1:])
-
-
-def _described(spec: Any) -> list[tuple[str, str]]:
-    return [(spec.name, spec.description), *((name, preset.description) for name, preset in spec.presets.items())]
 
 
 def train_command(task: Task[Any, Any], name: str) -> Callable[..., None]:
@@ -57,7 +56,7 @@ def _help(task: Task[Any, Any], name: str, usual: dict[str, Any]) -> str:
     more = {"ngram": " --order 7 --tokenizer byte", "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}
     steps = f"""
 
-    Stopped (Ctrl-C) or killed, it goes on with: octavo resume runs/{name}
+    Stopped (Ctrl-C) or killed, resume it: octavo resume runs/{name}
 
     Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {task.example.split()[0]}"""
     configs = "\n".join(f"        {key}: {ABOUT[key]}" for key in usual)
@@ -77,8 +76,8 @@ def _help(task: Task[Any, Any], name: str, usual: dict[str, Any]) -> str:
 
 
 def resume(run: RunPath, budget: str | None = None, measure: bool = True, json: bool = False) -> None:
-    """Go on with training that was stopped or killed, as if it had not been; or, with a larger budget, with any run
-    that was trained step by step.
+    """Resume training that was stopped or killed, as if it had not been; or, with a larger budget, any run that was
+    trained step by step.
 
     Example: octavo resume runs/gru --budget 10min
 
@@ -93,9 +92,28 @@ def resume(run: RunPath, budget: str | None = None, measure: bool = True, json: 
 
 
 def report(task: Task[Any, Any], run: Any, json: bool) -> None:
-    """Tell of a trained run, as its task does; of several processes, the first one tells."""
+    """Report on a trained run, as its task does; of several processes, the first one reports."""
     if int(os.environ.get("RANK", "0")):
         return
     for line in run.record.get("notes", ()):
         note(line)
-    import_module(f"octavo.cli.{REPORTS[task.name]}").report(run, json)
+    verb_function(REPORTS[task.name])(run, json)
+
+
+def report_language(run: Any, json: bool) -> None:
+    """How it was trained and what it scores."""
+    result = run.record.get("result")
+    if json:
+        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **(result or {})})
+        return
+    print(run.summary())
+    tokens, seconds = run.record["train_tokens"], run.record["train_seconds"]
+    training, speed = run.record.get("training"), tokens / max(seconds, 1e-9)
+    why = f", {training['steps']:,} steps, {speed:,.0f} tokens/s: {training['why']}" if training else ""
+    print(f"trained on {tokens:,} tokens in {seconds:.2f} s{why}")
+    if result and result["bits_per_byte"] is None:
+        print(
+            f"{result['impossible']:,} of {result['tokens']:,} held-out tokens have probability zero; smooth the model"
+        )
+    print(f"the run is in {run.path}; next:")
+    print(f"  octavo eval {run.path} FILE\n  octavo generate {run.path} --max-tokens 200\n  octavo inspect {run.path}")

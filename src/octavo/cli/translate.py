@@ -1,4 +1,4 @@
-"""octavo translate, what eval and inspect do with a run that translates, and what is told of one that was trained."""
+"""octavo translate, what eval and inspect do with a run that translates, and the report on one that was trained."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, UseAppendAction, arg
 
 from octavo.cli.flags import Files, RunPath
-from octavo.cli.output import note, print_json, print_table
+from octavo.cli.output import note, print_json, print_table, write_page
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
-from octavo.io.files import whole_file
 from octavo.models.cost.parts import parameter_count
 from octavo.scoring.translation import Translated
-from octavo.tasks.alignment_page import alignment_page
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
+from octavo.tasks.translation_page import alignment_page
 from octavo.tasks.translator import Method, Translator, load_translator
 
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
+PAGE_TITLE = "What the translation attended to"
 DRAWN = 20  # translations of a page of alignments
 
 
@@ -52,7 +52,7 @@ def translate(
         method: beam: the best of several; greedy: always the likeliest token; sample: by chance.
         beam: How many translations the beam keeps.
         length_penalty: How much of a long translation's lower probability is made up for; 0: nothing.
-        page: Where to write a page that shows what each token looked at, such as looks.html.
+        page: Where to write a page that shows what each token attended to, such as attention.html.
         seed: For sampling.
         device: auto, cpu or cuda.
         json: Print JSON.
@@ -92,9 +92,9 @@ def eval_(run: RunPath, files: Files = (), beam: int = 5, device: str = "auto", 
 
 
 def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | None = None, json: bool = False) -> None:
-    """What a run that translates is; with --text, what of the source each token of the translation looked at.
+    """What a run that translates is; with --text, what of the source each token of the translation attends to.
 
-    Example: octavo inspect runs/en-de --text "A dog runs." --out looks.html
+    Example: octavo inspect runs/en-de --text "A dog runs." --out attention.html
 
     Args:
         run: A run folder.
@@ -106,12 +106,12 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
     loaded = _load(run, "cpu")
     if text is None:
         numbers = parameter_count(loaded.model)
-        told = {"run": run, "parameters": numbers, "languages": list(loaded.languages), **loaded.record}
-        print_json(told) if json else print(f"{loaded.summary()}\n  parameters {numbers:,}")
+        record = {"run": run, "parameters": numbers, "languages": list(loaded.languages), **loaded.record}
+        print_json(record) if json else print(f"{loaded.summary()}\n  parameters {numbers:,}")
         return
     one = align(loaded, text, language=into)
     if out is not None:
-        _save_page(loaded, [one], out)
+        write_page(out, alignment_page(PAGE_TITLE, loaded.summary(), [one]))
     print_json(one.to_json()) if json else _print_alignment(one)
 
 
@@ -136,7 +136,7 @@ def _texts(file: str, text: Sequence[str]) -> list[str]:
 
 
 def _write_page(loaded: Translator, texts: Sequence[str], found: dict[str, list[str]], page: str) -> None:
-    """The looks of the first translations; a text that is empty or too long to draw is left out."""
+    """The attention of the first translations; a text that is empty or too long to draw is left out."""
     aligned, left = [], 0
     for language, outputs in found.items():
         for text, output in zip(texts[:DRAWN], outputs[:DRAWN], strict=True):
@@ -146,22 +146,16 @@ def _write_page(loaded: Translator, texts: Sequence[str], found: dict[str, list[
                 left += 1
     if left:
         note(f"{left} texts are not drawn: a text to look at has from 1 to {LONGEST - 1} tokens")
-    _save_page(loaded, aligned, page)
-
-
-def _save_page(loaded: Translator, aligned: Sequence[Alignment], page: str) -> None:
-    with whole_file(page) as file:
-        file.write(alignment_page("What the translation looked at", loaded.summary(), aligned).encode())
-    note(f"the page is {page}")
+    write_page(page, alignment_page(PAGE_TITLE, loaded.summary(), aligned))
 
 
 def _print_alignment(one: Alignment) -> None:
     print(f"{one.text}\n{one.translation}\n")
     rows = [
-        (token, one.source[at], f"{looks[at]:.0%}")
-        for token, at, looks in zip(one.target, one.strongest, one.mean.tolist(), strict=True)
+        (token, one.source[at], f"{weights[at]:.0%}")
+        for token, at, weights in zip(one.target, one.strongest, one.mean.tolist(), strict=True)
     ]
-    print_table(("written", "looked most at", "share"), rows, left=(0, 1))
+    print_table(("written", "attends most to", "share"), rows, left=(0, 1))
 
 
 def _print_figures(figures: dict[str, Translated]) -> None:

@@ -44,21 +44,21 @@ PARSERS: dict[str, str] = {  # which take the words and decide about flags thems
 }
 OF_TASK = {  # the modules whose functions serve these verbs for runs that are no language models
     "images": ("images", ("eval", "inspect")), "translation": ("translate", ("eval", "inspect")),
-    "classification": ("classify", ("eval", "inspect")), "masked": ("masked", ("export",)),
+    "classification": ("classify", ("eval", "inspect")),
 }  # fmt: skip
 
 
 def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
     if verb in PARSERS:
-        function(PARSERS[verb])(argv)
+        verb_function(PARSERS[verb])(argv)
         return
     module, verbs = OF_TASK.get(task_of(argv), ("", ()))
     name = FUNCTIONS[verb].partition(".")[2]
-    run_command(function(f"{module}.{name}" if verb in verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
+    run_command(verb_function(f"{module}.{name}" if verb in verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
 
 
-def function(named: str) -> Callable[..., Any]:
+def verb_function(named: str) -> Callable[..., Any]:
     """The function of that module of the command line."""
     module, name = named.split(".")
     found: Callable[..., Any] = getattr(import_module(f"octavo.cli.{module}"), name)
@@ -69,7 +69,7 @@ def task_of(argv: list[str]) -> str:
     """The task of the first run among the words."""
     for word in argv:
         if not word.startswith("-") and (Path(word) / CONFIG).is_file():
-            with suppress(UserError):  # what is wrong with it is told when it is read
+            with suppress(UserError):  # what is wrong with it is said when it is read
                 return str(read_record(word)["task"])
             return ""
     return ""

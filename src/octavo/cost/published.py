@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from difflib import get_close_matches
+from typing import Any
 
 from octavo.cost.models import cost_of_config
 from octavo.errors import UserError
@@ -50,18 +51,19 @@ NAMES = (*DECODERS, *ENCODERS)
 
 def context_of(name: str) -> int:
     """How many tokens the model of that name sees."""
-    return _published(name)[0].context
+    return int(_published(name)[0].context)
 
 
 def cost_like(name: str, shape: Shape) -> Cost:
-    """The cost of the model of that name."""
+    """The cost of the model of that name, of an encoder without the heads of its pretraining."""
     config, vocab = _published(name)
-    if isinstance(config, BertConfig):
-        return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
-    return cost_of_config("gpt", config, vocab, shape)
+    if name in DECODERS:
+        return cost_of_config("gpt", config, vocab, shape)
+    return cost_of_config("bert", replace(config, tasks=()), vocab, shape)
 
 
-def _published(name: str) -> tuple[GPTConfig | BertConfig, int]:
+def _published(name: str) -> tuple[Any, int]:
+    """The settings of the model of that name, and the size of its vocabulary."""
     if name not in NAMES:
         near = get_close_matches(name, NAMES, 1)
         advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"

@@ -17,10 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.datasets import sources
-from octavo.datasets.idx import IDX_NAMES, has_idx, missing_idx, read_idx_folder
 from octavo.datasets.image_files import read_pictures
 from octavo.errors import UserError
 from octavo.io.compressed import stream
+
+IDX_NAMES = (
+    "train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
+)  # fmt: skip
+MOST_IDX_BYTES = 1 << 31  # of a file, decompressed
+IDX_BYTES = 8  # the code for unsigned bytes
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -85,7 +90,8 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
         split_name = f"the {len(test_N):,} images of its own test files"
         parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
         return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), split_name)
-    if missing := missing_idx(path):
+    missing = [name for name in IDX_NAMES if _find(path, name) is None]
+    if len(missing) < len(IDX_NAMES):
         raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
     return _from_folder(path, side, split)
 
@@ -170,3 +176,53 @@ def shifted(x_BCHW: Tensor, down_B: Tensor, right_B: Tensor) -> Tensor:
     b_B11 = torch.arange(len(x_BCHW), **at)[:, None, None]
     moved_BHWC = x_BCHW[b_B11, :, row_BH.clamp(0, H - 1)[:, :, None], column_BW.clamp(0, W - 1)[:, None]]
     return moved_BHWC.movedim(-1, 1) * inside_BHW[:, None]
+
+
+# ---------------------------------------------------------------------- IDX: a magic number, the sizes, then bytes
+
+
+def has_idx(folder: Path) -> bool:
+    """Whether all four files of MNIST's format are there, plain or gzip."""
+    return all(_find(folder, name) is not None for name in IDX_NAMES)
+
+
+def read_idx_folder(folder: Path) -> tuple[Pixels, Labels, Pixels, Labels]:
+    """Images and labels to learn from, and those of the test."""
+    paths = [_find(folder, name) for name in IDX_NAMES]
+    train_NHW, train_N, test_NHW, test_N = (read_idx(path) for path in paths if path is not None)
+    for images, labels in ((train_NHW, train_N), (test_NHW, test_N)):
+        if (
+            images.ndim != 3
+            or labels.ndim != 1
+            or len(images) != len(labels)
+            or images.shape[1:] != train_NHW.shape[1:]
+        ):
+            raise UserError(
+                f"{folder}: there must be a label for each image, and one size: images {images.shape}, "
+                f"labels {labels.shape}; get whole copies of the files"
+            )
+    return train_NHW, train_N.astype(np.int64), test_NHW, test_N.astype(np.int64)
+
+
+def read_idx(path: Path) -> Pixels:
+    """The array in an IDX file of bytes; its length must be what its sizes say."""
+    data = bytearray()
+    for block in stream(path):
+        data += block
+        if len(data) > MOST_IDX_BYTES:
+            raise UserError(f"{path} is longer than {MOST_IDX_BYTES:,} bytes, which no file of images here is")
+    dimensions = data[3] if len(data) >= 4 else 0
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] != IDX_BYTES or not 1 <= dimensions <= 3:
+        raise UserError(f"{path} is no IDX file of bytes: it begins with {bytes(data[:4]).hex(' ')}; get a whole copy")
+    start = 4 + 4 * dimensions
+    sizes = tuple(int.from_bytes(data[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions))
+    expected = start + int(np.prod([float(size) for size in sizes]))
+    if len(data) != expected or 0 in sizes:
+        raise UserError(
+            f"{path} is not whole: sizes {sizes} need {expected:,} bytes, it has {len(data):,}; get it again"
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((path for end in ("", ".gz") if (path := folder / f"{name}{end}").is_file()), None)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
+from octavo.io.files import read_utf8
 
 PART = 50  # one in so many pairs is held out for choices, and one for the result
 MOST_HELD = 2000  # pairs of each, about
@@ -147,12 +148,7 @@ def _read(source: Sequence[str]) -> tuple[tuple[str, ...], Lines]:
 
 
 def _lines_of(path: Path) -> list[str]:
-    try:
-        text = path.read_bytes().decode()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
+    text = read_utf8(path)
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 

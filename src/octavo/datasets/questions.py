@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from octavo.datasets.sources import get_files
 from octavo.errors import UserError
+from octavo.io.files import read_utf8
 
 MARK = "⁇"  # stands where something is hidden, and around what it was; also between a question and its answer
 FILES = {"text": "text.txt", "train": "train.tsv", "dev": "dev.tsv"}  # of a folder
@@ -115,7 +116,7 @@ def open_knowledge(source: str | Path) -> Knowledge:
             f"there are no facts {str(source)!r}; try birthplaces, people (or people-500, made-up ones), or a folder "
             f"with {', '.join(FILES.values())}"
         )
-    text = tuple(line for raw in _lines(paths["text"]) if (line := " ".join(raw.split())))
+    text = tuple(line for raw in read_utf8(paths["text"]).split("\n") if (line := " ".join(raw.split())))
     known = Knowledge(folder.name, text, read_pairs(paths["train"]), read_pairs(paths["dev"]))
     return checked(known)
 
@@ -133,7 +134,7 @@ def checked(known: Knowledge) -> Knowledge:
 def read_pairs(path: Path) -> tuple[Pair, ...]:
     """The lines of a file: a question, a tab, an answer."""
     pairs = []
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_utf8(path).split("\n"), 1):
         question, _, answer = (part.strip() for part in line.partition("\t"))
         if line.strip() and not (question and answer):
             raise UserError(f"a line must be a question, a tab and an answer: line {number} of {path} is {line[:60]!r}")
@@ -144,14 +145,5 @@ def read_pairs(path: Path) -> tuple[Pair, ...]:
 
 def read_questions(path: Path) -> tuple[tuple[str, str], ...]:
     """The lines of a file: a question and, behind a tab, the answer where it is known."""
-    rows = [line.partition("\t") for line in _lines(path) if line.strip()]
+    rows = [line.partition("\t") for line in read_utf8(path).split("\n") if line.strip()]
     return tuple((" ".join(question.split()), answer.strip()) for question, _, answer in rows)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_bytes().decode().split("\n")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error

@@ -55,7 +55,11 @@ def exact_search(
         open_nodes: list[Node] = [(0.0, ())]
         expanded = 0
         while open_nodes and open_nodes[0][0] < best[0]:
-            nodes = _pop(open_nodes, best, min(method.together, method.limit - expanded))
+            nodes: list[Node] = []
+            while (
+                open_nodes and open_nodes[0][0] < best[0] and len(nodes) < min(method.together, method.limit - expanded)
+            ):
+                nodes.append(heapq.heappop(open_nodes))
             if not nodes:
                 raise UserError(
                     f"exact search may expand at most limit={method.limit:,} nodes, which does not prove the best "
@@ -70,14 +74,6 @@ def exact_search(
     if best[0] == torch.inf:
         raise UserError("a continuation needs a probability above zero: the prompt has none; smooth the model")
     return Found(torch.tensor(best[1], dtype=torch.long, device=group.rows_B.device), -best[0], expanded)
-
-
-def _pop(open_nodes: list[Node], best: Node, count: int) -> list[Node]:
-    """The most probable open nodes that can still lead to something better than `best`."""
-    nodes: list[Node] = []
-    while open_nodes and open_nodes[0][0] < best[0] and len(nodes) < count:
-        nodes.append(heapq.heappop(open_nodes))
-    return nodes
 
 
 def _children(model: LanguageModel[Any], group: Group, nodes: list[Node], bound: float) -> Iterator[Node]:

@@ -2,12 +2,18 @@
 
 An ARPA file gives log10 p(w | c) of each n-gram in full and a back-off weight for its use as a context; alpha follows
 from p(w | c) = alpha(c w) + gamma(c) p(w | c without its first word). Here M k-grams of k words.
+
+Tokens of any bytes become words without white space, and come back from them. A space is shown as ▁. Bytes that are not
+UTF-8, characters that cannot be seen, a ▁ of the text's own, and a `<` that would look like the beginning of a mark are
+written as <0xNN>, byte by byte. Several tokens may have one spelling (the character 'a' and the byte 'a'): all but the
+last of them add their id, a<#97>, and so does one without any bytes.
 """
 
 from __future__ import annotations
 
 import gzip
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +26,6 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.arpa_lines import Lines, Section, read_end, read_ngrams, read_sizes, read_words
-from octavo.exchange.arpa_tokens import token_names
 from octavo.exchange.imported import ImportedModel
 from octavo.io.compressed import is_compressed
 from octavo.io.files import whole_file
@@ -31,10 +36,21 @@ from octavo.models.ngram.model import NGram, NGramConfig
 from octavo.models.ngram.trie import parents
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, UNKNOWNS, ClosedVocabulary
+from octavo.text.tokenizers.token_bytes import as_bytes, as_text
 
 ZERO = -99.0  # how the format writes log10 of zero
 WRITE_NGRAMS = 1 << 18  # n-grams written at a time
 MARGIN = 1 - 2.0**-48  # of what is handed down, the most that a negative alpha takes back
+SPACE = "▁"
+# Controls, white space and what takes no room, written out instead of asked of Python, whose idea of them changes with
+# every version of Unicode; surrogates are bytes that are not UTF-8.
+UNSEEN = (
+    r"\x00-\x1f\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f"
+    r"\u205f-\u206f\u2581\u3000\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff"
+)
+ESCAPED = re.compile(f"[{UNSEEN}]|<(?=0x|#|/?s>|unk>)", re.IGNORECASE)
+ESCAPE = re.compile("<0x([0-9A-F]{2})>")
+MARK = re.compile(r"<#[0-9]+>\Z")
 
 
 def read_model(path: str | Path, tokenizer: Tokenizer | None = None) -> ImportedModel:
@@ -246,3 +262,36 @@ def _power(log10: Tensor) -> Tensor:
 
 def _log10(p: Tensor) -> Tensor:
     return p.double().log10().clamp(min=ZERO)
+
+
+# ---------------------------------------------------------------------- names of tokens
+
+
+def token_names(tokenizer: Tokenizer) -> list[str]:
+    """A name for each token, no two alike, from which `spelling_of` gives its bytes; the last is `<s>`."""
+    if tokenizer.words is not None:  # they came out of an ARPA file, or could
+        return [*tokenizer.words]
+    return [*names_of([tokenizer.token_bytes(token) for token in range(tokenizer.begin)]), BEGIN]
+
+
+def names_of(spellings: Sequence[bytes]) -> list[str]:
+    """A name for each spelling, no two alike."""
+    last = {spelling: token for token, spelling in enumerate(spellings)}
+    return [
+        _shown(spelling) + (f"<#{token}>" if token < last[spelling] or not spelling else "")
+        for token, spelling in enumerate(spellings)
+    ]
+
+
+def spelling_of(name: str) -> bytes:
+    """The bytes of the token of that name."""
+    parts = ESCAPE.split(MARK.sub("", name).replace(SPACE, " "))
+    return b"".join(bytes([int(part, 16)]) if i % 2 else as_bytes(part) for i, part in enumerate(parts))
+
+
+def _shown(spelling: bytes) -> str:
+    return ESCAPED.sub(_escape, as_text(spelling)).replace(" ", SPACE)
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "".join(f"<0x{byte:02X}>" for byte in as_bytes(found[0]))

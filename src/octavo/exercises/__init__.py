@@ -42,7 +42,7 @@ A small example:
     from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part
 
     def squared_score() -> Finding:
-        d, mean_square, standard_error = ...  # computed, not looked up
+        d, mean_square, standard_error = ...  # computed, not copied from the answer
         low, high = mean_square - 4 * standard_error, mean_square + 4 * standard_error
         return Finding([IntervalAt({"d": d}, low, high)], "200,000 draws, 4 standard errors")
 

@@ -28,7 +28,7 @@ WORK = {  # what executes a cell, by its kind of work: module and function of (c
     "proof": ("octavo.experiments.compare.measure", "prove_best"),
     "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
-    "domains": ("octavo.experiments.domains.measure", "measure_run"),
+    "domains": ("octavo.experiments.domains.run", "measure_run"),
 }
 
 

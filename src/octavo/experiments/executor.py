@@ -1,4 +1,9 @@
-"""Where cells are executed: in this process, or in several worker processes."""
+"""Where cells are executed: in this process, or in several worker processes.
+
+A worker process, python -m octavo.experiments.executor, takes {"cell": {...}, "folder": "..."} as a line of JSON on
+standard input and answers with a line of JSON. Everything else that is written meanwhile goes to standard error. When
+its input ends, it stops at the next checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +85,7 @@ class _Worker:
     def __init__(self, threads: int, progress: Progress, answers: queue.Queue[Answer]) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "octavo.experiments.worker"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
+            [sys.executable, "-m", "octavo.experiments.executor"], stdin=pipe, stdout=pipe, stderr=pipe, text=True,
             encoding="utf-8", errors="backslashreplace", start_new_session=True,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         )  # fmt: skip
@@ -149,3 +154,32 @@ def _stop(workers: set[_Worker]) -> None:
     except (KeyboardInterrupt, subprocess.TimeoutExpired):
         for worker in workers:
             worker.process.kill()
+
+
+def work() -> None:
+    """Execute cells from standard input until there are no more."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has started us in the background
+    lines, working = queue.Queue[str](), threading.Event()
+    threading.Thread(target=_read, args=(lines, working), daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        while line := lines.get():
+            working.set()
+            request = json.loads(line)
+            outcome = execute(Cell(**request["cell"]), Path(request["folder"]))
+            print(json.dumps(outcome.to_json(), allow_nan=False), file=answers, flush=True)
+            working.clear()
+
+
+def _read(lines: queue.Queue[str], working: threading.Event) -> None:
+    """Pass the lines of standard input on; at its end, ask a training that is under way to save and stop."""
+    for line in sys.stdin:
+        lines.put(line)
+    lines.put("")
+    if working.is_set():
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+if __name__ == "__main__":
+    work()

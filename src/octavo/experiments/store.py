@@ -20,7 +20,7 @@ from typing import Any
 from octavo import __version__
 from octavo.errors import UserError
 from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
-from octavo.io.files import whole_file
+from octavo.io.files import write_text
 from octavo.tasks.run import CONFIG
 
 HEADER, CELLS = "experiment.json", "cells"
@@ -130,5 +130,4 @@ def _plain(value: Any) -> Any:
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:
-    with whole_file(path) as file:
-        file.write((json.dumps(record, indent=1, allow_nan=False) + "\n").encode())
+    write_text(path, json.dumps(record, indent=1, allow_nan=False) + "\n")

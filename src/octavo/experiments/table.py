@@ -12,8 +12,9 @@ import dataclasses
 import io
 import math
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from markupsafe import Markup
@@ -74,10 +75,15 @@ def keys_of(row: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(row))
 
 
-def row_to_json(row: Any) -> dict[str, Any]:
-    """Plain JSON values; what is not finite becomes null."""
-    values = dataclasses.asdict(row)
-    return {key: finite(value) if isinstance(value, float) else value for key, value in values.items()}
+def plain_json(value: Any) -> Any:
+    """A dataclass, list or mapping of numbers and texts as plain JSON values; what is not finite becomes null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {key: plain_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(one) for one in value]
+    return finite(value) if isinstance(value, float) else str(value) if isinstance(value, Path) else value
 
 
 def to_csv(row: type, rows: Sequence[Any]) -> str:

@@ -1,6 +1,7 @@
-"""Attention maps: what each head of each layer attends to while a model reads a text.
+"""Attention maps: what each head of each layer attends to while a model reads a text, and the tokens attended to most.
 
-T the tokens read, begin first; H heads, S tokens that a row lies over, K features.
+T the tokens read, begin first; H heads, S tokens that a row lies over, K features, or tokens attended to most; N tokens
+of a text.
 
 A row is what a token attended to when it was new, which is what its prediction was made from. Where a full context is
 left and its last tokens are read again, their rows stay those of the first time; the tokens after them attend to what
@@ -10,29 +11,32 @@ the new context holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
 from octavo.inspect.activations import PIECE, pieces
 from octavo.inspect.views import call_source, find_view, require_view
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models import GPT
 from octavo.models.views import TokenMaps, View
-from octavo.ops.attention import CAUSAL, Pattern
-from octavo.ops.linear import linear_weights
+from octavo.ops.attention import CAUSAL
+from octavo.ops.linear.reference import ratio
 from octavo.ops.tracing import trace
 
+TOP_TOKENS = 5  # with the greatest weight
 STEPS = 32  # tokens of a recurrent network read in one turn
 MOSTLY = 0.5  # the share of its attention that makes a head one of a kind
 SPREAD = 0.9  # the share of the greatest possible entropy from which a head attends to everything alike
 MAX_MAP_WEIGHTS = 1 << 28  # weights in the maps of one text: 1 GB in single precision
+
+Layers = Literal["last", "all"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +116,15 @@ def heads_of(maps: TokenMaps) -> tuple[Head, ...]:
     )  # fmt: skip
 
 
+class RowBlock(NamedTuple):
+    """The attention of tokens that were read at once: rows from token `start` on, columns from token `first` on."""
+
+    start: int
+    first: int
+    layers: list[Tensor]  # a_HTS
+    visible_T: Tensor
+
+
 def attention_over(
     model: LanguageModel[Any], x_T: Sequence[int], turn: Turn = nullcontext, view: View | None = None
 ) -> TokenMaps:
@@ -122,65 +135,107 @@ def attention_over(
     return call_source(view, known, model, x_T, turn)  # type: ignore[no-any-return]
 
 
+@torch.no_grad()
 def layer_attention(
     model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None, piece: int = PIECE
 ) -> TokenMaps:
     """Of a transformer, `piece` tokens read at once. The maps are the same for any: 1 is decoding with a cache."""
-    gpt = cast(GPT, model)
-    with torch.no_grad(), eval_mode(model):
-        return (_linear_maps if gpt.config.kind.family == "linear" else _maps)(gpt, [model.begin, *x_T], piece, turn)
+    with eval_mode(model):
+        return _laid_out(in_turns(_layer_rows(model, [model.begin, *x_T], "all", piece), turn), len(x_T) + 1)
 
 
 @torch.no_grad()
 def memory_attention(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None) -> TokenMaps:
-    """Of a recurrent network with attention to the states before its own, as the map of one head: at each step it
-    shows weights over its memory, which ends with the last token before."""
-    state, tokens = model.start(1), [model.begin, *x_T]
-    T = len(tokens)
-    a_1TT = torch.zeros(1, T, T, dtype=torch.float64)
-    visible_T = torch.zeros(T, dtype=torch.long)
-    for first in range(0, T, STEPS):
-        with turn(), eval_mode(model):
-            for t, token in enumerate(tokens[first : first + STEPS], first):
-                with trace() as shown:
-                    _, state = model.step(state, torch.tensor([token], device=device_of(model)))
-                for weights_1M in shown.get("attention", []):
-                    visible_T[t] = weights_1M.shape[1]
-                    a_1TT[0, t, t - weights_1M.shape[1] : t] = weights_1M[0].cpu()
-    return TokenMaps((a_1TT,), visible_T)
+    """Of a recurrent network with attention to the states before its own, as the map of one head."""
+    with eval_mode(model):
+        return _laid_out(in_turns(_memory_rows(model, [model.begin, *x_T]), turn), len(x_T) + 1)
 
 
-def _maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> TokenMaps:
-    """The rows as the layers show them, laid out over all tokens: keys end with the newest token."""
-    T, layers = len(x_T), model.config.layers
+def _laid_out(blocks: Iterator[RowBlock], T: int) -> TokenMaps:
+    """The rows over all tokens."""
     found: list[Tensor] = []
     visible = []
-    for one in in_turns(pieces(model, x_T, piece), turn):
-        rows = [a_1HTS[0] for a_1HTS in one.shown["attention"]]
-        wide, S = torch.promote_types(rows[0].dtype, torch.float32), rows[0].shape[-1]
-        found = found or [torch.zeros(model.config.heads, T, T, dtype=wide) for _ in range(layers)]
-        for a_HTT, a_HTS in zip(found, rows, strict=True):
-            a_HTT[:, one.start : one.end, one.end - S : one.end] = a_HTS
-        visible.append(_pattern(model).mask(one.end - one.start, S).sum(-1))
+    for start, first, layers, visible_T in blocks:
+        wide = torch.promote_types(layers[0].dtype, torch.float32)
+        found = found or [torch.zeros(len(a_HTS), T, T, dtype=wide) for a_HTS in layers]
+        for a_HTT, a_HTS in zip(found, layers, strict=True):
+            a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
+        visible.append(visible_T.cpu())
     return TokenMaps(tuple(found), torch.cat(visible))
 
 
-def _linear_maps(model: GPT, x_T: Sequence[int], piece: int, turn: Turn) -> TokenMaps:
-    """The maps that linear attention has in effect: each query's match with every key so far, as a share of all.
+def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIECE) -> Iterator[RowBlock]:
+    """Of a transformer's layers, or the last of them: keys end with the newest token.
 
-    The state holds the sum of what was read, not the keys one by one, so queries and keys are kept here.
+    Linear attention has maps in effect: each query's match with every key so far, as a share of all. The state holds
+    the sum of what was read, not the keys one by one, so they are kept here.
     """
-    read = [(one.shown["queries"], one.shown["keys"]) for one in in_turns(pieces(model, x_T, piece), turn)]
-    maps = []
-    for layer in range(model.config.layers):
-        with turn():
-            q_1HTK, k_1HTK = (torch.cat([one[which][layer] for one in read], 2) for which in (0, 1))
-            maps.append(linear_weights(q_1HTK, k_1HTK)[0].cpu())
-    return TokenMaps(tuple(maps), torch.arange(1, len(x_T) + 1))
+    is_linear, chosen = model.config.kind.family == "linear", slice(-1 if layers == "last" else 0, None)
+    pattern = model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
+    keys: list[Tensor] = []
+    for one in pieces(model, x_T, piece):
+        if is_linear:
+            new = one.shown["keys"][chosen]
+            keys = [torch.cat(both, 2) for both in zip(keys, new, strict=True)] if keys else new
+            rows = [_linear_rows(q_1HTK[0], k_1HSK[0], one.start)
+                    for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True)]  # fmt: skip
+        else:
+            rows = [a_1HTS[0] for a_1HTS in one.shown["attention"][chosen]]
+        T, S = one.end - one.start, rows[0].shape[-1]
+        yield RowBlock(one.start, one.end - S, rows, pattern.mask(T, S).sum(-1))
 
 
-def _pattern(model: GPT) -> Pattern:
-    return model.config.pattern if model.config.kind.family == "softmax" else CAUSAL
+def _linear_rows(q_HTK: Tensor, k_HSK: Tensor, start: int) -> Tensor:
+    wide = torch.promote_types(q_HTK.dtype, torch.float32)
+    p_HTS = (q_HTK.to(wide) @ k_HSK.to(wide).mT).tril(start)
+    return ratio(p_HTS, p_HTS.sum(-1, keepdim=True))
+
+
+def _memory_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[RowBlock]:
+    """At each step the network shows weights over its memory, which ends with the last token before."""
+    state = model.start(1)
+    for start in range(0, len(x_T), STEPS):
+        tokens = x_T[start : start + STEPS]
+        a_1TS = torch.zeros(1, len(tokens), start + len(tokens), dtype=torch.float64)
+        visible_T = torch.zeros(len(tokens), dtype=torch.long)
+        for n, token in enumerate(tokens):
+            with trace() as shown:
+                _, state = model.step(state, torch.tensor([token], device=device_of(model)))
+            for weights_1M in shown.get("attention", []):
+                visible_T[n] = weights_1M.shape[1]
+                a_1TS[0, n, start + n - weights_1M.shape[1] : start + n] = weights_1M[0].cpu()
+        yield RowBlock(start, 0, [a_1TS], visible_T)
+
+
+class TopAttention(NamedTuple):
+    """For each token, what its prediction attended to most: place 0 is begin, place n the n-th token of the text."""
+
+    place_NK: Tensor  # the greatest weight first; -1 where there are fewer
+    share_NK: Tensor  # of all attention of the row, the mean over the heads
+
+
+@torch.no_grad()
+def top_attention(
+    model: LanguageModel[Any], x_N: Sequence[int], count: int = TOP_TOKENS, layers: Layers = "last",
+    turn: Turn = nullcontext,
+) -> TopAttention:  # fmt: skip
+    """The `count` tokens with the greatest weight in the rows that predicted each token, the mean over the heads of the
+    last layer or of all layers. The maps are made a piece at a time, and `turn` is entered for each piece."""
+    view, x_T = require_view(model, "token-maps"), [model.begin, *x_N[:-1]] if x_N else []
+    if callable(view.source):
+        maps = attention_over(model, x_T[1:], turn, view)
+        blocks = iter([RowBlock(0, 0, list(maps.layers[-1 if layers == "last" else 0 :]), maps.visible_T)])
+    else:
+        blocks = _memory_rows(model, x_T) if view.source == "memory-attention" else _layer_rows(model, x_T, layers)
+    found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
+    with eval_mode(model):
+        for block in in_turns(blocks, turn):
+            a_TS = torch.stack([a_HTS.float().mean(0) for a_HTS in block.layers]).mean(0)
+            best = a_TS.topk(min(count, a_TS.shape[1]))
+            missing = (0, count - best.values.shape[1])
+            share_TK, place_TK = F.pad(best.values, missing).cpu(), F.pad(best.indices + block.first, missing).cpu()
+            found.append((torch.where(share_TK > 0, place_TK, -1), share_TK))
+    return TopAttention(*map(torch.cat, zip(*found, strict=True)))
 
 
 def head_count(model: LanguageModel[Any]) -> int:

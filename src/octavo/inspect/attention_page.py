@@ -51,9 +51,12 @@ def attention_parts(one: Inspection, maps: TokenMaps) -> list[Markup]:
     """The attention maps of every head, and what the heads do."""
     config = one.run.model.config
     moved = getattr(config, "absolute", False) and one.read >= config.context
+    standing_out = bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
+    titles, rows = heads_table(maps)
+    of_heads = join(table(titles, rows, numeric=range(8)), paragraph(HEADS, quiet=True))
     parts = [
         paragraph(CONTEXT_LEFT) if moved else NOTHING,
-        subsection("Attention maps", maps_figure(maps), notable_heads(maps), _grid(maps), heads_part(maps)),
+        subsection("Attention maps", maps_figure(maps), standing_out, _grid(maps), of_heads),
     ]
     if len(heads_of(maps)) > 1:
         parts.append(subsection("Attention entropy by token", *_token_by_token(one, maps)))
@@ -88,11 +91,6 @@ def shrink(a_TT: Tensor, by: int) -> Tensor:
     return a_TT.reshape(C, by, C, by).amax((1, 3))
 
 
-def notable_heads(maps: TokenMaps) -> Markup:
-    """The heads that stand out, as a list."""
-    return bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
-
-
 def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Titles and rows, as plain text: each head of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
@@ -102,12 +100,6 @@ def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     ]  # fmt: skip
     titles = ("layer", "head", "entropy", "of possible", "distance", "to itself", "to previous", "to begin", "kind")
     return titles, rows
-
-
-def heads_part(maps: TokenMaps) -> Markup:
-    """The table of the heads, and what its columns mean."""
-    titles, rows = heads_table(maps)
-    return join(table(titles, rows, numeric=range(8)), paragraph(HEADS, quiet=True))
 
 
 def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from octavo.core import LanguageModel, device_of, map_state
+from octavo.core import LanguageModel, device_of, map_state, seeded_generator
 from octavo.errors import UserError
-from octavo.inspect.activations import Piece, pieces
+from octavo.inspect.activations import pieces
 from octavo.inspect.views import find_view
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import GPT, MODELS
@@ -66,7 +66,10 @@ def gradient_flow(
     """
     check_back(back, len(x_T))
     if not has_gradient(model):
-        raise stateless(model)
+        others = ", ".join(spec.name for spec in MODELS.values() if any(view.kind == "curve" for view in spec.views))
+        raise UserError(
+            f"{type(model).__name__} has no state that a gradient could flow through; models that have are {others}"
+        )
     if view is None:
         view = find_view(model, "curve") or GRADIENT_FLOW
     if callable(view.source):
@@ -117,14 +120,6 @@ def has_gradient(model: LanguageModel[Any]) -> bool:
     return bool(probes)
 
 
-def stateless(model: LanguageModel[Any]) -> UserError:
-    """The refusal of a model that no gradient flows through."""
-    others = ", ".join(spec.name for spec in MODELS.values() if any(view.kind == "curve" for view in spec.views))
-    return UserError(
-        f"{type(model).__name__} has no state that a gradient could flow through; models that have are {others}"
-    )
-
-
 def _unrolled(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn) -> tuple[list[Tensor], list[list[Tensor]]]:
     """The loss of each step, and the zeros that were added to the state before it: their gradient is the state's."""
     copied = copy.deepcopy(model).double().eval().requires_grad_(False)
@@ -155,20 +150,16 @@ def _probed(state: Any, probes: list[Tensor]) -> Any:
 
 
 def _norms_back(model: LanguageModel[Any], loss: Tensor, probes: Sequence[Sequence[Tensor]]) -> list[dict[str, float]]:
-    """The norms of one loss's gradients, state by state, by the name of the part; an empty part has none."""
+    """The norms of one loss's gradients, state by state: of the whole one, under that name, and of the parts that the
+    model names; an empty part has none."""
+    name_parts = getattr(model, "name_state_parts", lambda grads: {"state": grads})
     wanted = [probe for one in probes for probe in one]
     flat = iter(torch.autograd.grad(loss, wanted, retain_graph=True, materialize_grads=True))
     return [
         {name: math.sqrt(sum(float(g.square().sum()) for g in part))
-         for name, part in _parts(model, [next(flat) for _ in one]).items() if any(g.numel() for g in part)}
+         for name, part in name_parts([next(flat) for _ in one]).items() if any(g.numel() for g in part)}
         for one in probes
     ]  # fmt: skip
-
-
-def _parts(model: LanguageModel[Any], grads: list[Tensor]) -> dict[str, list[Tensor]]:
-    """The gradient of the whole state, under that name, and of the parts that the model names."""
-    name_parts = getattr(model, "name_state_parts", None)
-    return {"state": grads} if name_parts is None else name_parts(grads)
 
 
 def _through_layers(model: GPT, x_T: Sequence[int], back: int, chosen: Sequence[int], turn: Turn) -> Flow:
@@ -202,7 +193,9 @@ def _norms_by_depth(copied: GPT, x_T: Sequence[int], state: Any) -> Tensor:
         read = list(pieces(copied, x_T[:-1], len(x_T), state, watched=False))
         loss = -read[-1].logits_TV[-1].log_softmax(-1)[x_T[-1]]
     copied.embedding_VD.requires_grad_(False)
-    streams = [(end, stream) for one in read for end, stream in _placed(one)]
+    # Each pass with the position that it ends at: tokens read again end where the new ones start.
+    streams = [(one.end if n == len(one.passes) else one.start, stream)
+               for one in read for n, stream in enumerate(one.passes, 1)]  # fmt: skip
     flat = iter(torch.autograd.grad(loss, [one for _, stream in streams for one in stream], materialize_grads=True))
     total_LTD = loss.new_zeros(copied.config.layers + 1, len(x_T) - 1, copied.config.width)
     for end, stream in streams:
@@ -211,11 +204,6 @@ def _norms_by_depth(copied: GPT, x_T: Sequence[int], state: Any) -> Tensor:
             total_LTD[depth, end - len(grad_TD) : end] += grad_TD
     norms_LT: Tensor = torch.linalg.vector_norm(total_LTD, dim=-1)
     return norms_LT.flip(-1)
-
-
-def _placed(one: Piece) -> list[tuple[int, list[Tensor]]]:
-    """Each pass of a piece with the position that it ends at: tokens read again end where the new ones start."""
-    return [*((one.start, again) for again in one.passes[:-1]), (one.end, one.passes[-1])]
 
 
 def _geometric_mean(values: Sequence[float]) -> float:
@@ -250,3 +238,42 @@ def in_words(factor: float) -> str:
     if factor >= 10:
         return f"grows {factor:.3g} times a step"
     return f"{'grows' if factor > 1 else 'shrinks'} by {100 * change:.{2 if change < 0.95 else 3}g} % a step"
+
+
+SCALES = (0.9, 1.0, 1.1)
+Activation = Literal["linear", "tanh"]
+WIDTH, VOCAB = 32, 8
+
+
+class Orthogonal(LanguageModel[Tensor]):
+    """h' = f(a Q h + W x) with an orthogonal Q, which turns vectors and keeps their length.
+
+    Going back one step multiplies the gradient by a Qᵀ, so where f is the identity its norm after t steps is aᵗ times
+    the first, exactly. The slope of a tanh is at most 1: there it is at most that, and close to it while h is small.
+    """
+
+    def __init__(self, scale: float, activation: Activation, inputs: float, generator: torch.Generator) -> None:
+        super().__init__()
+        self.vocab, self.begin, self.activation = VOCAB, VOCAB - 1, activation
+        drawn_DD = torch.randn(WIDTH, WIDTH, generator=generator, dtype=torch.float64)
+        self.recurrent_DD = scale * torch.linalg.qr(drawn_DD).Q
+        self.input_VD = inputs * torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64)
+        self.output_VD = torch.randn(VOCAB, WIDTH, generator=generator, dtype=torch.float64)
+
+    def start(self, batch: int) -> Tensor:
+        return self.input_VD.new_zeros(batch, WIDTH)
+
+    def step(self, state: Tensor, x_B: Tensor) -> tuple[Tensor, Tensor]:
+        a_BD = state @ self.recurrent_DD.T + self.input_VD[x_B]
+        h_BD = a_BD.tanh() if self.activation == "tanh" else a_BD
+        return h_BD @ self.output_VD.T, h_BD
+
+
+def orthogonal_flow(
+    scale: float, back: int, activation: Activation = "linear", inputs: float = 0.1, seed: int = 0
+) -> Flow:
+    """Gradient flow through such a network, reading random tokens; `inputs` is the size of W x."""
+    generator = seeded_generator(seed)
+    model = Orthogonal(scale, activation, inputs, generator)
+    x_T = torch.randint(VOCAB - 1, (2 * back,), generator=generator).tolist()
+    return gradient_flow(model, x_T, back)

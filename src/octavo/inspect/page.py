@@ -9,8 +9,7 @@ from itertools import takewhile
 from markupsafe import Markup
 
 from octavo.inspect.attention_page import attention_parts, logit_lens_part
-from octavo.inspect.gradient_flow import Flow, Norms, in_words, rate, relative
-from octavo.inspect.gradient_theory import SCALES, Activation, orthogonal_flow
+from octavo.inspect.gradient_flow import SCALES, Activation, Flow, Norms, in_words, orthogonal_flow, rate, relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import OPEN, SHUT, TokenRow
 from octavo.pages.figures.axis import number
@@ -60,9 +59,12 @@ def inspect_page(inspections: Sequence[Inspection], text: str, command: str) -> 
 def _gradient_flow(inspections: Sequence[Inspection]) -> Markup:
     found = theory(inspections)
     embedded = any(flow.depths for _, flow in _flows(inspections))
+    titles, rows = flow_table(inspections, found)
+    indented = [[cell.replace("  ", "\u2003") for cell in row] for row in rows]
     return section(
         "Gradient flow", paragraph(WHAT_FLOWS), paragraph(EMBEDDINGS) if embedded else "", _curves(inspections, found),
-        paragraph(THEORY), _flow_table(inspections, found), paragraph(_averaged(inspections), quiet=True),
+        paragraph(THEORY), table(titles, indented, numeric=range(2, len(titles))),
+        paragraph(_averaged(inspections), quiet=True),
     )  # fmt: skip
 
 
@@ -127,12 +129,6 @@ def _three(cell: str) -> str:
         return f"{float(cell):.3g}" if float(cell) < 1000 else cell
     except ValueError:
         return cell
-
-
-def _flow_table(inspections: Sequence[Inspection], found: Sequence[tuple[float, Activation, Norms]]) -> Markup:
-    titles, rows = flow_table(inspections, found)
-    indented = [[cell.replace("  ", "\u2003") for cell in row] for row in rows]
-    return table(titles, indented, numeric=range(2, len(titles)))
 
 
 def _averaged(inspections: Sequence[Inspection]) -> str:

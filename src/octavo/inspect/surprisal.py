@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
+from octavo.errors import UserError
 from octavo.models import NGram
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
@@ -107,3 +108,39 @@ def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> l
         ), context)
         for token, bits, rank, top, ps, context in every
     ]  # fmt: skip
+
+
+class Span(NamedTuple):
+    """The same bytes as tokens first[0] to first[1] - 1 of one reader and second[0] to second[1] - 1 of the other."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    bytes: int
+
+
+def align(first: Sequence[int], second: Sequence[int]) -> list[Span]:
+    """The spans of two texts that are given as how many bytes each token has. A token of no bytes goes with the token
+    before it."""
+    if sum(first) != sum(second):
+        raise UserError(f"the two must read the same bytes: one reads {sum(first):,}, the other {sum(second):,}")
+    spans = []
+    i, j = 0, 0
+    while i < len(first) or j < len(second):
+        (i0, j0), ahead, read = (i, j), 0, 0
+        while True:  # the reader that is behind goes on, until both have read something and the same
+            if ahead > 0:
+                ahead, j = ahead - second[j], j + 1
+            elif ahead < 0 or i < len(first):
+                ahead, read, i = ahead + first[i], read + first[i], i + 1
+            else:
+                ahead, j = ahead - second[j], j + 1
+            if not ahead and read:
+                break
+            if i == len(first) and j == len(second):
+                break
+        while i < len(first) and not first[i]:
+            i += 1
+        while j < len(second) and not second[j]:
+            j += 1
+        spans.append(Span((i0, i), (j0, j), read))
+    return spans

@@ -34,15 +34,15 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """
     target = Path(os.path.realpath(path))
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        with _telling_about(path), open(path, "wb") as file:
+        with _naming(path), open(path, "wb") as file:
             yield file
         return
-    with _telling_about(path):
+    with _naming(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART)
     try:
-        with _telling_about(path), os.fdopen(handle, "wb") as file:
+        with _naming(path), os.fdopen(handle, "wb") as file:
             _lock(file.fileno())
             os.fchmod(file.fileno(), 0o666 & ~_umask())
             yield file
@@ -55,17 +55,23 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def write_text(path: str | Path, text: str) -> None:
+    """Write a whole file of UTF-8; what UTF-8 cannot hold is written as an escape."""
+    with whole_file(path) as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
+
+
 @contextmanager
 def whole_folder(path: str | Path) -> Iterator[Path]:
     """Fill a folder under a temporary name, then put it in place of the one that stood there; a link is followed."""
     target = Path(os.path.realpath(path))
-    with _telling_about(path):
+    with _naming(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         _sweep(target)
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART))
     handle = os.open(work, os.O_RDONLY)
     try:
-        with _telling_about(path):
+        with _naming(path):
             _lock(handle)
             work.chmod(0o777 & ~_umask())
             yield work
@@ -79,6 +85,16 @@ def whole_folder(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         os.close(handle)
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file, which must be UTF-8."""
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the name") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} must be UTF-8: byte {error.start:,} is not; convert it, with iconv say") from error
 
 
 def size(count: float) -> str:
@@ -139,7 +155,7 @@ def _lock(handle: int) -> None:
 
 
 @contextmanager
-def _telling_about(path: str | Path) -> Iterator[None]:
+def _naming(path: str | Path) -> Iterator[None]:
     """Turn the operating system's refusals into a message that names the file and the remedy."""
     try:
         yield

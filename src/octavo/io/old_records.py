@@ -14,6 +14,7 @@ OLD_TASKS = {
     "classify images": "images", "translate": "translation", "classify text": "classification",
     "fill in masked words": "masked",
 }  # fmt: skip
+OLD_METRICS = {"rate": "learning_rate", "norm": "gradient_norm"}
 LOOP_KEYS = ("budget", "batch", "checks", "precision")
 
 
@@ -31,6 +32,11 @@ def current_record(record: dict[str, Any]) -> dict[str, Any]:
         return record
 
 
+def current_metrics(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of metrics.jsonl with the keys that today's training loop writes."""
+    return {OLD_METRICS.get(key, key): value for key, value in row.items()}
+
+
 def _language(record: Mapping[str, Any]) -> dict[str, Any]:
     if "training" not in record:
         return {}
@@ -38,7 +44,10 @@ def _language(record: Mapping[str, Any]) -> dict[str, Any]:
     settings, optimizer = dict(training.pop("text")), training.pop("optim")
     if settings.get("tokenizer") != "word":  # the only one that took these; others were saved with their defaults
         settings = {key: value for key, value in settings.items() if key not in ("min_count", "split")}
-    return {"training": {"settings": settings, "optimizer": optimizer, "device": "auto", **training}}
+    shape = {
+        new: training.pop(old) for old, new in (("lanes", "streams"), ("window", "sequence_length")) if old in training
+    }
+    return {"training": {"settings": settings, "optimizer": optimizer, "device": "auto", **shape, **training}}
 
 
 def _images(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,27 +106,27 @@ def read_record(path: str | Path) -> dict[str, Any]:
     if not (path / CONFIG).is_file():
         near = f"; runs here: {', '.join(map(str, found))}" if (found := find_runs(path.parent)[:5]) else ""
         raise UserError(f"{path} is not a run: it has no {CONFIG}{near or '; make one with octavo train'}")
-    told = read_json(path / CONFIG, LARGEST_RECORD)
-    if not isinstance(told, dict) or "octavo" not in told:
+    record = read_json(path / CONFIG, LARGEST_RECORD)
+    if not isinstance(record, dict) or "octavo" not in record:
         raise UserError(
             f"{path} is not a run: its {CONFIG} is not one of octavo's; name a folder that octavo train made"
         )
-    if told.get("format") not in range(1, FORMAT + 1):
+    if record.get("format") not in range(1, FORMAT + 1):
         raise UserError(
-            f"{path / CONFIG} is of format {told.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
+            f"{path / CONFIG} is of format {record.get('format')!r}, this octavo reads up to {FORMAT}; train it again"
         )
-    told = current_record(told)
-    if wrong := _wrong_kind(told, KINDS):
+    record = current_record(record)
+    if wrong := _wrong_kind(record, KINDS):
         raise UserError(f"{path / CONFIG} is damaged: {wrong}; train the run again")
-    return told
+    return record
 
 
-def _wrong_kind(told: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
+def _wrong_kind(record: Mapping[str, Any], kinds: Mapping[str, Any], above: str = "") -> str:
     """What is not of its kind, in words; empty if all is well."""
     for key, kind in kinds.items():
-        if key not in told:
+        if key not in record:
             continue
-        value, name = told[key], f"{above}{key}"
+        value, name = record[key], f"{above}{key}"
         if isinstance(kind, dict) and isinstance(value, dict):
             if wrong := _wrong_kind(value, kind, f"{name}."):
                 return wrong

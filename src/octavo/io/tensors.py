@@ -43,9 +43,9 @@ def stream_tensors(tensors: Mapping[str, Tensor], file: IO[bytes], about: Mappin
     for key, tensor in tensors.items():
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[key] = {"dtype": SAFE_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
-    told = json.dumps(header).encode()
-    told += b" " * (-len(told) % 8)  # the tensors then begin at a multiple of eight
-    file.write(len(told).to_bytes(8, "little") + told)
+    head = json.dumps(header).encode()
+    head += b" " * (-len(head) % 8)  # the tensors then begin at a multiple of eight
+    file.write(len(head).to_bytes(8, "little") + head)
     for tensor in tensors.values():
         file.write(tensor.detach().cpu().contiguous().numpy().data)
 
@@ -58,7 +58,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         large = sum(tensor.nbytes for tensor in mapped.values())
         found = {}
         shown = large >= PROGRESS_BYTES
-        with progress("reading the model", large, "bytes") if shown else nullcontext(_nobody) as advance:
+        with progress("reading the model", large, "bytes") if shown else nullcontext(lambda amount: None) as advance:
             for key, tensor in mapped.items():
                 found[current_tensor_name(key)] = _copied(tensor)
                 advance(tensor.nbytes)
@@ -72,10 +72,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def current_tensor_name(name: str) -> str:
     """The name that a tensor saved by an earlier version has today."""
     return re.sub(r"[^./:]+", lambda part: RENAMED_TENSORS.get(part[0], part[0]), name)
-
-
-def _nobody(amount: float) -> None:
-    """Who is told of reading that takes no time."""
 
 
 def _copied(tensor: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from octavo.errors import UserError
 from octavo.models.cost.encoders import bert_cost
 from octavo.models.parts.attention import AttentionProjections, Place
-from octavo.models.parts.block import Block
+from octavo.models.parts.block import Block, in_product_precision
 from octavo.models.parts.checks import check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
@@ -234,9 +234,7 @@ class Bert(nn.Module):
         places = self.positions_CD[:T] if place_BT is None else F.embedding(place_BT, self.positions_CD)
         segments = self.segments_CD[0] if segment_BT is None else F.embedding(segment_BT, self.segments_CD)
         x_BTD = self.norm(F.embedding(x_BT, self.embedding_VD) + places + segments)
-        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
-            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
-        dropout = self.config.dropout
+        x_BTD, dropout = in_product_precision(x_BTD), self.config.dropout
         return F.dropout(x_BTD, dropout) if self.training and dropout else x_BTD
 
     # ------------------------------------------------------------------ the heads

@@ -21,13 +21,13 @@ from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
-from octavo.models.parts.block import TransformerBlock
+from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import Norm, init_inner
 from octavo.models.recurrent import init_matrix, layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
-from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.positions import rotary_angles
 
 State = tuple[Tensor, Tensor, tuple[Any, ...]]  # position_B, the context's tokens_BS (absolute only), the layers'
 SCORED_TOKENS = {"cpu": 1024, "cuda": 1 << 15}  # by one call, at least a context: more only take memory
@@ -114,8 +114,12 @@ class GPT(LanguageModel[State]):
     def _read(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         """Absorb tokens for which there is room."""
         position_B, tokens_BS, before = state
-        x_BTD = self._embed(position_B, x_BT)
-        place = Place(self._angles(position_B, x_BT.shape[1], x_BTD.dtype))
+        place_T = position_B[0] + torch.arange(x_BT.shape[1], device=position_B.device)  # the same in every row
+        x_BTD = F.embedding(x_BT, self.embedding_VD)
+        x_BTD = add_positions(x_BTD, place_T, self.positions_CD, self.config.positions)
+        if self.training and self.config.dropout:
+            x_BTD = F.dropout(x_BTD, self.config.dropout)
+        place = Place(self._angles(place_T, x_BTD.dtype))
         after = []
         for block, one in zip(self._blocks(), before, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place)
@@ -123,26 +127,11 @@ class GPT(LanguageModel[State]):
         tokens_BS = torch.cat([tokens_BS, x_BT], 1) if self.config.absolute else tokens_BS
         return self.norm(x_BTD), (position_B + x_BT.shape[1], tokens_BS, tuple(after))
 
-    def _embed(self, position_B: Tensor, x_BT: Tensor) -> Tensor:
-        x_BTD = F.embedding(x_BT, self.embedding_VD)
-        if self.positions_CD is not None:
-            x_BTD = x_BTD + F.embedding(self._places(position_B, x_BT.shape[1]), self.positions_CD)
-        elif self.config.positions == "sinusoidal":
-            x_BTD = x_BTD + sinusoids(self._places(position_B, x_BT.shape[1]), self.config.width, dtype=x_BTD.dtype)
-        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
-            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
-        dropped = self.training and self.config.dropout
-        return F.dropout(x_BTD, self.config.dropout) if dropped else x_BTD
-
-    def _angles(self, position_B: Tensor, T: int, dtype: torch.dtype) -> Tensor | None:
+    def _angles(self, place_T: Tensor, dtype: torch.dtype) -> Tensor | None:
         config = self.config
         if config.positions != "rotary" or config.kind.family == "synthesizer":
             return None
-        return rotary_angles(self._places(position_B, T), config.head_size, config.rotary_base, dtype)
-
-    def _places(self, position_B: Tensor, T: int) -> Tensor:
-        """The positions of T new tokens, the same in every row."""
-        return position_B[0] + torch.arange(T, device=position_B.device)
+        return rotary_angles(place_T, config.head_size, config.rotary_base, dtype)
 
     def _blocks(self) -> Iterator[TransformerBlock]:
         return iter(self.blocks)  # type: ignore[arg-type]

@@ -13,15 +13,20 @@ from octavo.errors import UserError
 M = TypeVar("M", bound=nn.Module)
 
 
-def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0) -> M:
-    """The module that `make` makes, with these tensors, in evaluation mode; a forged config takes no memory."""
+def shapes_only(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0) -> M:
+    """The module that `make` makes, on the meta device; a forged config must not take memory without bound."""
     if layers > len(tensors):  # before so many are made, even without memory
         raise UserError(f"a layer has tensors of its own: layers={layers:,}, the file has {len(tensors)} tensors")
     try:
         with torch.device("meta"):  # where shapes take no memory
-            model = make()
+            return make()
     except RuntimeError as error:  # a shape beyond what any tensor can have
         raise UserError(f"no tensor can be as large as the config says: {error}") from error
+
+
+def filled(make: Callable[[], M], tensors: Mapping[str, Tensor], layers: int = 0) -> M:
+    """The module that `make` makes, with these tensors, in evaluation mode."""
+    model = shapes_only(make, tensors, layers)
     own = model.state_dict()
     if odd := sorted(own.keys() ^ tensors.keys()):
         raise UserError(f"the config and the file are of different models: only one of them has {', '.join(odd[:3])}")

@@ -17,7 +17,7 @@ from octavo.errors import UserError
 from octavo.models.cost.seq2seq import seq2seq_cost
 from octavo.models.encoder_decoder import EncoderDecoder, Memory
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
-from octavo.models.parts.block import Block
+from octavo.models.parts.block import Block, TransformerBlock, add_positions
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
@@ -26,7 +26,7 @@ from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
 from octavo.ops.norm import rms_norm
-from octavo.ops.positions import rotary_angles, sinusoids
+from octavo.ops.positions import rotary_angles
 from octavo.ops.tracing import tap
 
 State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
@@ -88,13 +88,11 @@ class Seq2SeqConfig:
         )  # fmt: skip
 
 
-class EncoderBlock(Block):
-    """A block of the encoder, bidirectional: x + attention(norm(x)), then x + feed_forward(norm(x))."""
+class EncoderBlock(TransformerBlock):
+    """A block of the encoder, bidirectional."""
 
     def __init__(self, parts: GPTConfig) -> None:
-        super().__init__(parts)
-        self.norm1, self.attention = Norm(parts), AttentionProjections(parts)
-        self.norm2, self.feed_forward = Norm(parts), FEED_FORWARDS[parts.feed_forward](parts)
+        super().__init__(parts, AttentionProjections(parts))
 
     def forward(self, x_BSD: Tensor, pattern: Pattern, place: Place) -> Tensor:
         q_BHSK, k_BHSK, v_BHSK = self.attention.project(self.norm1(x_BSD), place)
@@ -177,8 +175,8 @@ class Seq2Seq(EncoderDecoder):
         self._check_room(x_BS.shape[1], "source")
         bare = Memory(lengths_B, ())
         place_S = torch.arange(x_BS.shape[1], device=x_BS.device)
-        x_BSD = self._placed(self.embed_source(x_BS), place_S, self.source_positions_CD)
-        place = self._place(place_S, x_BSD.dtype)
+        x_BSD = add_positions(self.embed_source(x_BS), place_S, self.source_positions_CD, self.config.positions)
+        x_BSD, place = self.drop(x_BSD), self._place(place_S, x_BSD.dtype)
         for block in self.encoder_blocks:
             x_BSD = block(x_BSD, bare.pattern, place)
         h_BSD = self.encoder_norm(x_BSD)
@@ -193,21 +191,13 @@ class Seq2Seq(EncoderDecoder):
         if self.config.positions == "learned" and x_BT.shape[1]:
             self._check_room(int(position_B[0]) + x_BT.shape[1], "target")
         place_T = position_B[0] + torch.arange(x_BT.shape[1], device=x_BT.device)
-        x_BTD = self._placed(F.embedding(x_BT, self.target_VD), place_T, self.target_positions_CD)
+        x_BTD = F.embedding(x_BT, self.target_VD)
+        x_BTD = self.drop(add_positions(x_BTD, place_T, self.target_positions_CD, self.config.positions))
         place, pattern, after = self._place(place_T, x_BTD.dtype), memory.pattern, []
         for block, one, seen in zip(self._decoder_blocks(), before, memory.parts, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place, seen, pattern)
             after.append(one)
         return self.norm(x_BTD), (position_B + x_BT.shape[1], tuple(after))
-
-    def _placed(self, x_BTD: Tensor, place_T: Tensor, positions_CD: Tensor | None) -> Tensor:
-        if positions_CD is not None:
-            x_BTD = x_BTD + F.embedding(place_T, positions_CD)
-        elif self.config.positions == "sinusoidal":
-            x_BTD = x_BTD + sinusoids(place_T, self.config.width, dtype=x_BTD.dtype)
-        if torch.is_autocast_enabled(x_BTD.device.type):  # the stream too is of the products' precision
-            x_BTD = x_BTD.to(torch.get_autocast_dtype(x_BTD.device.type))
-        return self.drop(x_BTD)
 
     def _place(self, place_T: Tensor, dtype: torch.dtype) -> Place:
         if self.config.positions != "rotary":

@@ -207,3 +207,8 @@ def confusion_matrix(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
         for i, name in enumerate(classes)
     ]  # fmt: skip
     return heat_table(("true \\ predicted", *classes), shaded, "Rows: the true class. Columns: the predicted class.")
+
+
+def notebook_view(*parts: Any) -> str:
+    """The parts as what `_repr_html_` gives."""
+    return str(render("notebook.html", body=join(*parts), style=stylesheet()))

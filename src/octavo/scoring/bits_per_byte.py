@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.errors import UserError
 from octavo.io.progress import progress
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraph, table
+from octavo.pages.sections import notebook_view, paragraph, table
 from octavo.scoring.token_costs import token_costs
 from octavo.text import Split, Tokenizer, Tokens
 from octavo.text.chunks import rechunk

@@ -22,17 +22,16 @@ from octavo.inspect.surprisal import surprises
 from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING, element, join
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import code, paragraph, section, side_by_side, table
-from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend
+from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
+from octavo.pages.surprisal import annotated_text, surprisal_legend
 from octavo.scoring.answers import Point, at_threshold
-from octavo.tasks.answering import Reply, Rules, other_answers, replies_to
+from octavo.tasks.answering import Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
 from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.language_page import annotate
 from octavo.tasks.oracle import oracle_of
 from octavo.tasks.run import Run, load
-from octavo.tasks.surprisal import annotate
 from octavo.tasks.word_contributions import explain as explain_texts
 from octavo.text.bag_of_ngrams import words_of
 from octavo.text.preprocess import apply
@@ -65,23 +64,16 @@ def read(run: Run | str | Path, text: str, other: Run | str | Path | None = None
 
 
 def _read(run: Run, text: str) -> tuple[str, Markup]:
-    pieces = _pieces(run, text)
+    pieces = annotate(run.model, run.tokenizer, _bytes(run, text))
     if not pieces:
         raise UserError("there is nothing to read: the text is empty; give a sentence or two")
-    return f"{run.name}: {_bits_per_byte(pieces):.3f} bits per byte", annotated_text(pieces)
-
-
-def _pieces(run: Run, text: str) -> list[Piece]:
-    return annotate(run.model, run.tokenizer, _bytes(run, text))
+    bits_per_byte = sum(piece.bits for piece in pieces) / max(1, sum(piece.bytes for piece in pieces))
+    return f"{run.name}: {bits_per_byte:.3f} bits per byte", annotated_text(pieces)
 
 
 def _bytes(run: Run, text: str) -> bytes:
     """A text as the model would have met it in training."""
     return apply(run.record.get("preprocess", ()), text.encode("utf-8", "replace"))
-
-
-def _bits_per_byte(pieces: list[Piece]) -> float:
-    return sum(piece.bits for piece in pieces) / max(1, sum(piece.bytes for piece in pieces))
 
 
 def inside(run: Run | str | Path, text: str) -> View:
@@ -111,7 +103,7 @@ def write(
     run = _run(run)
     text = generate(run, prompt, max_tokens, method, seed, **settings)
     before, new, seen = len(_bytes(run, prompt)), [], 0
-    for piece in _pieces(run, prompt + text):
+    for piece in annotate(run.model, run.tokenizer, _bytes(run, prompt + text)):
         seen += piece.bytes
         if seen > before:
             new.append(piece)
@@ -139,15 +131,12 @@ def answer(run: Run | str | Path, question: str, threshold: float = 0.5) -> View
     guesses = [(reply.guess or "(nothing)", reply.confidence), *other_answers(oracle, reply, OTHER_ANSWERS)]
     every = sorted(guesses, key=lambda one: -one[1])
     figure = bars([(text, 100 * p) for text, p in every], "Probability of each whole answer, %.", 1)
-    summary = _summary(reply, threshold)
+    summary = (
+        f"It abstains: {reply.guess!r} has a confidence of {reply.confidence:.1%}, below {threshold:.1%}"
+        if reply.answer is None else f"{reply.answer}, {reply.confidence:.1%} confident"
+    )  # fmt: skip
     curve = [Point(*point) for point in oracle.run.record.get("result", {}).get("curve", [])]
     return View(summary, join(element("h3", summary), figure, _coverage(curve, threshold)))
-
-
-def _summary(reply: Reply, threshold: float) -> str:
-    if reply.answer is not None:
-        return f"{reply.answer}, {reply.confidence:.1%} confident"
-    return f"It abstains: {reply.guess!r} has a confidence of {reply.confidence:.1%}, below {threshold:.1%}"
 
 
 def _coverage(curve: list[Point], threshold: float) -> Markup:

@@ -59,9 +59,9 @@ class Reply:
     stored: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        told = {"question": self.question, "answer": self.answer, "from": self.source, "guess": self.guess,
-                "confidence": self.confidence, "stored": self.stored}  # fmt: skip
-        return told | ({"others": [list(one) for one in self.others]} if self.others else {})
+        reply = {"question": self.question, "answer": self.answer, "from": self.source, "guess": self.guess,
+                 "confidence": self.confidence, "stored": self.stored}  # fmt: skip
+        return reply | ({"others": [list(one) for one in self.others]} if self.others else {})
 
 
 def replies_to(oracle: Oracle, questions: Sequence[str], rules: Rules) -> list[Reply]:
@@ -79,12 +79,12 @@ def _reply(question: str, name: str, said: Answer, rules: Rules) -> Reply:
         return Reply(question, said.text, "model", **about)
     if rules.facts is not None and (known := rules.facts.find(name)) is not None:
         return Reply(question, known, "facts", **about)
-    told = " ".join(rules.ask(question).split()) if rules.ask is not None else ""
-    if not told:
+    answer = " ".join(rules.ask(question).split()) if rules.ask is not None else ""
+    if not answer:
         return Reply(question, None, "nobody", **about)
     if rules.facts is not None:
-        rules.facts.store(name, told)
-    return Reply(question, told, "user", **about, stored=rules.facts is not None)
+        rules.facts.store(name, answer)
+    return Reply(question, answer, "user", **about, stored=rules.facts is not None)
 
 
 def other_answers(oracle: Oracle, reply: Reply, most: int) -> list[tuple[str, float]]:

@@ -169,6 +169,9 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
             run = replace(run, temperature=best_temperature(run.logits(data.held.texts), y_N))
         return run
 
+    def choices(self, run: Classifier) -> int:
+        return len(run.classes)
+
     def finish(
         self, recipe: Recipe, run: Classifier, data: ClassificationData, rows: Rows, measure_it: bool,
         folder: Path | None,

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.datasets.labels import Labelled
-from octavo.pages.markup import NOTHING, element
+from octavo.pages.markup import element
 from octavo.pages.sections import (
     confusion_matrix,
     facts,
@@ -23,8 +23,8 @@ from octavo.pages.sections import (
     table,
 )
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.reproduce import train_command
-from octavo.tasks.task import Recipe, find_task
+from octavo.tasks.run_facts import render_run_page
+from octavo.tasks.task import Recipe
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 SHOWN_MISTAKES = 10
@@ -38,12 +38,11 @@ def classify_page(recipe: Recipe, made: Classifier, test: Labelled, learnt: Labe
     """The page of a run that is saved, with the most confident of the mistakes on these examples."""
     rows = surest_errors(made, test, SHOWN_MISTAKES)
     mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], learnt)
-    source, result = made.record["data"]["source"], made.record.get("result", {})
-    named, command = ", ".join(source), train_command(find_task("classification"), recipe, source, out)
-    return render_page(
-        f"{made.name} on {named}", f"The classifier {out.name} ({made.name}), trained on {named}.",
-        [_result(result) if result else NOTHING, _mistakes(mistakes), reproduce([command])],
-    )  # fmt: skip
+    named, result = ", ".join(made.record["data"]["source"]), made.record.get("result", {})
+    lead, sections = f"The classifier {out.name} ({made.name}), trained on {named}.", [_mistakes(mistakes)]
+    if result:
+        sections.insert(0, _result(result))
+    return render_run_page("classification", recipe, made, out, f"{made.name} on {named}", lead, sections)
 
 
 def explain_page(explained: Sequence[Explained], name: str, command: str) -> str:

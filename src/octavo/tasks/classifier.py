@@ -101,54 +101,54 @@ def contents_of(run: Classifier) -> Contents:
 def load_classifier(path: str | Path, base: Base | None = None) -> Classifier:
     """The classifier in a folder; `base` stands in for the model that a head was trained on."""
     path = Path(path)
-    told = record_for(path, Classifier.task)
-    training = told.get("training")
+    record = record_for(path, Classifier.task)
+    training = record.get("training")
     if isinstance(training, Mapping) and not training.get("finished", True):
         raise UserError(f"{path}: its training is not finished; go on with: octavo resume {path}")
     try:
-        return _loaded(path, told, base)
+        return _loaded(path, record, base)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged or foreign: {error!r}; train it again") from error
 
 
-def _loaded(path: Path, told: dict[str, Any], base: Base | None) -> Classifier:
-    name, classes, temperature = told["model"], told["classes"], told["temperature"]
+def _loaded(path: Path, record: dict[str, Any], base: Base | None) -> Classifier:
+    name, classes, temperature = record["model"], record["classes"], record["temperature"]
     if name not in CLASSIFIERS:
         raise ValueError(f"there is no classifier {name!r}")
     if not isinstance(classes, list) or len(classes) < 2 or not all(isinstance(one, str) for one in classes):
         raise ValueError("classes must be two names or more")
     if type(temperature) is not float or not 0 < temperature < 1e6:
         raise ValueError(f"temperature={temperature!r}")
-    sizes = told["sizes"]
-    config: Any = from_json(CLASSIFIERS[name].config, told["config"])
+    sizes = record["sizes"]
+    config: Any = from_json(CLASSIFIERS[name].config, record["config"])
     if set(sizes) != set(SIZES[name]) or not all(type(n) is int and n > 0 for n in sizes.values()):
         raise ValueError(f"sizes={sizes!r}")
     tensors = read_tensors(path)
     of_reader = {key.removeprefix(READER): tensors.pop(key) for key in list(tensors) if key.startswith(READER)}
     model: Any = filled(lambda: CLASSIFIERS[name].model(config, **sizes), tensors, getattr(config, "layers", 0))
-    reader = _reader(path, told, config, of_reader, base)
+    reader = _reader(path, record, config, of_reader, base)
     made = Classifier(name, model, reader, classes, temperature, path=path)
     if made.sizes != sizes:
         raise ValueError(f"sizes={sizes!r}, but there are {made.sizes!r}")
     known = ("format", "octavo", "task", "model", "config", "sizes", "classes", "temperature", "base")
-    made.record = {key: value for key, value in told.items() if key not in known}
+    made.record = {key: value for key, value in record.items() if key not in known}
     return made
 
 
-def _reader(path: Path, told: Mapping[str, Any], config: Any, tensors: dict[str, Tensor], base: Base | None) -> Any:
+def _reader(path: Path, record: Mapping[str, Any], config: Any, tensors: dict[str, Tensor], base: Base | None) -> Any:
     """What turns texts into the model's inputs, checked: a row beyond the table would be read from elsewhere."""
-    if told["model"] == "linear":
+    if record["model"] == "linear":
         rows_F = tensors["rows_F"].numpy()
         if rows_F.dtype != np.int32 or rows_F.shape != (1 << config.bits,):
             raise ValueError(f"rows_F must be {1 << config.bits} whole numbers of 32 bits")
-        if rows_F.min() < 0 or rows_F.max() >= told["sizes"]["rows"]:
+        if rows_F.min() < 0 or rows_F.max() >= record["sizes"]["rows"]:
             raise ValueError("rows_F points outside the table")
         return HashedReader(config.ngrams, rows_F)
-    if told["model"] == "dan":
+    if record["model"] == "dan":
         words = read_json(path / TOKENIZER).get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
             raise ValueError("words must be a list of strings")
         if len(set(words)) < len(words) or any(re.search(r"\s", word) for word in words):
             raise ValueError("words must be all different, and without spaces")
         return KnownReader(words, config.ngrams, config.buckets)
-    return VectorReader(base or find_base(told["base"]), tensors["mean_D"], tensors["spread_D"])
+    return VectorReader(base or find_base(record["base"]), tensors["mean_D"], tensors["spread_D"])

@@ -132,13 +132,13 @@ def learnt_text(run: Run) -> Split:
 
 def reopened(name: str, record: Mapping[str, Any], part: Literal["train", "valid"], remedy: str) -> Corpus:
     """The corpus of a run's record, read again as it was then; refused where that part of it is gone or has changed."""
-    told = record.get("corpus", {})
-    sources = [*told.get("source", ()), *(told.get("valid_source", ()) if part == "valid" else ())]
+    described = record.get("corpus", {})
+    sources = [*described.get("source", ()), *(described.get("valid_source", ()) if part == "valid" else ())]
     if not sources or STDIN in sources:
         why = "was trained on standard input, which is gone" if sources else "does not say what it was trained on"
         raise UserError(f"{name} {why}; {remedy}")
-    corpus = open_corpus(told["source"], **reading(record))
-    if getattr(corpus, part).sha256 != told.get(part, {}).get("sha256"):
+    corpus = open_corpus(described["source"], **reading(record))
+    if getattr(corpus, part).sha256 != described.get(part, {}).get("sha256"):
         raise UserError(f"{', '.join(sources)} has changed since {name} was trained; {remedy}")
     return corpus
 

@@ -1,4 +1,4 @@
-"""A BERT with its tokenizer: sentences as vectors, masked words filled in, and how well a text is foreseen.
+"""A BERT with its tokenizer: sentences as vectors, masked words filled in, and how well a text is predicted.
 
 N texts, T tokens, D width, K masked places.
 
@@ -178,28 +178,28 @@ def load_encoder(source: str | Path) -> Encoder:
         path = next(iter(get_files(str(source)).values())).parent
     if is_bert(path):
         return Encoder(*read_bert(path), path=path)
-    told = read_record(path)
-    if told.get("model") != "bert":
+    record = read_record(path)
+    if record.get("model") != "bert":
         raise UserError(
-            f"{path} must be an encoder: it holds a model {told.get('model')!r}; give a run of octavo train bert, "
+            f"{path} must be an encoder: it holds a model {record.get('model')!r}; give a run of octavo train bert, "
             f"a Hugging Face folder with a BERT, or {' or '.join(NAMED)}"
         )
     try:
-        return _read(path, told)
+        return _read(path, record)
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}; train the run again") from error
 
 
-def _read(path: Path, told: Mapping[str, Any]) -> Encoder:
-    config = from_json(BertConfig, told.get("config", {}))
-    sizes = told.get("sizes")
+def _read(path: Path, record: Mapping[str, Any]) -> Encoder:
+    config = from_json(BertConfig, record.get("config", {}))
+    sizes = record.get("sizes")
     vocab = sizes.get("vocab") if isinstance(sizes, Mapping) else None
     tokenizer = WordPiece.from_json(read_json(path / TOKENIZER))
     if type(vocab) is not int or tokenizer.vocab > vocab:
         raise UserError(f"every token must have an embedding: vocab={vocab!r}, the tokenizer has {tokenizer.vocab:,}")
     model = filled(lambda: Bert(config, vocab), read_tensors(path), config.layers)
     own = ("task", "model", "config", "sizes", "format", "octavo")
-    return Encoder(model, tokenizer, {key: value for key, value in told.items() if key not in own}, path)
+    return Encoder(model, tokenizer, {key: value for key, value in record.items() if key not in own}, path)
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:

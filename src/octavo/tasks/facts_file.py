@@ -27,7 +27,7 @@ PATIENCE = 5.0  # seconds to wait for another program that writes the same file
 
 
 class Facts(Protocol):
-    """Where facts are looked up and kept."""
+    """Where facts are found and stored."""
 
     @property
     def path(self) -> Path:

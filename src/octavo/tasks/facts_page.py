@@ -11,12 +11,11 @@ from markupsafe import Markup
 from octavo.datasets.questions import Frame
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING
-from octavo.pages.sections import paragraph, render_page, reproduce, score, section, table
-from octavo.tasks.reproduce import train_command
+from octavo.pages.sections import paragraph, score, section, table
 from octavo.tasks.run import Run
-from octavo.tasks.task import Recipe, Rows, find_task
+from octavo.tasks.run_facts import render_run_page
+from octavo.tasks.task import Recipe, Rows
 
-CURVE_POINTS = 100  # of a loss curve
 STAGES = {
     "pretraining": "Pretraining on every token of the masked texts", "finetuning": "Finetuning on the answers only"
 }  # fmt: skip
@@ -27,11 +26,10 @@ def answers_page(recipe: Recipe, run: Run, rows: Rows, out: Path) -> str:
     result, corpus = run.record["result"], run.record["corpus"]
     stages, name = {stage["name"]: stage for stage in run.record["training"]["stages"]}, corpus["name"]
     how = "pretrained on its text and finetuned" if "pretraining" in stages else "trained without pretraining"
-    command = train_command(find_task("facts"), recipe, corpus["source"], out)
-    return render_page(f"Answers about {name}", f"A GPT, {how} on the questions of {name}.", [
+    lead = f"A GPT, {how} on the questions of {name}."
+    return render_run_page("facts", recipe, run, out, f"Answers about {name}", lead, [
         _exact_match(result), _coverage(result), _calibration(result), _by_group(result["groups"]),
         _mistakes(result["surest_mistakes"], Frame(*run.record["facts"]["frame"])), _training(stages, rows),
-        reproduce([command]),
     ])  # fmt: skip
 
 
@@ -96,17 +94,10 @@ def _mistakes(wrong: Sequence[Sequence[Any]], frame: Frame) -> Markup:
 
 
 def _training(stages: Mapping[str, Any], rows: Rows) -> Markup:
+    losses = [(row["stage"], (row["step"], row["loss"])) for row in rows if "stage" in row and "loss" in row]
     return section("Training", *(
-        lines([Series(name, _curve(name, rows))],
+        lines([Series(name, [point for stage, point in losses if stage == name])],
               f"{title}; {stages[name]['steps']:,} steps in {stages[name]['seconds']:.0f} s.",
               ("step", "loss, nats per token"))
         for name, title in STAGES.items() if name in stages
     ))  # fmt: skip
-
-
-def _curve(stage: str, rows: Rows) -> list[tuple[float, float]]:
-    """Step and loss of some of a stage's rows."""
-    losses = [(row["step"], row["loss"]) for row in rows if row.get("stage") == stage and "loss" in row]
-    if len(losses) <= CURVE_POINTS:
-        return losses
-    return [losses[round(i * (len(losses) - 1) / (CURVE_POINTS - 1))] for i in range(CURVE_POINTS)]

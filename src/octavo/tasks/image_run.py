@@ -86,8 +86,8 @@ class ImageRun(TrainedRun):
     def summary(self) -> str:
         """One line: the model, the images, the result."""
         plain = {one.name: one.default for one in dataclasses.fields(self.model.config)}
-        told = dataclasses.asdict(self.model.config).items()
-        shape = ", ".join(f"{key} {value}" for key, value in told if value != plain[key])
+        settings = dataclasses.asdict(self.model.config).items()
+        shape = ", ".join(f"{key} {value}" for key, value in settings if value != plain[key])
         result = self.record.get("result", {})
         figure = f", {result['accuracy']:.2%} right" if "accuracy" in result and not self.unfinished else ""
         figure = ", training not finished" if self.unfinished else figure
@@ -126,31 +126,31 @@ def contents_of(run: ImageRun) -> Contents:
 def load_images(path: str | Path, record: dict[str, Any] | None = None) -> ImageRun:
     """The run in a folder. Reading it runs no code of the folder's; what is damaged or foreign is refused."""
     path = Path(path)
-    told = record_for(path, ImageRun.task, record)
+    record = record_for(path, ImageRun.task, record)
     try:
-        labels, pixels = _labels(told), from_json(Scaling, told["pixels"])
-        model = _built(told, labels, read_tensors(path))
+        labels, pixels = _labels(record), from_json(Scaling, record["pixels"])
+        model = _built(record, labels, read_tensors(path))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged or foreign: {error!r}; train the run again") from error
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
     if {len(pixels.mean), len(pixels.deviation)} != {model.sizes["channels"]} or min(pixels.deviation) < 1:
         raise UserError(f"{path} is damaged: the pixels' scaling must have a mean and a deviation for each channel")
-    record = {key: value for key, value in told.items() if key not in ABOUT_THE_MODEL}
-    return ImageRun(model, labels, pixels, record, path)
+    about = {key: value for key, value in record.items() if key not in ABOUT_THE_MODEL}
+    return ImageRun(model, labels, pixels, about, path)
 
 
-def _labels(told: Mapping[str, Any]) -> tuple[str, ...]:
-    labels = told["labels"]
+def _labels(record: Mapping[str, Any]) -> tuple[str, ...]:
+    labels = record["labels"]
     if not isinstance(labels, list) or not labels or not all(isinstance(one, str) for one in labels):
         raise UserError(f"labels must be a list of names: {str(labels)[:40]}; train the run again")
     return tuple(labels)
 
 
-def _built(told: Mapping[str, Any], labels: Sequence[str], tensors: Mapping[str, Tensor]) -> Vit:
+def _built(record: Mapping[str, Any], labels: Sequence[str], tensors: Mapping[str, Tensor]) -> Vit:
     """The model, made without memory first: a forged config must not take any without bound."""
-    kind, config_class = VISION[told["model"]]
-    config, sizes = from_json(config_class, told["config"]), told["sizes"]
+    kind, config_class = VISION[record["model"]]
+    config, sizes = from_json(config_class, record["config"]), record["sizes"]
     if not isinstance(sizes, dict) or set(sizes) != set(SIZES) or any(type(one) is not int for one in sizes.values()):
         raise UserError(f"sizes must be whole numbers {', '.join(SIZES)}: {str(sizes)[:80]}; train the run again")
     if sizes["classes"] != len(labels) or config.layers > len(tensors):

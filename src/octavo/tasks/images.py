@@ -20,8 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.core import seeded_generator
-from octavo.datasets.idx import has_idx
-from octavo.datasets.images import NAMED, Images, open_images, shifted
+from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
@@ -91,6 +90,9 @@ class ImageTask(Task[ImageRun, Images]):
             recipe.loop.budget, examples_per_step=batches.batch_size, steps_per_epoch=batches.steps, validate=validate,
             best="accuracy" if held_N.any() else "", fixed_shapes=True,
         )  # fmt: skip
+
+    def choices(self, run: ImageRun) -> int:
+        return len(run.labels)
 
     def finish(
         self, recipe: Recipe, run: ImageRun, data: Images, rows: Rows, measure: bool, folder: Path | None

@@ -6,7 +6,6 @@ C channels, H and W pixels, h and w patches.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,17 +25,15 @@ from octavo.pages.sections import (
     facts,
     paragraph,
     render_page,
-    reproduce,
     score,
     section,
     table,
-    versions,
 )
 from octavo.scoring.classification import Classified
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun
-from octavo.tasks.reproduce import train_command
-from octavo.tasks.task import Recipe, Rows, find_task
+from octavo.tasks.run_facts import render_run_page
+from octavo.tasks.task import Recipe, Rows
 
 SHOWN_MISTAKES = 24
 SHOWN_IMAGES = 3  # with their attention maps
@@ -55,25 +52,16 @@ def image_page(
     recipe: Recipe, run: ImageRun, images: Images, measured: ImageEvaluation, rows: Rows, out: Path
 ) -> str:  # fmt: skip
     """The page of a run that is saved."""
-    command = train_command(find_task("images"), recipe, run.record["images"]["source"], out)
-    commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
-    return run_page(run, images, measured, rows, [command, *(shlex.join(one) for one in commands)])
-
-
-def run_page(
-    run: ImageRun, images: Images, measured: ImageEvaluation, rows: Sequence[Mapping[str, Any]], commands: Sequence[str]
-) -> str:
-    """The whole page."""
     scores, about = measured.scores, run.record.get("images", {})
     name = about.get("name", "images")
     shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
     maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
     lead = f"A {run.name} that classifies {name} into {len(run.labels)} classes."
-    return render_page(f"{run.name} on {name}", lead, [
+    return render_run_page("images", recipe, run, out, f"{run.name} on {name}", lead, [
         _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
         _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
-        _training(rows, run.record), _model(run), reproduce(commands, versions(run.record.get("made_with", {}))),
-    ])  # fmt: skip
+        _training(rows, run.record), _model(run),
+    ], ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"])  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:

@@ -147,8 +147,8 @@ class LanguageTask(Task[Run, LanguageData]):
         held, tokens = hold_out(data.store.tokens, run.model.begin), max(1, len(data.store) - len(data.store.starts))
         first = stage.batch(0)
         return {
-            "held": held.identity, "held_tokens": int(held.pieces_PL.size), "lanes": first.rows,
-            "window": first.examples // first.rows, "bytes_per_token": data.corpus.train.size / tokens,
+            "held": held.identity, "held_tokens": int(held.pieces_PL.size), "streams": first.rows,
+            "sequence_length": first.examples // first.rows, "bytes_per_token": data.corpus.train.size / tokens,
         }  # fmt: skip
 
     # ------------------------------------------------------------------ the finished run

@@ -109,6 +109,11 @@ class MaskedTask(Task[Encoder, Corpus]):
             validate=validate if validation else None, best=best, fixed_shapes=True, around=closing,
         )  # fmt: skip
 
+    def choices(self, run: Encoder) -> int:
+        model = run.model  # its losses are added up, so that their answers multiply
+        yes_or_no = sum(head is not None for head in (model.next, model.order, model.replaced))
+        return int(2**yes_or_no) * (model.vocab if model.words is not None else 1)
+
     def _rows(self, recipe: Recipe) -> int:
         return recipe.loop.batch_size or self.loop.batch_size
 

@@ -4,7 +4,7 @@ B rows, T tokens of a row, N masked tokens of all rows, P pairs of all rows.
 
 Several pairs stand in a row and do not see each other, and the last is drawn to the length that is left, so nothing is
 padded but a few places behind a document that was too short. What a step reads is a function of the seed and the
-step alone: a run that is taken up again reads the same.
+step alone: a run that is resumed reads the same.
 """
 
 from __future__ import annotations
@@ -175,14 +175,14 @@ class Masked:
 
     def _pair(self, rng: np.random.Generator, room: int) -> tuple[NDArray[Any], NDArray[Any], int]:
         """Two stretches of text that fill the room or, half the time, less of it; and what they are to each other."""
-        told = self.sentences
+        sentences = self.sentences
         if rng.random() >= LONG and room >= 2 * SHORTEST:
             shorter = int(rng.integers(SHORTEST, room + 1))
             room = room if room - shorter < SHORTEST else shorter
         body = room - AROUND
-        i = int(told.anchors_A[rng.integers(len(told.anchors_A))])
+        i = int(sentences.anchors_A[rng.integers(len(sentences.anchors_A))])
         most = int(rng.integers(body // 4, body - body // 4 + 1))
-        j = min(self._behind(i, most), int(told.last_S[i]) - 1)  # one sentence is left for what follows
+        j = min(self._behind(i, most), int(sentences.last_S[i]) - 1)  # one sentence is left for what follows
         one = self._cut(rng, i, j, most)
         kind = self._kind(rng)
         k = j if kind != RANDOM else self._elsewhere(rng, i)
@@ -191,9 +191,9 @@ class Masked:
 
     def _behind(self, i: int, tokens: int) -> int:
         """The sentence behind those, from i on, that have so many tokens; no later than the document ends."""
-        told = self.sentences
-        enough = int(np.searchsorted(told.start_S, told.start_S[i] + tokens, side="left"))
-        return max(i + 1, min(enough, int(told.last_S[i])))
+        sentences = self.sentences
+        enough = int(np.searchsorted(sentences.start_S, sentences.start_S[i] + tokens, side="left"))
+        return max(i + 1, min(enough, int(sentences.last_S[i])))
 
     def _cut(self, rng: np.random.Generator, i: int, j: int, most: int) -> NDArray[Any]:
         """The tokens of sentences i to j, but for those too many: of the beginning or of the end, by lot.
@@ -212,14 +212,14 @@ class Masked:
 
     def _elsewhere(self, rng: np.random.Generator, i: int) -> int:
         """A sentence of another document or, where there is one alone, of a place far from the first."""
-        told = self.sentences
-        alone = told.document_S[0] == told.document_S[-1]
+        sentences = self.sentences
+        alone = sentences.document_S[0] == sentences.document_S[-1]
         for _ in range(TRIES):
-            k = int(rng.integers(len(told)))
-            far = abs(int(told.start_S[k] - told.start_S[i])) > 2 * self.length
-            if far if alone else told.document_S[k] != told.document_S[i]:
+            k = int(rng.integers(len(sentences)))
+            far = abs(int(sentences.start_S[k] - sentences.start_S[i])) > 2 * self.length
+            if far if alone else sentences.document_S[k] != sentences.document_S[i]:
                 return k
-        return 0 if 2 * i > len(told) else len(told) - 1  # nearly all of the text is one document, or it is short
+        return 0 if 2 * i > len(sentences) else len(sentences) - 1  # the text is one document, or short
 
     def _framed(self, one: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
         known = self.tokenizer

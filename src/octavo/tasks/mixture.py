@@ -24,7 +24,7 @@ from octavo.text import Corpus, fingerprint, open_corpus, tokenize
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.validation_chunks import Held, hold_out
 
-PROBED = 1 << 20  # bytes of the held-out part that are looked for in what a part was trained on
+PROBED = 1 << 20  # bytes of the held-out part searched for in what a part was trained on
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,7 @@ from octavo.io.run_folder import (
 from octavo.io.tensors import read_tensors
 from octavo.models import build, describe
 from octavo.pages.markup import element
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraph
+from octavo.pages.sections import notebook_view, paragraph
 from octavo.tasks.task import Contents, TrainedRun, record_for, save_run
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
@@ -99,12 +98,12 @@ class Run(TrainedRun):
 
     def summary(self) -> str:
         """One line: the model, the corpus, the result."""
-        told = describe(self.model)
+        description = describe(self.model)
         plain = {field.name: field.default for field in dataclasses.fields(self.model.config)}
-        told_of = [(k, v) for k, v in told["config"].items() if k in ("order", "estimator") or v != plain[k]]
-        shape = ", ".join(f"{key} {value}" for key, value in told_of)
+        settings = [(k, v) for k, v in description["config"].items() if k in ("order", "estimator") or v != plain[k]]
+        shape = ", ".join(f"{key} {value}" for key, value in settings)
         corpus = self.record.get("corpus", {}).get("name", "unknown text")
-        model = f"{told['model']} ({shape})" if shape else told["model"]
+        model = f"{description['model']} ({shape})" if shape else description["model"]
         return f"{model}, {self.tokenizer.name} tokens, on {corpus}{self._figure()}"
 
     def _figure(self) -> str:
@@ -138,18 +137,18 @@ def load(path: str | Path) -> Run:
     path = Path(path)
     if is_foreign(path):
         return Run(*read_foreign(path), path)
-    told = read_record(path)
-    if told["task"] not in ("language", "facts"):
-        record_for(path, "language", told)
+    record = read_record(path)
+    if record["task"] not in ("language", "facts"):
+        record_for(path, "language", record)
     tokenizer, tensors = read_tokenizer(path), read_tensors(path)
-    _check_agreement(told, tokenizer, path)
+    _check_agreement(record, tokenizer, path)
     try:
-        model = build(told, tensors)
+        model = build(record, tensors)
     except UserError as error:
         raise UserError(f"{path} is damaged or foreign: {error}") from error
-    own = (*describe(model), "format", "octavo", *(("task",) if told["task"] == "language" else ()))
-    record = {key: value for key, value in told.items() if key not in own}
-    return Run(model, tokenizer, record, path)
+    own = (*describe(model), "format", "octavo", *(("task",) if record["task"] == "language" else ()))
+    about = {key: value for key, value in record.items() if key not in own}
+    return Run(model, tokenizer, about, path)
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
@@ -164,16 +163,16 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         raise UserError(f"{path} is damaged or foreign: {error}; train the run again") from error
 
 
-def _check_agreement(told: Mapping[str, Any], tokenizer: Tokenizer, path: Path) -> None:
+def _check_agreement(record: Mapping[str, Any], tokenizer: Tokenizer, path: Path) -> None:
     """The model and its parts must speak the tokenizer's language, before any memory is taken for them."""
-    for part in told["parts"] if isinstance(told.get("parts"), list) else ():
+    for part in record["parts"] if isinstance(record.get("parts"), list) else ():
         if isinstance(part, Mapping):
             _check_agreement(part, tokenizer, path)
-    vocab, newline = told.get("vocab", tokenizer.vocab), told.get("newline")
+    vocab, newline = record.get("vocab", tokenizer.vocab), record.get("newline")
     if type(vocab) is not int or vocab != tokenizer.vocab:
         raise UserError(f"{path}: the model knows {vocab} tokens, the tokenizer {tokenizer.vocab}; train again")
-    begin = config.get("begin", -1) if isinstance(config := told.get("config"), Mapping) else -1
-    if "vocab" in told and (vocab - 1 if begin == -1 else begin) != tokenizer.begin:
+    begin = config.get("begin", -1) if isinstance(config := record.get("config"), Mapping) else -1
+    if "vocab" in record and (vocab - 1 if begin == -1 else begin) != tokenizer.begin:
         raise UserError(
             f"{path}: the model begins with token {begin}, the tokenizer with {tokenizer.begin}; train again"
         )

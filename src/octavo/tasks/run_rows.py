@@ -20,7 +20,7 @@ SETTINGS = {  # where the settings of a run stand in its record, and what they a
     "config": "", "sizes": "size: ", "training.settings": "task: ", "training.loop": "training: ",
     "training.optimizer": "optimizer: ",
 }  # fmt: skip
-MEASURED = {  # what is told of a run in numbers, besides its result
+MEASURED = {  # what describes a run in numbers, besides its result
     "train_seconds": "seconds of training", "train_tokens": "tokens read in training", "training.steps": "steps",
     "training.steps_per_epoch": "steps once through the text", "corpus.train.bytes": "bytes to learn from",
 }  # fmt: skip
@@ -76,15 +76,15 @@ def detail_of(record: Mapping[str, Any]) -> str:
     config = record.get("config")
     if not isinstance(config, Mapping):
         return ""
-    told = [f"order {config['order']}"] if "order" in config else []
+    words = [f"order {config['order']}"] if "order" in config else []
     if isinstance(layers := config.get("layers"), int) and "width" in config:
-        told.append(f"{layers} layer{'' if layers == 1 else 's'} of {config['width']}")
+        words.append(f"{layers} layer{'' if layers == 1 else 's'} of {config['width']}")
     elif "width" in config:
-        told.append(f"{config['width']} wide")
+        words.append(f"{config['width']} wide")
     usual = (("estimator", "kneser-ney"), ("attention", "full"), ("cell", ""))
-    told += [str(config[key]) for key, known in usual if config.get(key, known) != known]
+    words += [str(config[key]) for key, known in usual if config.get(key, known) != known]
     tokens = value_at(record, "training.settings.tokenizer")
-    return ", ".join([*told, *([f"{tokens} tokens"] if isinstance(tokens, str) and "/" not in tokens else [])])
+    return ", ".join([*words, *([f"{tokens} tokens"] if isinstance(tokens, str) and "/" not in tokens else [])])
 
 
 def operations_of(record: Mapping[str, Any]) -> float | None:
@@ -131,24 +131,24 @@ def _count(shape: list[int]) -> int:
 
 def settings_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of a run by its name."""
-    told: dict[str, Any] = {"model": record.get("model", ""), "trained on": without_folders(trained_on(record))}
+    row: dict[str, Any] = {"model": record.get("model", ""), "trained on": without_folders(trained_on(record))}
     for place, called in SETTINGS.items():
         if isinstance(found := value_at(record, place), Mapping):
-            told |= {f"{called}{key}".replace("_", " "): value for key, value in found.items()}
-    told |= {key: record[key] for key in ("vocab", "seed") if key in record}
-    return {key: value for key, value in told.items() if _is_plain(value)}
+            row |= {f"{called}{key}".replace("_", " "): value for key, value in found.items()}
+    row |= {key: record[key] for key in ("vocab", "seed") if key in record}
+    return {key: value for key, value in row.items() if _is_plain(value)}
 
 
 def measured_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Every figure of a run by its name: those of its result, and what it took."""
-    told = {called: value_at(record, place) for place, called in MEASURED.items()}
+    row = {called: value_at(record, place) for place, called in MEASURED.items()}
     result = record.get("result")
     if isinstance(result, Mapping):
-        told |= {RENAMED.get(key, key.replace("_", " ")): value for key, value in result.items()}
+        row |= {RENAMED.get(key, key.replace("_", " ")): value for key, value in result.items()}
         if isinstance(languages := result.get("languages"), Mapping):
-            told |= {f"{one}: {key}": value for one, of in languages.items() if isinstance(of, Mapping)
+            row |= {f"{one}: {key}": value for one, of in languages.items() if isinstance(of, Mapping)
                      for key, value in of.items()}  # fmt: skip
-    return {key: value for key, value in told.items() if isinstance(value, int | float) and _is_plain(value)}
+    return {key: value for key, value in row.items() if isinstance(value, int | float) and _is_plain(value)}
 
 
 def value_at(record: Mapping[str, Any], place: str) -> Any:

@@ -20,7 +20,7 @@ from octavo.text.chunks import rechunk
 from octavo.text.loading import Split
 from octavo.text.tokenizers.wordpiece import WordPiece
 
-AT_ONCE = 4096  # sentences handed to the tokenizer
+SENTENCES_PER_CALL = 4096  # sentences handed to the tokenizer
 LONGEST = 2000  # characters of a sentence: what has no end is cut at a space
 HELD_OUT = 40  # one sentence of so many, all at the end, is for choosing the best weights
 # A full stop ends a sentence if a capital, a digit or an opening mark follows, and no title or initial stands before.
@@ -76,8 +76,8 @@ class Sentences:
         tokens, lengths, owners = [np.zeros(0, np.int32)], [], []
         for number, text in texts:
             found = list(split_sentences(text))
-            for i in range(0, len(found), AT_ONCE):
-                some = [one for one in tokenizer.encode_texts(found[i : i + AT_ONCE]) if len(one)]
+            for i in range(0, len(found), SENTENCES_PER_CALL):
+                some = [one for one in tokenizer.encode_texts(found[i : i + SENTENCES_PER_CALL]) if len(one)]
                 tokens += some
                 lengths += [len(one) for one in some]
                 owners += [number] * len(some)

@@ -100,9 +100,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, path: str | Path) -> TextClassifier:
         """A saved one, or any classifier that octavo classify train made; then its classes are strings."""
         made: Classifier = load_classifier(path)
-        told = made.record.get("sklearn", {})
-        loaded = cls(**told.get("params", {"model": made.name}))
-        loaded.classifier_, loaded.classes_ = made, np.array(told.get("classes", made.classes))
+        saved = made.record.get("sklearn", {})
+        loaded = cls(**saved.get("params", {"model": made.name}))
+        loaded.classifier_, loaded.classes_ = made, np.array(saved.get("classes", made.classes))
         if len(loaded.classes_) != len(made.classes):
             raise ValueError(f"{path} is damaged: {len(loaded.classes_)} classes, the model has {len(made.classes)}")
         return loaded

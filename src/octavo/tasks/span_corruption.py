@@ -1,4 +1,4 @@
-"""Span corruption: a text is cut short, a span of it is hidden, and what was hidden is told at the end.
+"""Span corruption: a text is cut short, a span of it is hidden, and what was hidden is written at the end.
 
     Lucy Smith was born in Boston on a Monday .        the text
     Lucy Smith was born in Boston                      cut short
@@ -69,7 +69,7 @@ def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def corrupted(x_C: NDArray[Any], kept: int, begin: int, end: int, mark: int) -> NDArray[Any]:
-    """One text spoilt: prefix, mark, suffix, mark, what was hidden, mark. The plain twin of `corrupted_rows`."""
+    """One text spoilt: prefix, mark, suffix, mark, what was hidden, mark; the reference of `corrupted_rows`."""
     marked = np.array([mark], x_C.dtype)
     return np.concatenate([x_C[:begin], marked, x_C[end:kept], marked, x_C[begin:end], marked])
 

@@ -245,6 +245,10 @@ class Task(Generic[R, D]):
         """
         raise NotImplementedError
 
+    def choices(self, run: R) -> int:
+        """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""
+        raise NotImplementedError
+
     def close(self, data: D) -> None:
         """Let go of what `open` has taken."""
 

@@ -21,7 +21,7 @@ from octavo.io.run_folder import CONFIG, read_json
 from octavo.tasks.encoder import NAMED, load_encoder
 from octavo.tasks.run import Run, load
 
-AT_ONCE = 1 << 14  # tokens read at once
+TOKENS_PER_BATCH = 1 << 14  # tokens that a batch may hold
 
 
 class Base(Protocol):
@@ -56,7 +56,7 @@ class LanguageBase:
         found: list[Tensor] = [torch.empty(0)] * len(texts)
         with progress("reading texts", len(texts), "texts") as advance:
             for length, which in sorted(by_length.items()):
-                size = max(1, AT_ONCE // (length + 1))
+                size = max(1, TOKENS_PER_BATCH // (length + 1))
                 for start in range(0, len(which), size):
                     rows = which[start : start + size]
                     x_BT = torch.tensor([tokens[n].tolist() for n in rows], dtype=torch.int64, device=device)
@@ -114,8 +114,8 @@ def open_base(source: str | Path) -> Base:
 
 
 def _model(path: Path) -> Any:
-    told = read_json(path / CONFIG)
-    return told.get("model") if isinstance(told, dict) else None
+    record = read_json(path / CONFIG)
+    return record.get("model") if isinstance(record, dict) else None
 
 
 def describe_base(base: Any) -> dict[str, str]:
@@ -124,12 +124,12 @@ def describe_base(base: Any) -> dict[str, str]:
     return {"path": "" if path is None else str(path), "identity": str(getattr(base, "identity", ""))}
 
 
-def find_base(told: Any) -> Base:
+def find_base(description: Any) -> Base:
     """The base that a saved head tells of; another is refused."""
-    path = told.get("path") if isinstance(told, Mapping) else None
+    path = description.get("path") if isinstance(description, Mapping) else None
     if not isinstance(path, str) or not path:
         raise UserError("this head's base was never saved; give it as `base` in Python")
     base = open_base(path)
-    if describe_base(base)["identity"] != told.get("identity"):
+    if describe_base(base)["identity"] != description.get("identity"):
         raise UserError(f"{path} is not the model that the head was trained on any more; train the head again")
     return base

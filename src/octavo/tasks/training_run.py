@@ -103,7 +103,7 @@ def _resume_same(
         if task.same_recipe(recipe, theirs):
             return _resume(task, theirs, record, data, processes, path, measure, quiet)
     raise UserError(
-        f"{path} holds a training run that was stopped, with other settings or data; go on with octavo resume {path}, "
+        f"{path} holds a training run that was stopped, with other settings or data; resume it: octavo resume {path}, "
         "or choose another --out"
     )
 
@@ -173,6 +173,7 @@ def _describe(loop: Loop) -> dict[str, Any]:
     """What the record says of how a stage was trained, besides its recipe."""
     low = "bfloat16" if loop.precision.low else "float32"
     described = {"steps_per_epoch": loop.stage.steps_per_epoch, "precision": low, "processes": loop.team.size}
+    described |= {"best_measure": loop.stage.best} if loop.stage.best else {}
     return described | ({"peak": loop.precision.peak} if loop.stage.flops_per_example else {})
 
 

@@ -136,6 +136,9 @@ class TranslationTask(Task[Translator, Pairs]):
             around=lambda: sdpa_kernel(ANY_SHAPE),
         )  # fmt: skip
 
+    def choices(self, run: Translator) -> int:
+        return run.target_tokenizer.vocab
+
     def finish(
         self, recipe: Recipe, run: Translator, data: Pairs, rows: Rows, measure: bool, folder: Path | None
     ) -> dict[str, str]:

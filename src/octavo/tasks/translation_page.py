@@ -1,24 +1,33 @@
-"""The page of a translation model: its scores, translations beside their references, alignment and training."""
+"""The pages of a translation model: its scores, translations beside their references, alignment and training."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from torch import Tensor
 
 from octavo.datasets.pairs import Lines
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.markup import join
-from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, versions
-from octavo.tasks.alignment_page import alignment_parts
-from octavo.tasks.reproduce import train_command
-from octavo.tasks.task import Recipe, find_task
-from octavo.tasks.translation_alignment import align
+from octavo.pages.markup import NOTHING, join
+from octavo.pages.sections import (
+    Shaded,
+    details,
+    facts,
+    heat_table,
+    paragraph,
+    render_page,
+    section,
+    table,
+    verbatim,
+)
+from octavo.tasks.run_facts import render_run_page
+from octavo.tasks.task import Recipe
+from octavo.tasks.translation_alignment import Alignment, align
 from octavo.tasks.translator import Translator
 
 SHOWN_TRANSLATIONS = 12  # texts of the test set
@@ -28,16 +37,13 @@ def translation_page(
     recipe: Recipe, run: Translator, test: Lines, history: Sequence[Mapping[str, Any]], out: Path
 ) -> str:  # fmt: skip
     """The page of a run that is saved."""
-    command = train_command(find_task("translation"), recipe, run.record["pairs"]["source"], out)
-    commands = [command, shlex.join(["octavo", "eval", str(out)])]
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"
-    return render_page(title, run.summary(), [
+    return render_run_page("translation", recipe, run, out, title, run.summary(), [
         section("Scores", _scores(run.record["result"]["languages"])),
         section("Translations", _translations(run, test)),
         section("Alignment", _alignment(run, test.sources[0])),
         section("Training", _training(run, history)),
-        reproduce(commands, versions(run.record.get("made_with", {}))),
-    ])  # fmt: skip
+    ], ["octavo", "eval", str(out)])  # fmt: skip
 
 
 def _alignment(run: Translator, source: str) -> Markup:
@@ -80,3 +86,43 @@ def _training(run: Translator, history: Sequence[Mapping[str, Any]]) -> Markup:
     ])  # fmt: skip
     caption = "Token accuracy on the validation targets, the tokens before each given."
     return join(settings, lines([Series("validation", accuracy)], caption, ("step", "%")))
+
+
+MIN_WRITTEN = 0.10  # weights from here on are written out
+
+
+def alignment_page(title: str, summary: str, aligned: Sequence[Alignment]) -> str:
+    """The whole page; the attention of each layer unfolds below the mean of all."""
+    titles = [
+        f"{n}. into {one.language}" if len(aligned) > 1 else f"Into {one.language}" for n, one in enumerate(aligned, 1)
+    ]
+    sections = [section(heading, alignment_parts(one)) for heading, one in zip(titles, aligned, strict=True)]
+    return render_page(title, summary, sections)
+
+
+def alignment_parts(one: Alignment) -> Markup:
+    """The texts and the attention weights between them."""
+    layers = len(one.a_LHTS)
+    mean = ", the mean of all heads and layers" if one.a_LHTS.shape[1] * layers > 1 else ""
+    caption = (
+        "Rows are the translation from the top down; in each, the attention weights over the source when the token was "
+        f"generated, in per cent{mean}. Rows sum to 100; what is below 10 is only shaded."
+    )
+    each = [
+        weights_table(one, a_HTS.mean(0), f"Layer {n} of {layers}, the mean of its heads.")
+        for n, a_HTS in enumerate(one.a_LHTS, 1)
+    ]
+    by_layer = details("Layer by layer", *each) if layers > 1 else NOTHING
+    return join(verbatim(f"{one.text}\n{one.translation}"), weights_table(one, one.mean, caption), by_layer)
+
+
+def weights_table(one: Alignment, a_TS: Tensor, caption: str) -> Markup:
+    """The source across, the target down, cells shaded by the attention weight."""
+    rows = [
+        (token, [
+            Shaded(f"{100 * a:.0f}" if a >= MIN_WRITTEN else "", a, f"{token} attends to {seen}: {a:.1%}")
+            for seen, a in zip(one.source, weights, strict=True)
+        ])
+        for token, weights in zip(one.target, a_TS.tolist(), strict=True)
+    ]  # fmt: skip
+    return heat_table(("", *one.source), rows, caption)

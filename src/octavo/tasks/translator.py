@@ -119,22 +119,22 @@ class Translator(TrainedRun):
 
     def measure(self, lines: Lines, method: Method = BEAM) -> dict[str, Translated]:
         """How good it is at these pairs, by language."""
-        told = {}
+        scores = {}
         sources = list(lines.references(0))
         for language, outputs in self.into(sources, self.languages[1:], method).items():
             known = lines.references(self.number_of(language))
-            told[language] = score_translations(outputs, [known[source] for source in sources])
-        return told
+            scores[language] = score_translations(outputs, [known[source] for source in sources])
+        return scores
 
     def summary(self) -> str:
         """One line: the model, the pairs, the result."""
         pairs = self.record.get("pairs", {}).get("name", "unknown pairs")
         figures = self.record.get("result", {}).get("languages", {})
-        told = "".join(
+        result = "".join(
             f", {one} BLEU {figure['bleu']:.1f}, chrF {figure['chrf']:.1f}" for one, figure in figures.items()
         )
-        told = ", training not finished" if self.unfinished else told
-        return f"{self.name}, {self.languages[0]} to {' and '.join(self.languages[1:])}, on {pairs}{told}"
+        result = ", training not finished" if self.unfinished else result
+        return f"{self.name}, {self.languages[0]} to {' and '.join(self.languages[1:])}, on {pairs}{result}"
 
     def __repr__(self) -> str:
         return f"<octavo translator{f' at {self.path}' if self.path else ''}: {self.summary()}>"
@@ -173,13 +173,13 @@ def ids_of(tokenizer: Tokenizer) -> int:
 def load_translator(path: str | Path, record: dict[str, Any] | None = None) -> Translator:
     """The translator in a folder; what is damaged or foreign is refused, and no code of it is run."""
     path = Path(path)
-    told = record_for(path, Translator.task, record)
+    record = record_for(path, Translator.task, record)
     try:
-        languages = told["languages"]
+        languages = record["languages"]
         if not isinstance(languages, list) or not all(isinstance(one, str) for one in languages):
             raise ValueError(f"languages must be names: {str(languages)[:40]}")
         source, target = _tokenizers(path)
-        model = _built(told, read_tensors(path))
+        model = _built(record, read_tensors(path))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged or foreign: {error!r}; train the run again") from error
     except UserError as error:
@@ -189,23 +189,23 @@ def load_translator(path: str | Path, record: dict[str, Any] | None = None) -> T
         raise UserError(
             f"{path} is damaged: its model is of sizes {tuple(model.sizes)}, its tokenizers and languages of {known}"
         )
-    record = {key: value for key, value in told.items() if key not in ABOUT_THE_MODEL}
-    return Translator(model, source, target, tuple(languages), record, path)
+    about = {key: value for key, value in record.items() if key not in ABOUT_THE_MODEL}
+    return Translator(model, source, target, tuple(languages), about, path)
 
 
 def _tokenizers(path: Path) -> tuple[Tokenizer, Tokenizer]:
-    told = read_json(path / TOKENIZER)
-    if not isinstance(told, dict) or not isinstance(told.get("source"), dict):
+    saved = read_json(path / TOKENIZER)
+    if not isinstance(saved, dict) or not isinstance(saved.get("source"), dict):
         raise ValueError(f"{TOKENIZER} must hold the source's tokenizer and the target's")
-    source = load_tokenizer(told["source"])
-    return source, source if told.get("target") is None else load_tokenizer(told["target"])
+    source = load_tokenizer(saved["source"])
+    return source, source if saved.get("target") is None else load_tokenizer(saved["target"])
 
 
-def _built(told: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> EncoderDecoder:
+def _built(record: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> EncoderDecoder:
     """The model, made without memory first: a forged config must not take any without bound."""
-    kind, config_class = KINDS[told["model"]]
-    config: Any = from_json(config_class, told["config"])
-    sizes = told["sizes"]
+    kind, config_class = KINDS[record["model"]]
+    config: Any = from_json(config_class, record["config"])
+    sizes = record["sizes"]
     if not isinstance(sizes, dict) or set(sizes) != set(SIZES) or any(type(one) is not int for one in sizes.values()):
         raise ValueError(f"sizes must be whole numbers {', '.join(SIZES)}: {str(sizes)[:80]}")
     layers = max(config.layers, getattr(config, "decoder_layers", 0))

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,33 +25,22 @@ STDIN = "-"
 SNIFFED_BYTES = 1 << 13  # bytes read to distinguish text from other files in a folder
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file in a folder that was not read, and why."""
-
-    path: Path
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}"
-
-
 def is_plain(path: Path) -> bool:
     """Whether the file's bytes are its text, so that it can be read in place."""
     return not is_compressed(path) and path.suffix.lower() not in (*JSON_LINES, *PARQUET, SUFFIX) and path.is_file()
 
 
-def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[Skipped]]:
-    """The files to read, folders opened in sorted order, and what was passed over in them."""
+def list_files(paths: Iterable[str | Path], errors: Errors = "strict") -> tuple[list[Path], list[str]]:
+    """The files to read, folders opened in sorted order, and what was passed over in them, each with the reason."""
     files: list[Path] = []
-    skipped: list[Skipped] = []
+    skipped: list[str] = []
     for path in map(Path, paths):
         if path.is_dir():
             found = _in_folder(path, errors, skipped)
             if not found:
-                raise UserError(
-                    f"the folder {path} has no text in it: {_reasons(skipped)}; name a file or another folder"
-                )
+                shown = "; ".join(skipped[:3]) + ("; ..." if len(skipped) > 3 else "")
+                why = f"{len(skipped)} files were passed over ({shown})" if skipped else "no files"
+                raise UserError(f"the folder {path} has no text in it: {why}; name a file or another folder")
             files += found
         elif path.exists() or str(path) == STDIN:
             files.append(path)
@@ -204,15 +192,15 @@ def _text_of(record: dict[str, Any], field: str, place: str, errors: Errors) -> 
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def _in_folder(folder: Path, errors: Errors, skipped: list[Skipped]) -> list[Path]:
+def _in_folder(folder: Path, errors: Errors, skipped: list[str]) -> list[Path]:
     files = []
     for root, folders, names in os.walk(folder):
-        skipped += [Skipped(Path(root, name), "hidden folder") for name in folders if name.startswith(".")]
+        skipped += [f"{Path(root, name)}: hidden folder" for name in folders if name.startswith(".")]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for path in (Path(root, name) for name in names):
             why = "hidden file" if path.name.startswith(".") else _why_not_text(path, errors)
             if why:
-                skipped.append(Skipped(path, why))
+                skipped.append(f"{path}: {why}")
             else:
                 files.append(path)
     return sorted(files)
@@ -234,15 +222,6 @@ def _why_not_text(path: Path, errors: Errors) -> str:
     except UnicodeDecodeError as error:
         return f"not UTF-8: byte {error.start:,}"
     return "not text: a file of tokens; name it to read it" if path.suffix.lower() == SUFFIX else ""
-
-
-def _reasons(skipped: list[Skipped]) -> str:
-    shown = "; ".join(map(str, skipped[:3]))
-    return (
-        f"{len(skipped)} files were passed over ({shown}{'; ...' if len(skipped) > 3 else ''})"
-        if skipped
-        else "no files"
-    )
 
 
 JSON_LINES = (".jsonl", ".ndjson")

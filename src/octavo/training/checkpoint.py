@@ -87,9 +87,9 @@ class Checkpoint:
         return cls(position, grouped)
 
 
-def _position(told: str) -> Position:
+def _position(saved: str) -> Position:
     try:
-        position: Position = from_json(Position, json.loads(told))
+        position: Position = from_json(Position, json.loads(saved))
     except UserError as error:
         raise ValueError(str(error)) from error
     signed = ("best_value", "loss_average")
@@ -113,8 +113,8 @@ def carried_state(found: Mapping[str, Tensor], wanted: Sequence[Tensor], batch: 
     tensors = [found[str(i)] for i in range(len(found)) if str(i) in found]
     shapes = [(batch, t.dim(), t.shape[1:][-1:]) for t in wanted]
     if len(tensors) != len(found) or [(len(t), t.dim(), t.shape[1:][-1:]) for t in tensors if t.dim()] != shapes:
-        told = {name: tuple(t.shape) for name, t in found.items()}
-        raise UserError(f"the saved state is of another model or batch: {told}; train the run anew")
+        saved = {name: tuple(t.shape) for name, t in found.items()}
+        raise UserError(f"the saved state is of another model or batch: {saved}; train the run anew")
     return tensors
 
 

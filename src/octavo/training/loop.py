@@ -128,7 +128,7 @@ class Loop:
             for name, tensor in self.average.items():
                 tensor.lerp_(self.tensors[name].detach(), 1 - self.stage.optimizer.ema)
         if worth_logging(at.step):
-            self._add({"loss": loss, **self.stage.describe_loss(loss), "rate": rate, "norm": norm})
+            self._add({"loss": loss, **self.stage.describe_loss(loss), "learning_rate": rate, "gradient_norm": norm})
 
     def _bad(self, loss: float, norm: float, fresh: bool) -> str:
         """Why the step must be left out, if it must; a batch without a past may well cost more."""
@@ -145,7 +145,7 @@ class Loop:
         at.skipped += 1
         spoilt = torch.tensor(float(any_not_finite(tensors_of(self.state))), device=self.team.device)
         self.state = None if float(self.team.total(spoilt)) else self.state  # of all processes, or of none
-        row = {"loss": loss, "norm": norm}
+        row = {"loss": loss, "gradient_norm": norm}
         self._add({"event": "skipped", "why": why} | {k: v for k, v in row.items() if math.isfinite(v)})
         if at.skipped < BAD_STEPS:
             return
@@ -154,7 +154,7 @@ class Loop:
             at.ended = f"{why}; these are the last good weights"
             return
         at.skipped, at.loss_average, at.rate_factor, at.restored = 0, None, at.rate_factor / 2, at.restored + 1
-        self._add({"event": "went back", "why": why, "rate": at.rate_factor})
+        self._add({"event": "went back", "why": why, "learning_rate_factor": at.rate_factor})
         self.screen.show(
             f"{why} at step {at.step}: back to good weights, at {at.rate_factor:g} of the learning rate", keep=True
         )

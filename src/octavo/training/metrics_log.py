@@ -13,6 +13,7 @@ from typing import IO, Any
 import torch
 
 from octavo.errors import UserError
+from octavo.io.old_records import current_metrics
 
 SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices that the machine's speed is measured with
 REPEATS = 4
@@ -87,7 +88,7 @@ def rows_and_length(data: bytes) -> tuple[list[dict[str, Any]], int]:
             break
         if not isinstance(row, dict) or not line.endswith(b"\n"):
             break
-        rows.append(row)
+        rows.append(current_metrics(row))
         end += len(line)
     return rows, end
 

@@ -17,8 +17,8 @@ from octavo.training.distributed import is_sharded
 
 
 class StackedMuon(Muon):
-    """PyTorch's Muon, its plain twin, with matrices of the same shape taken together: a tenth of the calls, which is
-    what small models spend their time on. Matrices that are divided among processes are left to PyTorch.
+    """PyTorch's Muon (the reference implementation) with matrices of the same shape stacked: a tenth of the calls,
+    which is what small models spend their time on. Matrices that are divided among processes are left to PyTorch.
     """
 
     @torch.no_grad()

@@ -61,7 +61,9 @@ class OptimizerConfig:
                 raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
 
     def suiting(self, model: nn.Module) -> OptimizerConfig:
-        """With the model's default Muon learning rate, where none was given."""
+        """With the model's default Muon learning rate, where Muon is used and none was given."""
+        if self.optimizer != "muon":
+            return self
         usual: Any = getattr(model, "muon_learning_rate", MUON_LEARNING_RATE)
         return replace(self, muon_learning_rate=self.muon_learning_rate or float(usual))
 

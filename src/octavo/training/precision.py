@@ -64,7 +64,7 @@ class Quick:
     """A function that is compiled when training first calls it; where that fails it runs as it is.
 
     `worth` says of inputs whether their shapes are worth it: each is compiled anew, and after eight the compiler would
-    give up for good. It must look at the inputs alone, so that a run that is taken up again computes the same.
+    give up for good. It must look at the inputs alone, so that a run that is resumed computes the same.
     """
 
     def __init__(self, plain: Callable[..., Any], worth: Callable[..., bool] = lambda *inputs: True) -> None:

@@ -12,7 +12,7 @@ ASKING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Within it, SIGINT and SIGTERM are noted in `asked`; a second one ends the process then and there.
+    """Within it, SIGINT and SIGTERM are recorded in `asked`; a second one ends the process then and there.
 
     That is safe at any moment, because files appear only when they are whole.
     """

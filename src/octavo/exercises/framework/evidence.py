@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from octavo.exercises.framework.answers import Interval, IntervalAt
 from octavo.exercises.framework.exercise import Finding
+from octavo.ops.attention.reference import attend_reference
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -66,6 +67,12 @@ def count_flops(compute: Callable[[], Any]) -> int:
     with FlopCounterMode(display=False) as counter:
         compute()
     return int(counter.get_total_flops())
+
+
+def count_attention_flops(queries: int, keys: int, width: int, heads: int = 1) -> int:
+    """The operations of scores and weighted sums in octavo's attention."""
+    q, k = meta(1, heads, queries, width), meta(1, heads, keys, width)
+    return count_flops(lambda: attend_reference(q, k, k))
 
 
 def meta(*shape: int) -> Tensor:

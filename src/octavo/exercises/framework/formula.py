@@ -33,14 +33,19 @@ class Node(NamedTuple):
     inside: tuple[Node, ...] = ()
 
 
-def parse(text: str, names: Iterable[str] = ()) -> Node:
-    """The tree of a formula in these names, the constants and the functions of this file; others are refused."""
-    return _parse(text, frozenset(names))
+def parse(text: str, names: Iterable[str] | None = ()) -> Node:
+    """The tree of a formula in these names, the constants and the functions of this file; others are refused.
 
-
-def parse_for_show(text: str) -> Node:
-    """The tree of a formula that is only displayed: any name, any function, relations and lists are allowed."""
-    return _parse(text, None)
+    None is for a formula that is only displayed: any name, any function, relations and lists are allowed.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise UserError(f"a formula may have {MAX_CHARACTERS} characters: this one has {len(text):,}; shorten it")
+    parser = _Parser(text, None if names is None else frozenset(names))
+    node = parser.expression(0, 0)
+    if parser.kind != "end":
+        remedy = "write 2*d for two times d" if parser.kind != "operator" else "check the brackets"
+        raise parser.error(f"{parser.token!r} is unexpected; {remedy}")
+    return node
 
 
 def evaluate(
@@ -58,17 +63,6 @@ def evaluate(
         case "sign":
             return -inside[0]
     return functions[node.text](*inside)
-
-
-def _parse(text: str, names: frozenset[str] | None) -> Node:
-    if len(text) > MAX_CHARACTERS:
-        raise UserError(f"a formula may have {MAX_CHARACTERS} characters: this one has {len(text):,}; shorten it")
-    parser = _Parser(text, names)
-    node = parser.expression(0, 0)
-    if parser.kind != "end":
-        remedy = "write 2*d for two times d" if parser.kind != "operator" else "check the brackets"
-        raise parser.error(f"{parser.token!r} is unexpected; {remedy}")
-    return node
 
 
 class _Parser:

@@ -91,7 +91,7 @@ def main() -> None:
     for stream in (0, 1, 2):
         os.dup2(devnull, stream)
     set_limits(int(sys.argv[1]), int(sys.argv[2]))
-    sys.modules["octavo.exercises"] = None  # type: ignore[assignment]  # answers must not be looked up there
+    sys.modules["octavo.exercises"] = None  # type: ignore[assignment]  # a student must not import the answers
     sys.addaudithook(forbid)
     reply = json.dumps(call_function(request)).encode()
     while reply:

@@ -1,22 +1,30 @@
-"""Grading: a student's answer file against the exercises, or a folder with one folder per student."""
+"""Answer files: an empty one to fill in, and grading one or a folder with one folder per student."""
 
 from __future__ import annotations
 
 import csv
 import difflib
 import io
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from octavo.errors import UserError
-from octavo.exercises.framework.answers import Choice, Formula, Function, Number, Truth
+from octavo.exercises.framework.answers import Answer, Choice, Formula, Function, Number, Truth
 from octavo.exercises.framework.exercise import CONDITIONAL_CREDIT, Exercise, Part
 from octavo.exercises.framework.limits import Limits, Worker, call_function
+from octavo.exercises.framework.mathml import prose_as_text
 
 Outcome = Literal["right", "only if", "wrong", "refused", "missing", "not run"]
 REASON = "-reason"  # suffix of the key under which a student explains a true or false
 ANSWER_FILE = "answers.toml"
+HEADER = """# Answers to octavo's exercises. Write your answers between the quotes; an empty answer counts as missing.
+# Numbers need no quotes. Formulas need quotes: "sqrt(x^2 + 1)/(2*pi)"; write 2*x, not 2x.
+# true and false need no quotes; "only if ..." names the condition under which a statement holds.
+# To grade this file: octavo exercises grade answers.toml
+"""
+COMMENT_CHARACTERS = 110  # of a line of the template
 MAX_NAME_CHARACTERS, MAX_ANSWER_CHARACTERS, MAX_WHY_CHARACTERS, MAX_REASON_CHARACTERS = 60, 200, 1000, 2000
 NOT_RUN = "a Python file is not run here; run it yourself: octavo exercises grade answers.toml"
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would evaluate a cell that begins with one of these
@@ -252,3 +260,32 @@ def as_json(students: Sequence[Student]) -> list[dict[str, Any]]:
          "parts": [row._asdict() for row in one.rows]}
         for one in students
     ]  # fmt: skip
+
+
+def answer_template(exercises: Sequence[Exercise]) -> str:
+    """The text of an answer file without answers."""
+    blocks = [HEADER]
+    for exercise in exercises:
+        heading = _comment(f"{exercise.title}. {exercise.question}")
+        blocks.append("\n".join([f"[{exercise.id}]", heading, *map(_part_lines, exercise.parts)]) + "\n")
+    return "\n".join(blocks)
+
+
+def _part_lines(part: Part) -> str:
+    lines = ["", _comment(part.ask), *map(_comment, answer_hints(part.answer)), f'{part.id} = ""']
+    if isinstance(part.answer, Truth):
+        lines.append(f'{part.id}{REASON} = ""')
+    return "\n".join(lines)
+
+
+def answer_hints(answer: Answer) -> list[str]:
+    """The format of an answer, and the options of a choice."""
+    options = answer.options.items() if isinstance(answer, Choice) else ()
+    return [f"({answer.template})", *(f"{name}: {meaning}" for name, meaning in options)]
+
+
+def _comment(text: str) -> str:
+    words = " ".join(prose_as_text(text).split())
+    return textwrap.fill(
+        words, COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+    )  # fmt: skip

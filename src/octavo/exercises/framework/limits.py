@@ -78,7 +78,7 @@ class Worker(JsonProcess):
     """Client of a process that reads files and compares answers; a request over its limits ends the process."""
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
-        alarm = math.ceil(max(limits.seconds, START_SECONDS)) + 5  # later than the deadline kept here
+        alarm = math.ceil(max(limits.seconds, START_SECONDS)) + 5  # later than the client's deadline
         super().__init__("octavo.exercises.framework.worker", WORKER_CPU_SECONDS, limits.memory, alarm)
         self.limits = limits
 

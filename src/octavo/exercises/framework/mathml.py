@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from octavo.exercises.framework.formula import BINDING, RELATIONS, Node, parse_for_show
+from octavo.exercises.framework.formula import BINDING, RELATIONS, Node, parse
 from octavo.pages.markup import element, join
 from octavo.pages.markup import text as markup
 
@@ -15,7 +15,7 @@ GREEK = dict(zip(
     "alpha beta gamma delta epsilon eta theta kappa lambda mu nu xi pi rho sigma tau phi chi psi omega".split(),
     "αβγδεηθκλμνξπρστφχψω", strict=True,
 )) | {"Delta": "Δ", "Sigma": "Σ", "Omega": "Ω", "Phi": "Φ", "inf": "∞", "ell": "ℓ"}  # fmt: skip
-CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the letter
+CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the Greek character
 SUPERSCRIPT = str.maketrans("0123456789+-nTd", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿᵀᵈ")
 SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "∼"}
 QUOTED = re.compile(r"`([^`]*)`")
@@ -41,7 +41,7 @@ def inline_as_html(text: str) -> Markup:
     parts: list[str] = [first]
     for formula, words in zip(rest[::2], rest[1::2], strict=True):
         sign = words[:1] if words[:1] in tuple(".,;:?!)") else ""
-        *before, last = _pieces(parse_for_show(formula))
+        *before, last = _pieces(parse(formula, None))
         parts += [*before, element("span", last, sign, style="white-space: nowrap") if sign else last]
         parts.append(words[len(sign) :])
     return Markup().join(map(markup, parts))
@@ -49,12 +49,12 @@ def inline_as_html(text: str) -> Markup:
 
 def as_text(formula: str) -> str:
     """A formula on one line, with Greek letters, small raised powers and the signs of mathematics."""
-    return _text(parse_for_show(formula))
+    return _text(parse(formula, None))
 
 
 def as_mathml(formula: str) -> Markup:
     """A formula as MathML, which browsers draw by themselves."""
-    return _drawn(_math(parse_for_show(formula)))
+    return _drawn(_math(parse(formula, None)))
 
 
 def _drawn(*inside: Markup) -> Markup:
@@ -115,10 +115,6 @@ def _call_text(node: Node) -> str:
     return f"{CALLED.get(name) or _letter(name)}({', '.join(map(_text, node.inside))})"
 
 
-def _power_text(node: Node, sign: str) -> str:
-    return _text_tight(node.inside[0]) + sign
-
-
 def _text_tight(node: Node) -> str:
     return _text(node) if _strength(node) >= TIGHT else f"({_text(node)})"
 
@@ -127,8 +123,8 @@ TEXT_CALLS: dict[str, Callable[[Node], str]] = {
     "sqrt": lambda node: "√" + _text_tight(node.inside[0]),
     "abs": lambda node: f"|{_text(node.inside[0])}|",
     "norm": lambda node: f"‖{_text(node.inside[0])}‖",
-    "T": lambda node: _power_text(node, "ᵀ"),
-    "inv": lambda node: _power_text(node, "⁻¹"),
+    "T": lambda node: _text_tight(node.inside[0]) + "ᵀ",
+    "inv": lambda node: _text_tight(node.inside[0]) + "⁻¹",
     "dot": lambda node: f"{_text_tight(node.inside[0])} · {_text_tight(node.inside[1])}",
     "hat": lambda node: _text(node.inside[0]) + "\u0302",
     "sum": lambda node: f"∑_{_text(node.inside[0])} {_text(node.inside[1])}",

@@ -32,7 +32,10 @@ FOLDER_TOPIC = "Your own"  # the topic of exercises that come from a teacher's f
 
 def exercises_by_topic(folder: str | Path | None = None) -> dict[str, list[Exercise]]:
     """Every topic with its exercises, in order; those of a teacher's folder come last."""
-    topics = {topic: [one for module in modules for one in _load_module(module)] for topic, modules in TOPICS.items()}
+    topics: dict[str, list[Exercise]] = {
+        topic: [one for name in names for one in importlib.import_module(f"{TOPICS_PACKAGE}.{name}").EXERCISES]
+        for topic, names in TOPICS.items()
+    }
     if folder is not None:
         topics[FOLDER_TOPIC] = load_folder(folder)
     ids = [exercise.id for exercises in topics.values() for exercise in exercises]
@@ -82,8 +85,3 @@ def load_folder(folder: str | Path) -> list[Exercise]:
             raise UserError(f"{file} must define EXERCISES, a list of Exercise; see docs/exercises.md")
         loaded += exercises
     return loaded
-
-
-def _load_module(name: str) -> Sequence[Exercise]:
-    exercises: Sequence[Exercise] = importlib.import_module(f"{TOPICS_PACKAGE}.{name}").EXERCISES
-    return exercises

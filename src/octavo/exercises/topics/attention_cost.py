@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate, tabulated
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate, tabulated
 from octavo.ops import channel_attention as channel
 from octavo.ops.attention import CAUSAL, FULL, Axial, Block, Global, Local, Neighbourhood, Pattern
 from octavo.ops.attention.reference import attend_reference
@@ -204,9 +204,8 @@ def projection_flops(width: int, tokens: int) -> int:
 
 
 def patch_attention() -> Finding:
-    x = meta(1, 1, PATCHES, CHANNELS)
     note = "PyTorch's FLOP counter on octavo's attention, 256 patches of 512 channels"
-    return Finding(count_flops(lambda: attend_reference(x, x, x)), note)
+    return Finding(count_attention_flops(PATCHES, PATCHES, CHANNELS), note)
 
 
 def channel_attention() -> Finding:

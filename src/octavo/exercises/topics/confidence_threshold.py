@@ -25,18 +25,10 @@ def curve(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     return [list(point) for point in coverage_curve(confidence, right)]
 
 
-def _divided_by_all_questions(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
-    return [[t, coverage, coverage * accuracy] for t, coverage, accuracy in curve(confidence, right)]
-
-
 def _ties_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     ranked = sorted(zip(confidence, right, strict=True), key=lambda one: -one[0])
     hits = [hit for _, hit in ranked]
     return [[t, (n + 1) / len(hits), sum(hits[: n + 1]) / (n + 1)] for n, (t, _) in enumerate(ranked)]
-
-
-def _lowest_first(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
-    return curve(confidence, right)[::-1]
 
 
 def by_definition() -> Finding:
@@ -160,9 +152,10 @@ COVERAGE = Exercise(
              "the highest first.", Function("curve", curve, CASES,
              "curve(confidence: list, right: list of truth values) -> list of [threshold, coverage, accuracy]"),
              "exact", by_definition, why="Answers of equal confidence are given together: no threshold separates them.",
-             wrong={"divided by all questions instead of those answered": _divided_by_all_questions,
+             wrong={"divided by all questions instead of those answered":
+                    lambda *case: [[t, coverage, coverage * accuracy] for t, coverage, accuracy in curve(*case)],
                     "separated answers of equal confidence": _ties_one_by_one,
-                    "started with the lowest": _lowest_first}),
+                    "started with the lowest": lambda *case: curve(*case)[::-1]}),
         Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact",
              lambda: Finding(accuracy_at(0.6), "the three answers with confidence 0.6 or more are counted"),
              why="Three are given, and two of them are right.",

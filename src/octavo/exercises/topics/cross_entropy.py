@@ -39,14 +39,6 @@ def _labels_assumed_to_sum_to_one(z: Row, y: Row) -> list[float]:
     return [a - one for a, one in zip(softmax(z), y, strict=True)]
 
 
-def _wrong_sign(z: Row, y: Row) -> list[float]:
-    return [-one for one in score_gradient(z, y)]
-
-
-def _own_term_alone(z: Row, y: Row) -> list[float]:
-    return [-one * (1 - a) for a, one in zip(softmax(z), y, strict=True)]
-
-
 CASES = (
     ([1.0, 0.0, -1.0], [0.0, 1.0, 0.0]), ([0.5, 2.0, -1.5], [0.2, 0.3, 0.5]), ([0.0, 0.0], [1.0, 1.0]),
     ([3.0, -2.0, 0.0, 1.0], [0.5, 0.0, 0.0, 0.0]), ([1.0, 2.0], [0.0, 0.0]),
@@ -162,8 +154,10 @@ CROSS_ENTROPY = Exercise(
              lambda: Finding([gradient_by_autograd(z, y) for z, y in CASES],
                  "autograd on the loss; labels that sum to 1, 2, 1/2 and 0"),
              why="Probabilities times the sum of the labels, minus the labels.",
-             wrong={"assumed labels that sum to one": _labels_assumed_to_sum_to_one, "used the wrong sign": _wrong_sign,
-                    "differentiated only the term with y_i": _own_term_alone}),
+             wrong={"assumed labels that sum to one": _labels_assumed_to_sum_to_one,
+                    "used the wrong sign": lambda z, y: [-one for one in score_gradient(z, y)],
+                    "differentiated only the term with y_i":
+                    lambda z, y: [-one * (1 - a) for a, one in zip(softmax(z), y, strict=True)]}),
         Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true"), "autograd",
              sums_to_zero,
              why="The probabilities sum to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Adding a constant to all "

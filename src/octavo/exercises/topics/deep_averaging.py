@@ -112,14 +112,8 @@ def diluted() -> Finding:
 
 def unknown_word() -> Finding:
     model, reader = network(["a good film"])
-    change = (
-        (
-            positive_probability(model, reader, ["a good film"])
-            - positive_probability(model, reader, ["a dreadful good film"])
-        )
-        .abs()
-        .item()
-    )
+    plain, extended = (positive_probability(model, reader, [text]) for text in ("a good film", "a dreadful good film"))
+    change = (plain - extended).abs().item()
     known = largest_change("a good film", "a dreadful good film")
     note = f"a word without a vector changes the output by {change:g}; with a vector it would by up to {known:.1g}"
     return Finding(verdict(change == 0 and known > TOLERANCE), note, f"{TOLERANCE:g}")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from octavo.cost import Shape, cost_of_config
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulated
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulated
 from octavo.exercises.topics.attention_cost import two_layers
 from octavo.exercises.topics.linear_attention import first_size
 from octavo.models.bert import BertConfig
@@ -27,20 +27,16 @@ def feed_forward(tokens: int, k: int) -> int:
     return count_flops(lambda: meta(tokens, k) @ meta(k, 4 * k) @ meta(4 * k, k))
 
 
-def attention(queries: int, keys: int, k: int) -> int:
-    return count_flops(lambda: attend_reference(meta(1, 1, queries, k), meta(1, 1, keys, k), meta(1, 1, keys, k)))
-
-
 def encoder_layer(n: int, k: int) -> int:
-    return projections(n, k, 4) + attention(n, n, k) + feed_forward(n, k)
+    return projections(n, k, 4) + count_attention_flops(n, n, k) + feed_forward(n, k)
 
 
 def cross_layer(n: int, m: int, k: int) -> int:
-    return projections(m, k, 2) + projections(n, k, 2) + attention(m, n, k)
+    return projections(m, k, 2) + projections(n, k, 2) + count_attention_flops(m, n, k)
 
 
 def decoder_layer(n: int, m: int, k: int) -> int:
-    return projections(m, k, 4) + attention(m, m, k) + cross_layer(n, m, k) + feed_forward(m, k)
+    return projections(m, k, 4) + count_attention_flops(m, m, k) + cross_layer(n, m, k) + feed_forward(m, k)
 
 
 @tabulated("N k", ((10, 16), (128, 64), (500, 32)),
@@ -56,7 +52,7 @@ def encoder_cost(n: int, k: int) -> int:
 def pairs_overtake() -> Finding:
     points = []
     for k in (8, 16, 32):
-        n = first_size(lambda n: 2 * attention(n, n, k) > encoder_layer(n, k))  # noqa: B023
+        n = first_size(lambda n: 2 * count_attention_flops(n, n, k) > encoder_layer(n, k))  # noqa: B023
         points.append(IntervalAt({"k": k}, n - 1, n))
     return Finding(points, "the first N at which the pairs cost more than everything else, and the one before")
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import torch
 
@@ -166,7 +166,9 @@ def list_results(some: Sequence[object]) -> str:
     return f"{first}; with other seeds: {'; '.join(others)}" if others else first
 
 
-def compare_with_constant(pretraining: bool, group: str, settings: Settings, denied: bool, every: bool) -> Finding:
+def compare_with_constant(
+    pretraining: bool, group: str, denied: bool, every: bool, settings: Settings = SMALL
+) -> Finding:
     """Whether the model beats the constant answer on a group, in every setting or in any; a claim may deny it."""
     results = group_results(settings, pretraining, group)
     beats = (all if every else any)(one.beats_constant() for one in results)
@@ -174,20 +176,10 @@ def compare_with_constant(pretraining: bool, group: str, settings: Settings, den
     return Finding(verdict(beats != denied), note, f"{STANDARD_ERRORS} standard errors")
 
 
-def without_pretraining(settings: Settings = SMALL) -> Finding:
-    return compare_with_constant(False, DESCRIBED, settings, denied=False, every=False)
-
-
-def memorised(settings: Settings = SMALL) -> Finding:
-    return compare_with_constant(False, FINETUNED, settings, denied=True, every=True)
-
-
-def with_pretraining(settings: Settings = SMALL) -> Finding:
-    return compare_with_constant(True, DESCRIBED, settings, denied=False, every=True)
-
-
-def unknown_people(settings: Settings = SMALL) -> Finding:
-    return compare_with_constant(True, UNKNOWN_PEOPLE, settings, denied=False, every=False)
+without_pretraining = partial(compare_with_constant, False, DESCRIBED, False, False)
+memorised = partial(compare_with_constant, False, FINETUNED, True, True)
+with_pretraining = partial(compare_with_constant, True, DESCRIBED, False, True)
+unknown_people = partial(compare_with_constant, True, UNKNOWN_PEOPLE, False, False)
 
 
 def facts_figure() -> str:

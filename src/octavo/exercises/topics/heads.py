@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate, tabulated
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, normal, tabulate, tabulated
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, maps, summed
@@ -206,15 +206,9 @@ def heads_of_width(D: int, H: int, K: int) -> nn.ModuleDict:
     })  # fmt: skip
 
 
-def count_score_multiplications(H: int, K: int, N: int) -> int:
-    """Multiplications for the scores and the weighted sums of all heads."""
-    q = meta(1, H, N, K)
-    return count_flops(lambda: attend_reference(q, q, q)) // 2
-
-
 def share_is_free() -> Finding:
     weights = {count_parameters(heads_of_width(48, H, 48 // H), 2) for H in (1, 2, 3, 4, 6, 12)}
-    operations = {count_score_multiplications(H, 48 // H, 5) for H in (1, 2, 3, 4, 6, 12)}
+    operations = {count_attention_flops(5, 5, 48 // H, H) // 2 for H in (1, 2, 3, 4, 6, 12)}
     note = f"width 48, 1 to 12 heads: weights {weights}, multiplications for scores and weighted sums {operations}"
     return Finding(verdict(len(weights) == len(operations) == 1), note)
 
@@ -252,7 +246,7 @@ WIDTH = Exercise(
         Part("operations", "How many multiplications do their scores and weighted sums take for N tokens?",
              Formula("2*H*N^2*D", OF_LAYER), "counted", tabulated("D H N", SHAPES,
                  "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes")(
-                 lambda D, H, N: count_score_multiplications(H, D, N)),
+                 lambda D, H, N: count_attention_flops(N, N, D, H) // 2),
              why="For each head `N^2*D` for the scores and as many for the weighted sums of values.",
              wrong={"gave the number for heads of width D/H": "2*N^2*D", "left out the weighted sums": "H*N^2*D"}),
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",

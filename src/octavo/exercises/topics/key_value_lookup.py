@@ -62,12 +62,9 @@ def nearest_by_adding(b: float) -> float:
 
 def adding_helps() -> Finding:
     nearest = {b: nearest_by_adding(b) for b in (1.0, 2.0, 5.0, 10.0)}
-    note = "; ".join(f"norm {b:g}: at best {distance:.2f} norms away" for b, distance in nearest.items())
-    return Finding(
-        verdict(min(nearest.values()) < 0.1),
-        "multiples from -20 to 20 of u_c and of u_d; " + note,
-        "within a tenth of the norm",
-    )
+    listed = "; ".join(f"norm {b:g}: at best {distance:.2f} norms away" for b, distance in nearest.items())
+    note = f"multiples from -20 to 20 of u_c and of u_d; {listed}"
+    return Finding(verdict(min(nearest.values()) < 0.1), note, "within a tenth of the norm")
 
 
 def nearest_mean() -> Finding:
@@ -175,11 +172,8 @@ def synthesizer_ignores() -> Finding:
         keyed.append(float(by_keys.abs().max()))
         synthetic.append(float(by_positions.abs().max()))
     note = (
-        "largest derivative with respect to "
-        "another token: "
-        f"{max(synthetic)} in the "
-        "synthesizer, "
-        f"{max(keyed):.2f} with keys"
+        f"largest derivative with respect to another token: {max(synthetic)} in the synthesizer, {max(keyed):.2f} "
+        "with keys"
     )
     return Finding(verdict(max(synthetic) > 0), note, "exactly 0")
 
@@ -232,8 +226,7 @@ def beats_guessing(steps: int = 150) -> Finding:
     error = share_error(1 / PAIRS, TEST_QUESTIONS, 4)
     note = (
         f"{steps} steps, then {TEST_QUESTIONS:,} new questions: synthesizer {synthetic:.1%}, attention with keys "
-        f"{keyed:.1%}; the best guess has {1 / PAIRS:.1%} ± {error:.1%} (4 standard "
-        "errors)"
+        f"{keyed:.1%}; the best guess has {1 / PAIRS:.1%} ± {error:.1%} (4 standard errors)"
     )
     return Finding(verdict(synthetic > 1 / PAIRS + error or keyed < 0.95), note, "4 standard errors; 95 % with keys")
 
@@ -256,11 +249,8 @@ def cannot_look_up() -> Finding:
     guess = all(math.isclose(at.low, 1 / at.values["n"]) for at in points)
     built = head_per_key_accuracy()
     note = (
-        f"constructed by hand, {PAIRS} heads for {PAIRS} keys have "
-        f"{built:.1%} "
-        "accuracy; without "
-        "keys in the "
-        "values only 1/n"
+        f"constructed by hand, {PAIRS} heads for {PAIRS} keys have {built:.1%} accuracy; without keys in the values "
+        "only 1/n"
     )
     return Finding(verdict(built < 1, guess), note, "all lookups")
 

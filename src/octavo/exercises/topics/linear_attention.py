@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_flops, meta, normal, tabulate
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate
 from octavo.ops import linear
-from octavo.ops.attention.reference import attend_reference
 from octavo.ops.linear.reference import full, recurrent
 from octavo.pages.figures.lines import Series, lines
 
@@ -51,10 +50,6 @@ def linear_cost(n: int, d: int, f: int) -> int:
     return count_flops(lambda: full(meta(1, 1, n, f), meta(1, 1, n, f), meta(1, 1, n, d)))
 
 
-def softmax_cost(n: int, d: int) -> int:
-    return count_flops(lambda: attend_reference(meta(1, 1, n, d), meta(1, 1, n, d), meta(1, 1, n, d)))
-
-
 def costs(count: Callable[[int, int, int], int]) -> Finding:
     table = tabulate("N D F", ((5, 3, 2), (64, 16, 32), (100, 64, 8)), count)
     return Finding(table, "PyTorch's FLOP counter on octavo's linear attention, three sizes")
@@ -68,14 +63,14 @@ def first_size(holds: Callable[[int], bool]) -> int:
 def crossover() -> Finding:
     points = []
     for d, f in ((16, 64), (64, 16), (32, 200)):
-        n = first_size(lambda n: linear_cost(n, d, f) < softmax_cost(n, d))  # noqa: B023
+        n = first_size(lambda n: linear_cost(n, d, f) < count_attention_flops(n, n, d))  # noqa: B023
         points.append(IntervalAt({"D": d, "F": f}, n - 1, n))
     return Finding(points, "the first N at which PyTorch counts fewer FLOPs, and the one before")
 
 
 def cheaper_sizes() -> Finding:
     sizes = [(n, 32, f) for n in (8, 64, 512) for f in (16, 32, 128)]
-    cheaper = [linear_cost(n, d, f) < softmax_cost(n, d) for n, d, f in sizes]
+    cheaper = [linear_cost(n, d, f) < count_attention_flops(n, n, d) for n, d, f in sizes]
     expected = [n > f + f / (2 * d) for n, d, f in sizes]
     note = f"cheaper for {sum(cheaper)} of {len(sizes)} sizes, those with N > F"
     return Finding(verdict(all(cheaper), cheaper == expected), note)
@@ -99,7 +94,8 @@ LINEAR = Exercise(
     "attention. It is linear in N, but replaces N by F: it is cheaper only above about N = F, exactly for `N > F*(1 + "
     "1/(2*D))`. With a causal mask the sums become a running state. It is not the same function as softmax attention: "
     "its unnormalized weight matrix has rank at most F, that of the exponential can have rank N.",
-    figure=lambda: lines([Series("softmax", [(n, softmax_cost(n, 64)) for n in (2**i for i in range(4, 13))]),
+    figure=lambda: lines([
+        Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
         *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))])
         for f in (64, 256))], "Operations of one head of size 64, counted. Each line crosses softmax where N is about "
         "the number of features.", ("tokens N", "operations"), True, True),

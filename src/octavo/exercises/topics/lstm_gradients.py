@@ -186,31 +186,24 @@ def cell_flow(bias: float, steps: int = STEPS) -> float:
 
 def alive_term() -> Finding:
     w = scalar_weights([0.0] * 4, [0.0] * 4, [-0.5, 1.5, 0.3, 0.7])
-    h, c, products = (
-        zero(),
-        torch.ones(1, 1, dtype=torch.float64),
-        dict.fromkeys(("forget", "input", "output", "tanh"), 1.0),
-    )
+    h, c = zero(), torch.ones(1, 1, dtype=torch.float64)
+    products = dict.fromkeys(("forget", "input", "output", "tanh"), 1.0)
     for _ in range(10):
         h, c, gates = one_step(0.0, h, c, w)
         factors = {"input": gates[0], "forget": gates[1], "output": gates[3], "tanh": 1 - c.tanh() ** 2}
         products = {name: products[name] * float(factors[name]) for name in products}
     measured = cell_flow(1.5, 10)
     same = [name for name, product in products.items() if math.isclose(product, measured, rel_tol=1e-9)]
-    note = ", ".join(f"{name} {product:.2e}" for name, product in products.items())
-    return Finding(
-        " ".join(same), f"10 steps: the derivative is {measured:.4e}; the products are {note}", "to 1e-9 relative"
-    )
+    listed = ", ".join(f"{name} {product:.2e}" for name, product in products.items())
+    note = f"10 steps: the derivative is {measured:.4e}; the products are {listed}"
+    return Finding(" ".join(same), note, "to 1e-9 relative")
 
 
 def cannot_vanish() -> Finding:
     flows = {bias: cell_flow(bias) for bias in (0.0, 1.0, 4.6, 12.0)}
-    note = "; ".join(f"f = {1 / (1 + math.exp(-bias)):.5f}: {flow:.2g}" for bias, flow in flows.items())
-    return Finding(
-        verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99),
-        f"after 100 steps, {note}",
-        "above 0.1; above 0.99 with gates near one",
-    )
+    listed = "; ".join(f"f = {1 / (1 + math.exp(-bias)):.5f}: {flow:.2g}" for bias, flow in flows.items())
+    holds = verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99)
+    return Finding(holds, f"after 100 steps, {listed}", "above 0.1; above 0.99 with gates near one")
 
 
 ALIVE = Exercise(

@@ -47,8 +47,7 @@ def single_at_ten() -> Finding:
     z = np.random.default_rng(3).normal(size=DRAWS)
     w = sigmoid(10 * NOISE * z)
     variance = single_variance(10.0)
-    note = f"numerical integral; {DRAWS:,} draws give {w.var():.5f}"
-    return Finding(variance, note)
+    return Finding(variance, f"numerical integral; {DRAWS:,} draws give {w.var():.5f}")
 
 
 VARIANCES = [(0.1, 1.0), (1.0, 0.5), (10.0, 0.7), (50.0, 2.0)]

@@ -32,32 +32,26 @@ def largest_difference(difference: Callable[[Tensor], Tensor]) -> float:
     return max(difference(p_NN).abs().max().item() for p_NN in permutation_matrices())
 
 
-def _equal_if_small(error: float, what: str) -> Finding:
+def _always_equal(what: str, difference: Callable[[Tensor], Tensor]) -> Finding:
+    error = largest_difference(difference)
     note = f"all 24 permutations of 4 random tokens: {what} differ by at most {error:.0e}"
     return Finding(verdict(error < TOLERANCE), note, f"to {TOLERANCE:g}")
 
 
 def projections_commute() -> Finding:
     x_ND, w_DD = random_tokens(N, D)[0], random_heads(D, 1).query_DD
-    return _equal_if_small(
-        largest_difference(lambda p: (p @ x_ND) @ w_DD.T - p @ (x_ND @ w_DD.T)), "(P X) W and P (X W)"
-    )
+    return _always_equal("(P X) W and P (X W)", lambda p: (p @ x_ND) @ w_DD.T - p @ (x_ND @ w_DD.T))
 
 
 def scores_commute() -> Finding:
-    q, k = queries_and_keys(random_tokens(N, D), random_heads(D, 1))
-    q_NK, k_NK = q[0, 0], k[0, 0]
-    return _equal_if_small(
-        largest_difference(lambda p: (p @ q_NK) @ (p @ k_NK).T - p @ (q_NK @ k_NK.T) @ p.T),
-        "P Q (P K)ᵀ and P (Q Kᵀ) Pᵀ",
-    )
+    q_NK, k_NK = (x[0, 0] for x in queries_and_keys(random_tokens(N, D), random_heads(D, 1)))
+    return _always_equal("P Q (P K)ᵀ and P (Q Kᵀ) Pᵀ", lambda p: (p @ q_NK) @ (p @ k_NK).T - p @ (q_NK @ k_NK.T) @ p.T)
 
 
 def softmax_commutes() -> Finding:
     e_NN = random_tokens(N, N)[0]
-    return _equal_if_small(
-        largest_difference(lambda p: (p @ e_NN @ p.T).softmax(-1) - p @ e_NN.softmax(-1) @ p.T),
-        "softmax(P S Pᵀ) and P A Pᵀ",
+    return _always_equal(
+        "softmax(P S Pᵀ) and P A Pᵀ", lambda p: (p @ e_NN @ p.T).softmax(-1) - p @ e_NN.softmax(-1) @ p.T
     )
 
 
@@ -68,20 +62,18 @@ def inverse() -> Finding:
 
 def weighted_sums_commute() -> Finding:
     a_NN, v_ND = random_tokens(N, N)[0].softmax(-1), random_tokens(N, D, 2)[0]
-    return _equal_if_small(
-        largest_difference(lambda p: (p @ a_NN @ p.T) @ (p @ v_ND) - p @ (a_NN @ v_ND)), "(P A Pᵀ)(P V) and P (A V)"
-    )
+    return _always_equal("(P A Pᵀ)(P V) and P (A V)", lambda p: (p @ a_NN @ p.T) @ (p @ v_ND) - p @ (a_NN @ v_ND))
 
 
-def layer_error(heads: int, pattern: Pattern = FULL, positions: bool = False) -> float:
-    """How far a whole layer is from being permutation-equivariant."""
+def layer_commutes(what: str, heads: int, pattern: Pattern = FULL, positions: bool = False) -> Finding:
+    """Whether a whole layer is permutation-equivariant."""
     w, x_1ND = random_heads(D, heads), random_tokens(N, D)
     p_ND = sinusoids(torch.arange(N), D, dtype=torch.float64) if positions else torch.zeros(N, D, dtype=torch.float64)
 
     def output(x: Tensor) -> Tensor:
         return concatenated(added(x, p_ND), w, pattern, path="plain")[0]
 
-    return largest_difference(lambda p: output((p @ x_1ND[0])[None]) - p @ output(x_1ND))
+    return _always_equal(what, lambda p: output((p @ x_1ND[0])[None]) - p @ output(x_1ND))
 
 
 def invariant() -> Finding:
@@ -132,11 +124,11 @@ PERMUTATION = Exercise(
              Truth("true"), "numeric", weighted_sums_commute, why="`T(P)*P` in the middle is the identity.",
              wrong={"permuted twice": False}),
         Part("layer", "Together: a self-attention layer with one head is permutation-equivariant.", Truth("true"),
-             "numeric", lambda: _equal_if_small(layer_error(1), "the outputs of octavo's layer with one head"),
+             "numeric", lambda: layer_commutes("the outputs of octavo's layer with one head", 1),
              why="Steps 1 to 5: queries, keys and values are permuted, hence the scores, the attention weights and the "
              "weighted sums.", wrong={"confused it with a layer that has positions": False}),
         Part("multi-head", "A multi-head layer is permutation-equivariant too.", Truth("true"), "numeric",
-             lambda: _equal_if_small(layer_error(H), "the outputs of octavo's layer with two heads"),
+             lambda: layer_commutes("the outputs of octavo's layer with two heads", H),
              why="Each head is, heads are concatenated row by row, and `W_o` is step 1 again.",
              wrong={"thought that each head handles some of the tokens": False}),
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are permuted.",
@@ -144,11 +136,11 @@ PERMUTATION = Exercise(
              why="Its rows are permuted with their tokens. Only functions that ignore the order of rows, such as their "
              "mean, do not change.", wrong={"confused equivariant with invariant": True}),
         Part("positions", "It is permutation-equivariant even when positions are added to the tokens.", Truth("false"),
-             "numeric", lambda: _equal_if_small(layer_error(H, positions=True), "with sinusoidal positions, outputs"),
+             "numeric", lambda: layer_commutes("with sinusoidal positions, outputs", H, positions=True),
              why="Positions are not permuted with the tokens: `P*X + E` is not `P*(X + E)`.",
              wrong={"permuted the positions along with the tokens": True}),
         Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric",
-             lambda: _equal_if_small(layer_error(H, CAUSAL), "with a causal mask, outputs"),
+             lambda: layer_commutes("with a causal mask, outputs", H, CAUSAL),
              why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal model "
              "has some sense of order even without positions.", wrong={"thought that the mask is permuted too": True}),
     ])  # fmt: skip

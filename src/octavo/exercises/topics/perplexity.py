@@ -114,9 +114,8 @@ def lower_is_better() -> Finding:
     same_tokens = (bigram.perplexity < characters.perplexity) == (bigram.bits < characters.bits)
     note = (
         f"first passage: words {words.perplexity:.1f} and {words.bits:.0f} bits, characters "
-        f"{characters.perplexity:.1f} and "
-        f"{characters.bits:.0f} bits, character bigrams {bigram.perplexity:.1f} and {bigram.bits:.0f} "
-        "bits"
+        f"{characters.perplexity:.1f} and {characters.bits:.0f} bits, character bigrams {bigram.perplexity:.1f} and "
+        f"{bigram.bits:.0f} bits"
     )
     return Finding(verdict(as_stated, same_tokens), note, "order of the numbers")
 
@@ -137,8 +136,7 @@ def easier_passage() -> Finding:
     by_character = one.bits / len(PLAIN) < two.bits / len(LEARNED)
     note = (
         f"bag of words: perplexity {one.perplexity:.0f} and {two.perplexity:.0f} per word, that is "
-        f"{2 ** (one.bits / len(PLAIN)):.2f} and "
-        f"{2 ** (two.bits / len(LEARNED)):.2f} per character"
+        f"{2 ** (one.bits / len(PLAIN)):.2f} and {2 ** (two.bits / len(LEARNED)):.2f} per character"
     )
     return Finding(verdict(by_word == by_character), note, "order of the numbers")
 

@@ -164,10 +164,8 @@ def rule_helps() -> Finding:
             capitals, test_capitals, 2
         )
     note = (
-        f"fitted to the first passage, scored on the {len(LEARNED)} bytes of the second, losslessly: "
-        f"{plain:.1f} bits unchanged, "
-        f"{found[True]:.1f} lower-cased with the rule for capitals, {found[False]:.1f} without the "
-        "rule"
+        f"fitted to the first passage, scored on the {len(LEARNED)} bytes of the second, losslessly: {plain:.1f} bits "
+        f"unchanged, {found[True]:.1f} lower-cased with the rule for capitals, {found[False]:.1f} without the rule"
     )
     return Finding(verdict(found[True] < plain and found[True] < found[False]), note, "order of the numbers")
 

@@ -194,9 +194,8 @@ def score_variance() -> Finding:
     sampled = mean_interval((scores - scores.mean()).square(), STANDARD_ERRORS)
     assert sampled.low <= exact.subs(at) <= sampled.high, "the draws must agree with the moments"
     note = (
-        "from the moments of a normal distribution; for d = 8, s = 0.5, m = 3 that is "
-        f"{float(exact.subs(at)):.3f}, and 200,000 draws gave {sampled.low:.3f} to {sampled.high:.3f} (5 "
-        "standard errors)"
+        f"from the moments of a normal distribution; for d = 8, s = 0.5, m = 3 that is {float(exact.subs(at)):.3f}, "
+        f"and 200,000 draws gave {sampled.low:.3f} to {sampled.high:.3f} (5 standard errors)"
     )
     return Finding(exact, note)
 

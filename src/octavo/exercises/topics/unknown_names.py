@@ -25,12 +25,8 @@ def answers_with_place(settings: Settings = SMALL) -> Finding:
     for found in facts.group_results(settings, True, UNKNOWN_PEOPLE):
         texts = [answer.text for answer in found.answers]
         counts.append((len(texts), sum(text in facts.PLACES for text in texts), texts.count("")))
-    note = facts.list_results(
-        [
-            f"{many} unknown people: {places} answers are places from training, {empty} are empty"
-            for many, places, empty in counts
-        ]
-    )
+    note = facts.list_results([f"{many} unknown people: {places} answers are places from training, {empty} are empty"
+                               for many, places, empty in counts])  # fmt: skip
     return Finding(verdict(any(places < many / 2 for many, places, _ in counts)), note, "half of the answers")
 
 

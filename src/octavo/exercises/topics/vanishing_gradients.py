@@ -57,9 +57,8 @@ def large_explode() -> Finding:
     nilpotent_norm = float(np.linalg.norm(np.linalg.matrix_power(nilpotent, STEPS)))
     saturated, linear = tanh_flow(1.1, 1.0)[-1], linear_flow(1.1)
     note = (
-        f"after 100 steps: {nilpotent_norm} for the matrix (0, 1.1; 0, 0), {saturated:.1e} with tanh from a "
-        "start at 1, "
-        f"{linear:.0f} for a linear network whose singular values are all 1.1"
+        f"after 100 steps: {nilpotent_norm} for the matrix (0, 1.1; 0, 0), {saturated:.1e} with tanh from a start at "
+        f"1, {linear:.0f} for a linear network whose singular values are all 1.1"
     )
     return Finding(verdict(min(nilpotent_norm, saturated, linear) > 1e3, linear > 1e3), note, "above 1000")
 

@@ -15,7 +15,7 @@ from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json
 from octavo.experiments.compare.rows import COMPRESSOR, Row
 from octavo.experiments.excerpts import last_part, open_texts
-from octavo.experiments.table import row_to_json
+from octavo.experiments.table import plain_json
 
 ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
 BZ2_BLOCK_BYTES = 900_000  # that bzip2 sorts at once
@@ -31,7 +31,7 @@ def measure_compressor(cell: Cell, folder: Path) -> Json:
     bits = 8 * COMPRESSORS[cell.model](known, data) / len(data)
     given = "the training text" if len(known) == train.size else f"the last {_amount(len(known))} of the training text"
     row = Row(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
-    return {"row": row_to_json(row), "summary": f"{bits:.4f} bits per byte"}
+    return {"row": plain_json(row), "summary": f"{bits:.4f} bits per byte"}
 
 
 def _amount(count: int) -> str:

@@ -1,8 +1,10 @@
-"""What a model costs besides bits: FLOPs of its training, memory, and how fast it generates."""
+"""What a model costs besides bits: FLOPs of its training, memory, how fast it generates, and on which machine."""
 
 from __future__ import annotations
 
 import gc
+import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from octavo import __version__
 from octavo.core import seeded_generator
 from octavo.cost import Shape, cost_of
 from octavo.decode import Sample, stream
@@ -20,6 +23,7 @@ from octavo.io.memory import give_back
 from octavo.models import spec_of
 from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.run import Run
+from octavo.tasks.task import pick_device
 from octavo.text import Split
 
 MIN_GENERATION_SECONDS = 0.25  # that a rate is measured over
@@ -63,11 +67,16 @@ def _reset_peak() -> bool:
 
 
 def _status(name: str) -> int | None:
+    return next((int(value.split()[0]) * 1024 for value in _system_values("/proc/self/status", name)), None)
+
+
+def _system_values(path: str, name: str) -> list[str]:
+    """The values of a name in one of Linux's files about the system; none elsewhere."""
     try:
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(name)), None)
+        return []
+    return [line.split(":", 1)[1].strip() for line in lines if line.startswith(name)]
 
 
 def generate_sample(run: Run, seed: int) -> tuple[str, float | None]:
@@ -97,7 +106,7 @@ def training_flops(run: Run, metrics: Sequence[Mapping[str, Any]], train: Split)
         contexts = min(model.config.batch, _different_tokens(run, train)) if steps else 1
         return float(steps * cost_of(model, Shape(batch=contexts)).training_flops) if steps else 0.0
     training = run.record["training"]
-    shape = Shape(training["lanes"], training["window"], getattr(model.config, "memory", 0))
+    shape = Shape(training["streams"], training["sequence_length"], getattr(model.config, "memory", 0))
     return float(cost_of(model, shape).training_flops) / shape.tokens * float(run.record["train_tokens"])
 
 
@@ -110,3 +119,26 @@ def _different_tokens(run: Run, train: Split) -> int:
     part = Split(train.text, train.start, min(train.end, train.start + MAX_COUNTED_BYTES))
     found = [np.unique(block) for block in run.tokenizer.encode_chunks(part.chunks())]
     return len(np.unique(np.concatenate(found)))
+
+
+def describe_machine(device: str) -> dict[str, Any]:
+    """System, processor, cores, threads, device and memory."""
+    chosen = pick_device(device)
+    processor = next(iter(_system_values("/proc/cpuinfo", "model name")), platform.processor() or platform.machine())
+    record: dict[str, Any] = {
+        "system": f"{platform.system()} {platform.release()}", "processor": processor,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(), "device": str(chosen),
+    }  # fmt: skip
+    if chosen.type == "cuda":
+        record["gpu"] = torch.cuda.get_device_name(chosen)
+    if hasattr(os, "sysconf"):
+        record["memory"] = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return record
+
+
+def versions() -> dict[str, str]:
+    """Of octavo and what it is built on."""
+    return {
+        "octavo": __version__, "python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__,
+    }  # fmt: skip

@@ -1,38 +1,44 @@
-"""The work of a comparison's cells: train a model or resume it, score it, let it generate, and write its page."""
+"""The work of a comparison's cells: train a model or resume it, score it, let it generate, and write its page.
+
+N bytes of the held-out text.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
-from octavo.experiments.compare.byte_costs import block_interval, save_byte_costs, score_run
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import Row
 from octavo.experiments.excerpts import open_texts
-from octavo.experiments.table import row_to_json
-from octavo.io.files import whole_file
+from octavo.experiments.table import plain_json
+from octavo.io.files import whole_file, write_text
+from octavo.io.run_folder import write_record
 from octavo.models import stored_entries
-from octavo.scoring.bits_per_byte import Score, finite
+from octavo.scoring.bits_per_byte import Score, finite, score_bytes
 from octavo.scoring.range_coder import prove_score
-from octavo.tasks.corpus import TextConfig, learnt_text
+from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import language_page, run_page
-from octavo.tasks.mixture import PROBED, MixtureConfig
-from octavo.tasks.run import CONFIG, METRICS, REPORT, SAMPLES, Run, load
+from octavo.tasks.language_page import language_page, opening, run_page
+from octavo.tasks.mixture import PROBED
+from octavo.tasks.run import METRICS, REPORT, SAMPLES, Run, load, read_record
 from octavo.tasks.run_facts import bytes_on_disk
-from octavo.tasks.surprisal import opening
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap
@@ -40,36 +46,35 @@ from octavo.training.metrics_log import read_rows
 
 BYTE_COSTS = "byte_costs"  # a folder of .npy files
 HELD_OUT = "held-out text"
+MAX_BLOCKS = 40
+MIN_BLOCK_BYTES = 16
+CONFIDENCE = 0.95
+
+Stages = defaultdict[str, float]  # seconds of each stage
 
 
-class Stages:
-    """Counts the seconds of named stages."""
-
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        began = perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] += perf_counter() - began
+@contextmanager
+def timed(stages: Stages, stage: str) -> Iterator[None]:
+    """Count the seconds within to a stage."""
+    began = perf_counter()
+    yield
+    stages[stage] += perf_counter() - began
 
 
 def measure_candidate(cell: Cell, folder: Path) -> Json:
     """Train a candidate, or resume it, and measure it."""
     train, held_out = open_texts(cell.data)
-    stages, path = Stages(), folder / cell.key
+    stages, path = Stages(float), folder / cell.key
     device = pick_device(cell.settings.get("device", "auto")) if cell.budget else torch.device("cpu")
-    parts = {"parts": [folder / part for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
+    parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
     text = {"valid": cell.data["valid"], "field": cell.data["field"]}
-    with stages.timed("training"), peak_memory(device) as peak:
+    with timed(stages, "training"), peak_memory(device) as peak:
         run = train_or_resume(cell, path, cell.data["sources"], **text, **parts)
     row, score, sample = _measure(cell, run, folder, held_out, device, stages)
-    with stages.timed("page"):
-        _complete(cell, run, path, held_out, score, sample)
-    flops = training_flops(run, read_rows((path / METRICS).read_bytes()), train)
+    with timed(stages, "page"):
+        metrics = read_rows((path / METRICS).read_bytes())
+        _complete(cell, parts or cell.settings | text, run, path, held_out, sample, metrics)
+    flops = training_flops(run, metrics, train)
     row = replace(row, flops=flops, memory=peak.bytes, bytes=_size_on_disk(path))
     return _value(row, score, run, stages) | {"files": files_of_run(cell.key)}
 
@@ -84,12 +89,12 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
         known = 0.0
     if known >= MAX_OVERLAP:
         raise UserError(f"{known:.0%} of the held-out text stands in the training text of {cell.key}; leave it out")
-    stages = Stages()
+    stages = Stages(float)
     row, score, sample = _measure(cell, run, folder, held_out, pick_device(cell.options["device"]), stages)
-    with stages.timed("page"):
+    with timed(stages, "page"):
         commands = [f"octavo eval {path}", f"octavo generate {path}"]
-        page = run_page(run, cell.key, opening(held_out), sample, commands)
-        _write(folder / cell.key, {SAMPLES: sample, REPORT: page})
+        write_text(folder / cell.key / SAMPLES, sample)
+        write_text(folder / cell.key / REPORT, run_page(run, cell.key, opening(held_out), sample, commands))
     title = f"pretrained: {run.summary().split(', on ')[0]}"
     return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, run, stages)
 
@@ -118,11 +123,14 @@ def _measure(
     """Score the held-out text and generate a sample."""
     run.model.to(device)
     costs = f"{BYTE_COSTS}/{cell.key}.npy"
-    with stages.timed("scoring"):
+    with timed(stages, "scoring"):
         score, bits_N = score_run(run, held_out, HELD_OUT)
-        save_byte_costs(bits_N, folder / costs)
+        data = io.BytesIO()
+        np.save(data, bits_N.astype(np.float16))
+        with whole_file(folder / costs) as file:
+            file.write(data.getvalue())
         interval, over = block_interval(bits_N)
-    with stages.timed("generation"):
+    with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])
     run.model.cpu()
     run.record["result"] = score.to_json()
@@ -139,34 +147,24 @@ def _measure(
 def _value(row: Row, score: Score, run: Run, stages: Stages) -> Json:
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
     return {
-        "row": row_to_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages.seconds),
+        "row": plain_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),
         "tokenizer": fingerprint(run.tokenizer), "summary": f"{score.bits_per_byte:.4f} bits per byte",
     }  # fmt: skip
 
 
-def _complete(cell: Cell, run: Run, path: Path, held_out: Split, score: Score, sample: str) -> None:
+def _complete(
+    cell: Cell, settings: Json, run: Run, path: Path, held_out: Split, sample: str, metrics: Sequence[Json]
+) -> None:
     """Put the result, the sample and the page into the run's folder, as training with its measuring would have."""
-    record = json.loads((path / CONFIG).read_text(encoding="utf-8")) | {"result": score.to_json()}
-    metrics = [*read_rows((path / METRICS).read_bytes()), record["result"]]
-    text: Any = TextConfig(
-        tokenizer=cell.settings.get("tokenizer", "byte"), valid=tuple(cell.data["valid"]), field=cell.data["field"]
-    )
-    if parts := tuple(str(path.parent / part["run"]) for part in record.get("mixed", ())):
-        text = MixtureConfig(parts)
-    made = TASK.made_recipe(record["model"], {"config": run.model.config, "settings": text}, record["seed"], "auto")
-    recipe = TASK.recipe_of(record) if "training" in record else made
-    _write(path, {
-        SAMPLES: sample, REPORT: language_page(recipe, run, held_out, sample, metrics, path),
-        METRICS: "".join(json.dumps(row, allow_nan=False) + "\n" for row in metrics),
-        CONFIG: json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n",
-    })  # fmt: skip
-
-
-def _write(folder: Path, texts: dict[str, Any]) -> None:
-    for name, text in texts.items():
-        with whole_file(folder / name) as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
+    record, result = read_record(path), run.record["result"]
+    asked = {key: value for key, value in settings.items() if key != "device"}
+    recipe = TASK.recipe_of(record) if "training" in record else TASK.recipe(cell.model, asked, cell.seed)
+    rows = [*metrics, result]
+    write_text(path / SAMPLES, sample)
+    write_text(path / REPORT, language_page(recipe, run, held_out, sample, rows, path))
+    write_text(path / METRICS, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+    write_record(path, {**record, "result": result})
 
 
 def _size_on_disk(path: Path) -> int:
@@ -177,3 +175,38 @@ def _size_on_disk(path: Path) -> int:
         return bytes_on_disk(path)
     except OSError:  # a folder of another tool may have its weights in several files
         return sum(one.stat().st_size for one in path.iterdir() if one.suffix in (".safetensors", ".json"))
+
+
+def score_run(run: Run, text: Split, name: str) -> tuple[Score, NDArray[np.float64]]:
+    """The score of a run that may be compared with others."""
+    if not run.comparable:
+        raise UserError(
+            f"only models that can restore every byte are compared, and {run.name} loses some: its tokenizer is "
+            f"{run.tokenizer.name}, its preprocessing {' '.join(run.record.get('preprocess', ())) or 'none'}; "
+            "leave it out, or train one with a lossless tokenizer"
+        )
+    score, bits_N = score_bytes(run.model, run.tokenizer, text, name)
+    if math.isnan(score.bits):
+        raise UserError(f"{run.name} gives probabilities that are not numbers; train it with a lower learning rate")
+    return score, bits_N
+
+
+def block_interval(bits_N: NDArray[np.float64]) -> tuple[tuple[float, float] | None, str]:
+    """The 95 % confidence interval of the bits per byte, from blocks of equal length, and what it is over.
+
+    Neighbouring bytes are not independent, blocks nearly are. The interval says how far another text of the same kind
+    may lie from this one, not how far another training run may.
+    """
+    count = min(MAX_BLOCKS, len(bits_N) // MIN_BLOCK_BYTES)
+    if count < 2 or not np.isfinite(bits_N).all():
+        return None, ""
+    means = [float(block.mean()) for block in np.array_split(bits_N, count)]
+    return t_interval(means), f"over {count} blocks of the text"
+
+
+def t_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's confidence interval of the mean."""
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    mean = float(np.mean(values))
+    return mean - half, mean + half

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
+from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.figures import (
     COSTS,
     EXPLAINED,
@@ -19,21 +21,19 @@ from octavo.experiments.compare.figures import (
     trade_off,
     write_figures,
 )
-from octavo.experiments.compare.html_table import comparison_table, footnotes, policies
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.rows import CSV, Comparison, Row
-from octavo.io.files import size, whole_file
+from octavo.experiments.table import cells_of, page_columns
+from octavo.io.files import size, write_text
+from octavo.pages import sections
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
-from octavo.pages.notebook import notebook_view
 from octavo.pages.sections import (
     bullets,
     facts,
+    notebook_view,
     paragraph,
     paragraphs,
-    render_page,
-    reproduce,
-    sample_cards,
     section,
     side_by_side,
     subsection,
@@ -50,31 +50,33 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
     """
     folder = comparison.folder
     assert folder is not None, "a comparison without a folder has no page"
-    curves = read_curves(comparison)
-    drawn = figures(comparison, curves)
+    drawn = figures(comparison, read_curves(comparison))
     write_figures(drawn, folder)
-    with whole_file(folder / CSV) as file:
-        file.write(comparison.to_csv().encode("utf-8", "backslashreplace"))
+    write_text(folder / CSV, comparison.to_csv())
     page = comparison_page(comparison, held_out, read_byte_costs(comparison), drawn, read_samples(comparison))
-    with whole_file(folder / REPORT) as file:
-        file.write(page.encode())
+    write_text(folder / REPORT, page)
     return folder / REPORT
 
 
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
-    assert comparison.folder is not None
-    files = {
-        row.model: comparison.folder / row.byte_costs for row in comparison if row.byte_costs and row.error is None
-    }
-    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path.is_file()}
+    files = {row.model: str(row.byte_costs) for row in comparison if row.byte_costs}
+    return {model: np.load(path, mmap_mode="r") for model, path in _files(comparison, files).items()}
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:
     """What each run wrote when it was trained."""
+    files = {row.model: f"{row.run}/{SAMPLES}" for row in comparison if row.run}
+    return {model: path.read_text("utf-8", "replace") for model, path in _files(comparison, files).items()}
+
+
+def _files(comparison: Comparison, names: Mapping[str, str]) -> dict[str, Path]:
+    """A file of each model that did not fail, where it is there."""
     assert comparison.folder is not None
-    files = {row.model: comparison.folder / row.run / SAMPLES for row in comparison if row.run and row.error is None}
-    return {model: path.read_text("utf-8", "replace") for model, path in files.items() if path.is_file()}
+    paths = {
+        row.model: comparison.folder / names[row.model] for row in comparison if row.model in names and not row.error
+    }
+    return {model: path for model, path in paths.items() if path.is_file()}
 
 
 def comparison_page(
@@ -83,7 +85,7 @@ def comparison_page(
     """The whole page."""
     models = [row for row in comparison if row.family != "compressor" and row.error is None]
     name = Path(str(comparison.corpus.get("name", "a text"))).name
-    return render_page(f"{name}: {len(models)} models compared", _lead(comparison, len(models)), [
+    return sections.render_page(f"{name}: {len(models)} models compared", _lead(comparison, len(models)), [
         section("Recommendation", element("div", paragraphs(comparison.advice), class_="advice"))
         if comparison.advice else NOTHING,
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
@@ -140,7 +142,7 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
 def _samples(rows: Sequence[Row], samples: Mapping[str, str]) -> Markup:
     if not rows:
         return NOTHING
-    cards = sample_cards([(row.model, samples[row.model]) for row in rows], "Samples", SAMPLE_CHARACTERS)
+    cards = sections.sample_cards([(row.model, samples[row.model]) for row in rows], "Samples", SAMPLE_CHARACTERS)
     explained = "Each generated without a prompt, with the same seed. Scroll sideways for more."
     return section("Samples", paragraph(explained), cards)
 
@@ -161,7 +163,7 @@ def _reproduce(comparison: Comparison) -> Markup:
         subsection(title, facts((name, _plain(name, value)) for name, value in pairs.items() if value != ""))
         for title, pairs in groups.items()
     ]
-    return reproduce([comparison.command], subsection("Text", facts(text)), *lists)
+    return sections.reproduce([comparison.command], subsection("Text", facts(text)), *lists)
 
 
 def _plain(name: str, value: Any) -> str:
@@ -178,3 +180,56 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
     share = f", {rest / training:.0%} of the training" if training else ""
     caption = f"Seconds. All but the training took {rest:,.1f}{share}."
     return section("Time", bars(list(seconds.items()), caption, digits=1))
+
+
+def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
+    """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
+    rows = [_row(row, _address(comparison, row) if links else "") for row in comparison]
+    return sections.table(page_columns(Row), rows, kind="comparison", label="Results", row_headers=True)
+
+
+def _address(comparison: Comparison, row: Row) -> str:
+    """Where the run's own page is, seen from that of the comparison; empty where it has none."""
+    if comparison.folder is None or row.run is None or not (comparison.folder / row.run / REPORT).is_file():
+        return ""
+    return quote(f"{row.run}/{REPORT}")
+
+
+def _row(row: Row, address: str) -> sections.Row:
+    name = sections.link(address, row.model) if address else row.model
+    badge = element("span", "best", class_="badge") if row.best else ""
+    first = Markup("{} {} {}").format(name, badge, element("small", row.title))
+    if row.error is not None:
+        return sections.Row((first, f"failed: {row.error}"), "failed")
+    kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
+    return sections.Row((first, *cells_of(row)[1:]), kind)
+
+
+def footnotes(comparison: Comparison) -> list[str]:
+    """What the table's numbers mean, sentence by sentence: only what it needs."""
+    intervals = list(dict.fromkeys(row.interval for row in comparison if row.interval and row.low is not None))
+    notes = []
+    if any(row.dominated for row in comparison):
+        notes.append(f"Grey: dominated, that is, {DOMINATED}.")
+    if any(row.family == "compressor" for row in comparison):
+        notes.append("Italic: general compressors, given the training text where they can use it.")
+    if intervals:
+        notes.append(f"95 %: the confidence interval of the bits per byte, {' or '.join(intervals)}.")
+    notes += [
+        f"{row.model} gave probability zero to {row.impossible:,} held-out tokens; one is enough to make the sum "
+        "infinite."
+        for row in comparison
+        if row.impossible and row.error is None
+    ]
+    return [*notes, *(f"Context while scoring, {policy}." for policy in policies(comparison))]
+
+
+def policies(comparison: Comparison) -> list[str]:
+    """The context of each model while it scored; a mixture does as its parts do."""
+    models: dict[str, list[str]] = {}
+    for row in comparison:
+        if row.policy and row.error is None and row.family not in ("compressor", "mixture"):
+            models.setdefault(row.policy, []).append(row.model)
+    most = max(models, key=lambda policy: len(models[policy]), default="")
+    first = [f"{'all' if len(models) == 1 else 'most models'}: {most}"] if models else []
+    return first + [f"{', '.join(names)}: {policy}" for policy, names in models.items() if policy != most]

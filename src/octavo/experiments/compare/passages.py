@@ -18,7 +18,7 @@ from octavo.experiments.compare.rows import MIXTURE, Comparison, Row
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
-from octavo.tasks.surprisal import character_start, readable_end
+from octavo.tasks.language_page import character_start, readable_end
 
 ByteCosts = Mapping[str, NDArray[Any]]  # of each model: the bits that every byte of the text cost
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from octavo.config import from_json
 from octavo.errors import UserError
-from octavo.experiments.table import Column, keys_of, row_to_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.experiments.table import Column, keys_of, plain_json, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size
 
 RESULT = "comparison.json"
@@ -151,10 +151,7 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
-        rows = [row_to_json(row) for row in self.rows]
-        more = {"rows": rows, "advice": list(self.advice), "format": FORMAT}
-        return values | more | {"folder": str(self.folder) if self.folder else None}
+        return {**plain_json(self), "format": FORMAT}
 
     @classmethod
     def of(cls, record: Mapping[str, Any], folder: Path | None = None) -> Comparison:

@@ -14,18 +14,18 @@ from octavo.config import from_json
 from octavo.errors import UserError
 from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.compare.advice import advice, rank_rows
-from octavo.experiments.compare.byte_costs import t_interval
 from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
 from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
+from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
+from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
 from octavo.experiments.excerpts import describe_texts, first_part
-from octavo.experiments.machine import describe_machine, versions
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
 from octavo.experiments.store import Store
-from octavo.io.files import whole_file
+from octavo.io.files import write_text
 from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.task import pick_device
 
@@ -201,7 +201,9 @@ class Comparing:
         self.progress.stage("writing the page")
         began = perf_counter()
         comparison = self._comparison()
-        curves = {name: over_share(points) for name, points in read_curves(comparison).items()}
+        curves = {  # over the share of the time
+            name: [(x / points[-1][0], y) for x, y in points] for name, points in read_curves(comparison).items()
+        }
         sentences = advice(comparison.rows, curves, str(pick_device(self.config.device)))
         comparison = replace(comparison, advice=sentences)
         write_page(comparison, first_part(self.held_out, PAGE_BYTES).read())
@@ -209,8 +211,7 @@ class Comparing:
         return self._save(replace(comparison, seconds=comparison.seconds | {"page": page}))
 
     def _save(self, comparison: Comparison) -> Comparison:
-        with whole_file(self.place.folder / RESULT) as file:
-            file.write((json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n").encode())
+        write_text(self.place.folder / RESULT, json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n")
         return comparison
 
 
@@ -257,11 +258,6 @@ def stage_seconds(outcomes: Mapping[str, Outcome]) -> dict[str, float]:
         for stage, value in stages.items():
             seconds[stage] += value
     return dict(seconds)
-
-
-def over_share(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """A curve over the share of its time, not over its seconds."""
-    return [(x / points[-1][0], y) for x, y in points]
 
 
 def name_apart(paths: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.excerpts import first_bytes
 from octavo.experiments.table import cells_of, page_columns
-from octavo.pages.figures.stacked_bars import Bar, stacked_bars
+from octavo.pages.figures.bars import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import (
     code,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, show_bits
-from octavo.scoring.bits_per_byte import finite
+from octavo.experiments.table import Column, plain_json, show_bits
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,13 @@ class Domains:
 
     def to_json(self) -> dict[str, Any]:
         texts = [{"name": name, "bytes": len(data), "unk_marks": data.count(MARK)} for name, data in self.excerpts]
-        return {
-            "texts": texts,
-            "models": [
-                {"run": one.run, "family": one.family, "title": one.title, "overlap": one.overlap,
-                 "readings": [one.home.to_json(), one.away.to_json()], "gap": finite(one.gap),
-                 "gap_by_group": {group: finite(value) for group, value in gap(one.home, one.away).items()}}
-                for one in self.models
-            ],
-            "failed": self.failed,
-        }  # fmt: skip
+        models = [
+            {"run": one.run, "family": one.family, "title": one.title, "overlap": one.overlap,
+             "readings": [one.home.to_json(), one.away.to_json()], "gap": one.gap,
+             "gap_by_group": gap(one.home, one.away)}
+            for one in self.models
+        ]  # fmt: skip
+        return {"texts": texts, "models": plain_json(models), "failed": self.failed}
 
 
 def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[Row]:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from octavo.core import single_thread
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
-from octavo.experiments.domains.measure import open_excerpt
+from octavo.experiments.cell import IDENTITY, Cell, Json, Outcome, file_identity, files_of_run, train_or_resume
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
-from octavo.experiments.domains.scoring import Reading, excerpt
+from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
+from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, failures
 from octavo.experiments.store import Store, check_folder
-from octavo.io.files import whole_file
-from octavo.models import MODELS
+from octavo.experiments.table import plain_json
+from octavo.io.files import write_text
+from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
-from octavo.tasks.run import REPORT, load
+from octavo.tasks.run import REPORT, Run, load
+from octavo.tasks.run_facts import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.preprocess import check_steps
@@ -31,30 +33,20 @@ KIND = "domains table"
 STEPS = ("lower",)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A model that is trained on the first text; one that is trained by gradient gets the budget."""
-
-    name: str
-    model: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    by_gradient: bool = False
-
-
-CANDIDATES = (
-    Candidate("bag-bytes", "bag", {"tokenizer": "byte"}),
-    Candidate("bag-chars", "bag", {"tokenizer": "char"}),
-    Candidate("bag-words", "bag", {"tokenizer": "word"}),
-    Candidate("kn5-bytes", "ngram", {"tokenizer": "byte", "order": 5}),
-    Candidate("kn5-chars", "ngram", {"tokenizer": "char", "order": 5}),
-    Candidate("kn3-words", "ngram", {"tokenizer": "word", "order": 3}),
-    Candidate("bigram-words", "bigram", {"tokenizer": "word"}),
-    Candidate("rnn-chars", "rnn", {"tokenizer": "char"}, True),
-    Candidate("gru-chars", "gru", {"tokenizer": "char"}, True),
-    Candidate("lstm-chars", "lstm", {"tokenizer": "char"}, True),
-    Candidate("rnn-attention-chars", "rnn-attention", {"tokenizer": "char"}, True),
-    Candidate("gru-words", "gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}, True),
-)
+CANDIDATES: Mapping[str, tuple[str, Mapping[str, Any]]] = {  # trained on the first text: model and settings, by name
+    "bag-bytes": ("bag", {"tokenizer": "byte"}),
+    "bag-chars": ("bag", {"tokenizer": "char"}),
+    "bag-words": ("bag", {"tokenizer": "word"}),
+    "kn5-bytes": ("ngram", {"tokenizer": "byte", "order": 5}),
+    "kn5-chars": ("ngram", {"tokenizer": "char", "order": 5}),
+    "kn3-words": ("ngram", {"tokenizer": "word", "order": 3}),
+    "bigram-words": ("bigram", {"tokenizer": "word"}),
+    "rnn-chars": ("rnn", {"tokenizer": "char"}),
+    "gru-chars": ("gru", {"tokenizer": "char"}),
+    "lstm-chars": ("lstm", {"tokenizer": "char"}),
+    "rnn-attention-chars": ("rnn-attention", {"tokenizer": "char"}),
+    "gru-words": ("gru", {"tokenizer": "word", "size": 5000, "batch_size": 64}),
+}
 
 
 def domains(
@@ -67,13 +59,13 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
-    candidates: Sequence[Candidate] | None = None,
+    candidates: Mapping[str, tuple[str, Mapping[str, Any]]] | None = None,
     progress: Progress | None = None,
 ) -> Domains:
     """Score models on excerpts of two texts, and find which words make the difference.
 
-    Without runs, the candidates are trained on the first text, each a second time with preprocessing; what is finished
-    in `out` is used again.
+    Without runs, the candidates (model and settings, by name) are trained on the first text, each a second time with
+    preprocessing; what is finished in `out` is used again.
     """
     named, texts, steps, folder = list(map(str, runs)), list(map(str, texts)), tuple(preprocess), Path(out)
     _check(named, texts, bytes, steps, budget)
@@ -85,13 +77,11 @@ def domains(
         excerpt(name, original, steps)  # an empty one is refused before any training
     options = {"names": names, "texts": texts, "bytes": [len(data) for _, data in originals]}
     progress = progress or default_progress()
-    candidates = CANDIDATES if candidates is None else candidates
     if named:
         cells, families, known = _named(named, options, originals, progress)
     else:
-        cells, families = _plan(
-            texts[0], CANDIDATES if candidates is None else candidates, steps, budget, seed, options
-        )
+        chosen = CANDIDATES if candidates is None else candidates
+        cells, families = _plan(texts[0], chosen, steps, budget, seed, options)
         train = {one: open_corpus(texts[0], errors="raw", preprocess=one).train for one in ((), steps)}
         shares = {one: _overlap(texts[0], split, one, originals, progress) for one, split in train.items()}
         known = {cell.key: shares[tuple(cell.settings.get("preprocess", ()))] for cell in cells}
@@ -109,8 +99,7 @@ def domains(
     found, failed = results(outcomes), failures(outcomes)
     if not found:
         raise UserError(f"no model could be measured: {'; '.join(f'{key}: {why}' for key, why in failed.items())}")
-    with whole_file(folder / REPORT) as file:
-        file.write(domains_page(found, originals, folder, command).encode())
+    write_text(folder / REPORT, domains_page(found, originals, folder, command))
     return Domains(found, originals, folder, command, failed)
 
 
@@ -129,19 +118,18 @@ def _check(runs: Sequence[str], texts: Sequence[str], bytes: int, steps: tuple[s
 
 
 def _plan(
-    text: str, candidates: Sequence[Candidate], steps: tuple[str, ...], budget: str, seed: int, options: dict[str, Any]
+    text: str, candidates: Mapping[str, tuple[str, Mapping[str, Any]]], steps: tuple[str, ...], budget: str, seed: int,
+    options: dict[str, Any],
 ) -> tuple[list[Cell], dict[str, str]]:  # fmt: skip
     """A cell for each candidate that this octavo has a model for, with and without preprocessing; and its family."""
     data = {"sources": [text], "sha256": open_corpus(text, errors="raw").train.sha256}
     cells, families = [], {}
-    for one in (one for one in candidates if one.model in MODELS):
-        for how in [(), *([steps] if steps else [])]:
-            key = "-".join([one.name, *how])
-            settings = dict(one.settings) | ({"preprocess": list(how)} if how else {})
-            cells.append(Cell(
-                key, "domains", one.model, settings, data, seed, budget if one.by_gradient else "", options, key
-            ))  # fmt: skip
-            families[key] = one.name
+    for name, (model, settings) in candidates.items():
+        for how in dict.fromkeys([(), steps]) if model in MODELS else ():
+            key, also = "-".join([name, *how]), {"preprocess": list(how)} if how else {}
+            within = budget if find_spec(model).trained_by_gradient else ""
+            cells.append(Cell(key, "domains", model, {**settings, **also}, data, seed, within, options, key))
+            families[key] = name
     return cells, families
 
 
@@ -190,3 +178,38 @@ def _command(
     words = ["octavo", "domains", *runs, "--texts", *texts, "--bytes", str(bytes)]
     words += [] if runs else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
     return shlex.join([*words, "--out", out])
+
+
+def measure_run(cell: Cell, folder: Path) -> Json:
+    """Score the excerpts with a run, which is trained first where the cell is not of a run that is there."""
+    trained_here = IDENTITY not in cell.data
+    run = train_or_resume(cell, folder / cell.key, cell.data["sources"]) if trained_here else load(cell.model)
+    steps = tuple(run.record.get("preprocess", ()))
+    vocabulary = _vocabulary(run, steps)
+    texts = zip(cell.options["names"], cell.options["texts"], cell.options["bytes"], strict=True)
+    with single_thread():
+        readings = [
+            read(run.model, run.tokenizer, excerpt(name, open_excerpt(text, bytes).read(), steps), vocabulary)
+            for name, text, bytes in texts
+        ]
+    return {
+        "readings": plain_json(readings), "title": title_of(run), "name": run.name,
+        "files": files_of_run(cell.key) if trained_here else [],
+        "summary": ", ".join(f"{reading.bits_per_byte:.4f}" for reading in readings) + " bits per byte",
+    }  # fmt: skip
+
+
+def open_excerpt(text: str, bytes: int) -> Split:
+    """The first bytes of the part of a text that is held out of training."""
+    return first_part(open_corpus(text, errors="raw").valid, bytes)
+
+
+VOCABULARIES: dict[tuple[str, ...], Vocabulary] = {}  # of training texts, which several runs of a process share
+
+
+def _vocabulary(run: Run, steps: tuple[str, ...]) -> Vocabulary:
+    train = learnt_text(run)
+    key = (train.sha256, *steps)
+    if key not in VOCABULARIES:
+        VOCABULARIES[key] = Vocabulary.learn(train)
+    return VOCABULARIES[key]

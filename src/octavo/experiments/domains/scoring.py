@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.scoring.bits_per_byte import NOT_COMPARABLE, finite, score_bytes
+from octavo.experiments.table import plain_json
+from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk
 from octavo.text.preprocess import apply, check_steps
@@ -127,19 +128,15 @@ class Reading:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Reading:
-        """The reading of what `asdict` and JSON made of it, where null stands for infinity."""
-        infinite = {key: math.inf if record[key] is None else record[key] for key in ("bits", "unk_mark_bits")}
-        groups = [Group(g["name"], g["bytes"], math.inf if g["bits"] is None else g["bits"]) for g in record["groups"]]
-        costliest = tuple(Costly(**one) for one in record["costliest"])
-        return cls(**{**record, **infinite, "steps": tuple(record["steps"]), "groups": tuple(groups),
-                      "costliest": costliest})  # fmt: skip
+        """The reading of what `plain_json` made of it, where null stands for infinity."""
 
-    def record(self) -> dict[str, Any]:
-        """Everything as JSON values, for `of`."""
-        plain = asdict(self)
-        for one in (plain, *plain["groups"]):
-            one |= {key: finite(one[key]) for key in ("bits", "unk_mark_bits") if key in one}
-        return plain
+        def restored(values: dict[str, Any]) -> dict[str, Any]:
+            infinite = [key for key in ("bits", "unk_mark_bits") if values.get(key, 0) is None]
+            return values | dict.fromkeys(infinite, math.inf)
+
+        groups = tuple(Group(**restored(one)) for one in record["groups"])
+        costliest = tuple(Costly(**one) for one in record["costliest"])
+        return cls(**restored(record) | {"groups": groups, "costliest": costliest, "steps": tuple(record["steps"])})
 
     @property
     def bits_per_byte(self) -> float:
@@ -163,21 +160,15 @@ class Reading:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = ("bits_per_byte", "token_perplexity", "character_perplexity", "bits", "unknown_rate", "unk_mark_bits")
-        counts = ("text", "bytes", "scored_bytes", "characters", "tokens", "impossible", "unk_marks", "label")
-        return {
-            **{key: getattr(self, key) for key in counts}, "preprocess": list(self.steps),
-            **{key: finite(getattr(self, key)) for key in numbers},
-            "groups": [
-                {"name": g.name, "share": self.share(g), "bits_per_byte": finite(g.bits_per_byte),
-                 "cost": finite(self.cost(g))}
-                for g in self.groups
-            ],
-            "costliest": [
-                {"word": c.word, "group": c.group, "count": c.count, "bits": finite(c.bits), "excess": finite(c.excess)}
-                for c in self.costliest
-            ],
-        }  # fmt: skip
+        values = asdict(self)
+        steps = values.pop("steps")
+        derived = {key: getattr(self, key) for key in ("bits_per_byte", "token_perplexity", "character_perplexity")}
+        groups = [
+            {"name": g.name, "share": self.share(g), "bits_per_byte": g.bits_per_byte, "cost": self.cost(g)}
+            for g in self.groups
+        ]  # fmt: skip
+        plain: dict[str, Any] = plain_json({**values, "preprocess": steps, **derived, "groups": groups})
+        return plain
 
 
 def read(model: LanguageModel[Any], tokenizer: Tokenizer, text: Excerpt, training: Vocabulary) -> Reading:

@@ -5,10 +5,9 @@ found = scale("gpt", "shakespeare", budget="20s", out="runs/scale")
 found.text["gpt"].fit.law, found.crossing, found.to_json()
 """
 
-from octavo.experiments.scale.crossing import Crossing, crossing
 from octavo.experiments.scale.measure import Point
 from octavo.experiments.scale.plan import Plan
-from octavo.experiments.scale.power_law import Fit, Interval, Law, fit_law
+from octavo.experiments.scale.power_law import Crossing, Fit, Interval, Law, crossing, fit_law
 from octavo.experiments.scale.result import Curve, Scaling
 from octavo.experiments.scale.run import scale
 

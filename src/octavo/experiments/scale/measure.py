@@ -124,7 +124,9 @@ def _values(cell: Cell, run: Run) -> Json:
     record, training, config = run.record, run.record.get("training"), run.model.config
     passes, flops = 1.0, 0.0
     if training:
-        passes = record["train_tokens"] / (training["lanes"] * training["window"] * training["steps_per_epoch"])
+        passes = record["train_tokens"] / (
+            training["streams"] * training["sequence_length"] * training["steps_per_epoch"]
+        )
         flops = float(TRAINING_PASSES * run.model.flops_per_token() * record["train_tokens"])
     return {
         "parameters": parameter_count(run.model) or sum(stored_entries(run.model).values()),

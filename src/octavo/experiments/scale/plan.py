@@ -86,15 +86,13 @@ def _cell(model: str, settings: Mapping[str, Any], seed: int, budget: str = "", 
     return Cell(key, "scale", model, dict(settings), {}, seed, budget, options)
 
 
-def with_text(cell: Cell, data: Mapping[str, Any], bytes: int, device: str) -> Cell:
+def with_text(cell: Cell, data: dict[str, Any], device: str) -> Cell:
     """The cell with the text that it is of, and its title."""
-    words = [cell.model, f"{bytes:,} bytes of text"]
+    words = [cell.model, f"{data['train_bytes']:,} bytes of text"]
     words += [f"width {cell.settings['width']}"] if "width" in cell.settings else []
     words += [f"for {cell.budget}"] if cell.budget else []
     words += [f"seed {cell.seed}"] if cell.seed else []
-    return dataclasses.replace(
-        cell, data=dict(data), options=cell.options | {"device": device}, title=", ".join(words)
-    )  # fmt: skip
+    return dataclasses.replace(cell, data=data, options=cell.options | {"device": device}, title=", ".join(words))
 
 
 def width_of(config: Any, size: float) -> int:

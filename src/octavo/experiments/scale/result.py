@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from octavo.errors import UserError
-from octavo.experiments.scale.crossing import Crossing, crossing
 from octavo.experiments.scale.measure import Point
-from octavo.experiments.scale.power_law import Fit, Interval, constant, fit_law
-from octavo.experiments.table import row_to_json, to_csv
-from octavo.io.files import whole_file
-from octavo.pages.notebook import notebook_view
-from octavo.pages.sections import paragraphs
-from octavo.scoring.bits_per_byte import finite
+from octavo.experiments.scale.power_law import Crossing, Fit, Interval, constant, crossing, fit_law
+from octavo.experiments.table import plain_json, to_csv
+from octavo.io.files import write_text
+from octavo.pages.sections import notebook_view, paragraphs
 
 Variable = Literal["text", "parameters", "flops"]
 EXTRAPOLATED = 10.0  # the largest x measured: how far a law is extrapolated
@@ -135,35 +132,34 @@ class Scaling:
 
     def _covered(self, variable: Variable, points: Sequence[Point]) -> Curve | None:
         neural = [point for point in points if point.flops]
-        if len({value_of(point, variable) for point in neural}) < 3 or self._too_near(neural, variable):
+        # Seeds differ by a little in what they did in a time; those are no different budgets.
+        asked = {point.size if variable == "parameters" else point.budget for point in neural}
+        if len({value_of(point, variable) for point in neural}) < 3 or len(asked) < 3:
             return None
         return self._curve(self.model, variable, neural)
 
-    def _too_near(self, points: Sequence[Point], variable: Variable) -> bool:
-        """Seeds differ by a little in what they did in a time; those are no different budgets."""
-        return len({point.size if variable == "parameters" else point.budget for point in points}) < 3
-
     def _curve(self, model: str, variable: Variable, points: Sequence[Point]) -> Curve:
+        fit, why = None, ""
         if worst := max((point.impossible for point in points), default=0):
             why = f"it gives probability zero to up to {worst:,} held-out tokens, so its bits are infinite; smooth it"
-            return Curve(model, variable, tuple(points), None, why)
-        try:
-            fit = fit_law([[value_of(p, variable)] for p in points], [p.bits for p in points], seed=self.seed)
-        except UserError as error:
-            return Curve(model, variable, tuple(points), None, str(error))
-        return Curve(model, variable, tuple(points), fit)
+        else:
+            try:
+                fit = fit_law([[value_of(p, variable)] for p in points], [p.bits for p in points], seed=self.seed)
+            except UserError as error:
+                why = str(error)
+        return Curve(model, variable, tuple(points), fit, why)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; what is not finite becomes null."""
-        about = {key: getattr(self, key) for key in ("model", "against", "corpus", "text_bytes", "held_out_bytes")}
+        about = ("model", "against", "corpus", "text_bytes", "held_out_bytes", "budget", "seed", "command", "notes")
         crossings = {"text": self.crossing, "flops": self.crossing_by_training}
-        return {
-            **about, "budget": self.budget, "seed": self.seed, "command": self.command, "notes": list(self.notes),
-            "points": [row_to_json(point) for point in self.rows],
+        values: dict[str, Any] = plain_json({
+            **{key: getattr(self, key) for key in about}, "points": self.rows,
             "laws": [_law_json(curve) for curve in self.curves],
             "joint_law": _joint_json(self.joint) if self.joint else None,
             "crossings": {key: _crossing_json(one) for key, one in crossings.items() if one is not None},
-        }  # fmt: skip
+        })  # fmt: skip
+        return values
 
     def to_csv(self) -> str:
         """The points, one a line."""
@@ -175,8 +171,7 @@ class Scaling:
 
         result = json.dumps(self.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         for name, text in ((RESULT, result), (TABLE, self.to_csv()), ("report.html", scaling_page(self))):
-            with whole_file(out / name) as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
+            write_text(out / name, text)
 
     def _repr_html_(self) -> str:
         from octavo.experiments.scale.wording import summary
@@ -186,17 +181,18 @@ class Scaling:
 
 def chosen(points: Sequence[Point]) -> list[Point]:
     """Of each length and seed the point whose model did best on validation chunks of its training text."""
+
+    def order(point: Point) -> tuple[float, float]:
+        """The less the better; the larger model where nothing was held out."""
+        bits = point.validation_bits_per_byte
+        return (bits if bits is not None else float("inf"), -point.size)
+
     ordered = sorted(points, key=lambda p: (p.bytes, p.seed))
-    return [min(group, key=_choice) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
+    return [min(group, key=order) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
 
 
-def _choice(point: Point) -> tuple[float, float]:
-    """The less the better; the larger model where nothing was held out."""
-    return (point.validation_bits_per_byte if point.validation_bits_per_byte is not None else float("inf"), -point.size)
-
-
-def _range(interval: Interval) -> list[float | None]:
-    return [finite(interval.low), finite(interval.high)]
+def _range(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]
 
 
 def _law_json(curve: Curve) -> dict[str, Any]:
@@ -224,6 +220,6 @@ def _joint_json(fit: Fit) -> dict[str, Any]:
 
 def _crossing_json(one: Crossing) -> dict[str, Any]:
     return {
-        "kind": one.kind, "at": finite(one.at), "interval": _range(one.interval), "overtakes": one.overtakes,
+        "kind": one.kind, "at": one.at, "interval": _range(one.interval), "overtakes": one.overtakes,
         "measured": one.measured, "share_of_refits": one.share,
     }  # fmt: skip

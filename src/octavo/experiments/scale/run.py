@@ -16,16 +16,9 @@ from octavo.experiments.cell import Cell, Outcome
 from octavo.experiments.excerpts import describe_texts, first_part, last_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner
+from octavo.experiments.scale import plan as planning
 from octavo.experiments.scale.measure import TEXTS, Point, point_of
-from octavo.experiments.scale.plan import (
-    BUDGET,
-    EVALUATIONS,
-    Plan,
-    check_lengths,
-    check_settings,
-    plan_cells,
-    with_text,
-)
+from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, Plan, plan_cells, with_text
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.store import Store, check_folder
 from octavo.models import find_spec, preset
@@ -65,14 +58,14 @@ def scale(
     """
     sources = [str(corpus)] if isinstance(corpus, str | Path) else list(map(str, corpus))
     _check(budget, seed, device, held_out)
-    check_settings(settings, sources)
+    planning.check_settings(settings, sources)
     if out is not None:
         check_folder(Path(out), KIND)
     other = _other(model, against)
     cells = _plan(model, other, settings, plan, budget, seed)
     text = from_json(TextConfig, {key: settings[key] for key in (*TEXT, *SOURCE) if key in settings})
     opened = text.open(sources)
-    check_lengths(plan, opened.train.size)
+    planning.check_lengths(plan, opened.train.size)
     cells = _on_text(cells, opened, text, held_out, device)
     with ExitStack() as stack:
         folder = Path(out) if out is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -123,14 +116,11 @@ def _plan(model: str, other: str | None, settings: dict[str, Any], plan: Plan, b
 
 def _on_text(cells: Sequence[Cell], corpus: Corpus, text: TextConfig, held_out: int, device: str) -> list[Cell]:
     """The cells with the parts of the text that they are of."""
-    valid = first_part(corpus.valid, held_out)
-    found: dict[float, dict[str, Any]] = {}
+    valid, found = first_part(corpus.valid, held_out), {}
     for share in {cell.options["share"] for cell in cells}:
         part = last_part(corpus.train, max(1, round(corpus.train.size * share)))
         found[share] = describe_texts(corpus, part, valid, text.valid, text.field)
-    return [
-        with_text(cell, found[share := cell.options["share"]], found[share]["train_bytes"], device) for cell in cells
-    ]
+    return [with_text(cell, found[cell.options["share"]], device) for cell in cells]
 
 
 def _check(budget: str, seed: int, device: str, held_out: int) -> None:

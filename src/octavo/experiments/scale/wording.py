@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from octavo.experiments.scale.crossing import MAX_TIMES, Crossing
-from octavo.experiments.scale.power_law import CONFIDENCE, MIN_VALUES_FOR_FLOOR, Fit, Interval
+from octavo.experiments.scale.power_law import CONFIDENCE, MAX_TIMES, MIN_VALUES_FOR_FLOOR, Crossing, Fit, Interval
 from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable
 from octavo.io.files import size
 from octavo.pages.figures.axis import number

@@ -131,13 +131,15 @@ def compare_with_baselines(
     `longer` is how to train for longer, if that helps; `ill` whether other findings say what is wrong.
     """
     name, own = "baselines", baselines.own
-    least = own_order(model)
-    wanted = baselines.find(min(least, max(ORDERS)))
+    # A model must equal the n-gram of its own order; one with a state, the 2-gram.
+    field = model.receptive_field if spec_of(model).fitting == "counts" else None
+    wanted = baselines.find(min(2 if field is None else 1 + field, max(ORDERS)))
     best = min(baselines.rows, key=lambda row: row.bits_per_byte)
+    # Where a baseline has no result for the same pieces, the curve is of other text, and shows only what was beaten.
     rows = [
-        asdict(row) | {"passed_at": passed(curve, baselines.for_curve(row)) if _was_passed(row, own) else None}
-        for row in baselines.rows
-    ]
+        asdict(row) | {"passed_at": passed(curve, baselines.for_curve(row)) if known else None}
+        for row in baselines.rows for known in [row.held_out is not None or own < row.bits_per_byte]
+    ]  # fmt: skip
     values = {"bits_per_byte": own, "baselines": rows, "counted_bytes": baselines.counted, "whole": baselines.whole}
     measured, expected = f"{own:.4f} bits per byte", f"{wanted.name}: {wanted.bits_per_byte:.4f}"
     how = "" if baselines.whole else f" (baselines counted on the first {baselines.counted / 1e6:.0f} MB of the text)"
@@ -160,14 +162,3 @@ def compare_with_baselines(
     if own > baselines.find(1).bits_per_byte:  # more weights do not mend what has learnt nothing
         tries = ("what the other findings say",) if ill else (longer,)
     return Finding(name, verdict, measured, f"at most the {expected}", why, tuple(filter(None, tries)), values)
-
-
-def _was_passed(row: Baseline, own: float) -> bool:
-    """Whether the curve can show when: it is of other text where the baseline has no result for the same pieces."""
-    return row.held_out is not None or own < row.bits_per_byte
-
-
-def own_order(model: LanguageModel[Any]) -> int:
-    """The order of the n-gram that the model must at least equal: its own, and for one with a state the 2-gram."""
-    counted = spec_of(model).fitting == "counts" and model.receptive_field is not None
-    return 1 + model.receptive_field if counted and model.receptive_field is not None else 2

@@ -8,19 +8,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.inspect.doctor.advice import fitting, settings
 from octavo.inspect.doctor.baselines import compare_with_baselines, measure_baselines
 from octavo.inspect.doctor.context_use import context
 from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
-from octavo.inspect.doctor.finding import Diagnosis, Finding, not_applicable
-from octavo.inspect.doctor.training_history import events, gradient_lengths, learning_rate, overfitting, start
+from octavo.inspect.doctor.finding import Diagnosis, Finding, fitting, not_applicable, settings
+from octavo.inspect.doctor.training_history import (
+    events,
+    falling_measure,
+    gradient_lengths,
+    learning_rate,
+    overfitting,
+    start,
+)
 from octavo.inspect.doctor.unseen_text import softmax, through_time
 from octavo.tasks.corpus import held_out
 from octavo.tasks.run import METRICS, Run
+from octavo.tasks.task import find_task
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
 from octavo.training.metrics_log import read_rows
@@ -30,12 +35,30 @@ MODEL = ("softmax", "gradient flow", "context")  # found by examining the model,
 READ = 2_000_000  # bytes of the validation part that the model is examined with
 
 
+def examine_any(run: Any, quick: bool = False) -> Diagnosis:
+    """Examine a run of any task; of one that is no language model, the history of its training."""
+    if isinstance(run, Run):
+        return examine(run, quick)
+    training, name, choices = Training.of(run), str(run.path or run.name), find_task(run.task).choices(run)
+    path = run.path / METRICS if run.path is not None else None
+    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
+    curve = Curve.of(rows, 1.0)
+    own = settings(run.model, training)
+    findings = (
+        start(curve, choices, what="answer"), falling_measure(curve, rows, training),
+        learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
+    )  # fmt: skip
+    return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
+
+
 def examine(run: Run, quick: bool = False) -> Diagnosis:
     """Examine a run; `quick` leaves the baselines out. An unfinished one is examined with its best weights so far."""
     training = Training.of(run)
     if training is not None and not training.finished:
         _take_latest(run)
-    curve = _curve(run)
+    path = run.path / METRICS if run.path is not None else None
+    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
+    curve = Curve.of(rows, bytes_per_token(run))
     name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
@@ -46,11 +69,11 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
         except UserError as error:  # there are tokenizers that count models cannot have
             why_none = str(error).partition(";")[0]
     bag, bigram = (baselines.for_curve(baselines.find(order)) if baselines else None for order in (1, 2))
-    own = settings(run.model, training)
+    own, config = settings(run.model, training), run.model.config
     first, *others = (
         replace(one, advice=fitting(one.advice, run.model, own))
         for one in (
-            start(curve, run.model.vocab, _expects_itself(run.model)),
+            start(curve, run.model.vocab, getattr(config, "tied", False) and getattr(config, "init", "") == "zero"),
             overfits,
             learning_rate(curve, training, run.model.vocab, bag, bigram),
             *_unseen_text(run, valid, why_not, gradient_lengths(curve, training)),
@@ -81,12 +104,6 @@ def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None
     return any(training is None or training.longer() not in one.advice for one in notable)
 
 
-def _curve(run: Run) -> Curve:
-    path = run.path / METRICS if run.path is not None else None
-    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    return Curve.of(rows, bytes_per_token(run))
-
-
 def _take_latest(run: Run) -> None:
     """The weights of the last checkpoint: the folder's own model is still the untrained one."""
     try:
@@ -109,19 +126,10 @@ def _validation(run: Run) -> tuple[Split | None, str]:
 def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
     """What the model does with the validation text."""
     if valid is None:
-        softmax_, time_, context_ = (not_applicable(name, why_not) for name in ("softmax", "gradient flow", "context"))
-        return [softmax_, lengths, time_, context_]
-    x_N = _tokens(run, valid)
+        first, *others = (not_applicable(name, why_not) for name in MODEL)
+        return [first, lengths, *others]
+    part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
+    x_N = torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))  # without begin in front
     return [
         softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)
     ]  # fmt: skip
-
-
-def _tokens(run: Run, valid: Split) -> Tensor:
-    """The beginning of the text, without the begin token in front of it."""
-    part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
-    return torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))
-
-
-def _expects_itself(model: LanguageModel[Any]) -> bool:
-    return bool(getattr(model.config, "tied", False)) and getattr(model.config, "init", "") == "zero"

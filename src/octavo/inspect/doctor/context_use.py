@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.inspect.doctor.advice import GATES, LOOKS
-from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable
+from octavo.inspect.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable
 from octavo.inspect.doctor.unseen_text import spread
 from octavo.io.progress import progress
 from octavo.models import spec_of

@@ -17,6 +17,7 @@ from octavo.training.optimizer import OptimizerConfig
 from octavo.training.schedule import Budget
 
 MOST_STEPS = 1 << 53  # whole numbers up to it are exact as real ones; a damaged file may hold any
+LEAST_LOSS = 1e-9  # nats: a classifier's may be 0, and losses are compared by their ratios
 NEAR = 0.05  # of the run: points so close to a step speak for it
 FASTER, SLOWER = 3.0, 0.25  # times a rate that is not unusual; rates matter by factors, not by percents
 FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many are what to try
@@ -66,11 +67,11 @@ class Curve:
             if "event" in row:
                 events.append(row)
                 continue
-            loss, norm, held = (_number(row.get(key)) for key in ("loss", "norm", "held_out_bits_per_byte"))
+            loss, norm, held = (_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
             if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
-                held = bits(nats, bytes_per_token)
+                held = cls(bytes_per_token=bytes_per_token).bits(nats)
             if loss is not None:
-                points.append(Point(step, loss, norm))
+                points.append(Point(step, max(loss, LEAST_LOSS), norm))
             if held is not None:
                 checks.append(Check(step, held))
         end = again or last
@@ -97,12 +98,7 @@ class Curve:
 
     def bits(self, loss: float) -> float:
         """Nats a token as bits per byte."""
-        return bits(loss, self.bytes_per_token)
-
-
-def bits(nats: float, bytes_per_token: float) -> float:
-    """Nats a token as bits per byte."""
-    return nats / math.log(2) / bytes_per_token
+        return loss / math.log(2) / self.bytes_per_token
 
 
 @dataclass(frozen=True)
@@ -114,12 +110,11 @@ class Training:
     steps_per_epoch: int = 0  # 0: unknown
     finished: bool = True
     why: str = ""  # it ended
-    usual: OptimizerConfig = field(
-        default_factory=OptimizerConfig
-    )  # what the model's learning rates are if nothing is said
+    usual: OptimizerConfig = field(default_factory=OptimizerConfig)  # the model's learning rates if nothing is said
+    best_measure: str = ""  # by which the best weights were chosen
 
     @classmethod
-    def of(cls, run: Run) -> Training | None:
+    def of(cls, run: Any) -> Training | None:
         """None for a run that was not trained step by step."""
         record = run.record.get("training")
         if not isinstance(record, Mapping):
@@ -129,7 +124,7 @@ class Training:
             from_json(OptimizerConfig, record.get("optimizer", {})).suiting(run.model),
             from_json(LoopConfig, record.get("loop", {})),
             epoch if type(epoch) is int else 0, bool(record.get("finished")), str(record.get("why", "")),
-            OptimizerConfig().suiting(run.model),
+            OptimizerConfig().suiting(run.model), str(record.get("best_measure", "")),
         )  # fmt: skip
 
     def higher_rate(self) -> str:

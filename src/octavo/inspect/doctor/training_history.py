@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Any
 
-from octavo.inspect.doctor.advice import GATES
 from octavo.inspect.doctor.curve import Curve, Training, lowest_tenth
-from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
+from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
 START_WARNING = 0.5  # the first steps then only take back what the initialisation put in
@@ -31,19 +32,19 @@ SMALLER = (
 )  # fmt: skip
 
 
-def start(curve: Curve, vocab: int, expects_itself: bool = False) -> Finding:
+def start(curve: Curve, vocab: int, expects_itself: bool = False, what: str = "token") -> Finding:
     """The first loss against ln V: the cost of a model that knows nothing, and knows it.
 
     A transformer whose parts add nothing at first, and whose output weights are its embeddings, expects each token
     once more.
     """
-    name, even = "start", math.log(vocab)
+    name, even = "start", math.log(max(2, vocab))
     if not curve.points or curve.points[0].step != 1:
         return not_applicable(name, "there is no loss of a first step: the model was counted, or not logged from it")
     first = curve.points[0].loss
     off = first / even - 1
     verdict: Verdict = "ok" if abs(off) <= START_NOTE else "note" if abs(off) <= START_WARNING else "warning"
-    why = f"before it learns, the model gives every one of the {vocab:,} tokens about the same chance."
+    why = f"before it learns, the model gives every one of the {vocab:,} {what}s about the same chance."
     advice: tuple[str, ...] = ()
     if off > START_NOTE and expects_itself:
         verdict, why = "ok", "its embeddings are its output weights too, so at first it expects each token once more."
@@ -54,7 +55,7 @@ def start(curve: Curve, vocab: int, expects_itself: bool = False) -> Finding:
         why = "an untrained model cannot do better than chance, so it has seen the answer, or was trained before."
         advice = ("see that the model cannot look at the token it predicts, and that training began from new weights",)
     return Finding(
-        name, verdict, f"{first:.3f} nats a token ({percent(off, sign=True)})",
+        name, verdict, f"{first:.3f} nats {'a' if what == 'token' else 'an'} {what} ({percent(off, sign=True)})",
         f"ln {vocab:,} = {even:.3f}, within {percent(START_NOTE, 0)}",
         why, advice, {"loss": first, "ln_vocab": even, "bits_per_token": first / math.log(2), "off": off},
     )  # fmt: skip
@@ -98,6 +99,31 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
     return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), values)
 
 
+def falling_measure(curve: Curve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
+    """A measure of held-out examples (accuracy, BLEU) that falls while the training loss still falls."""
+    name, key = "overfitting", (training.best_measure if training else "") or "accuracy"
+    measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int and _is_number(row.get(key))]
+    if len(measured) < 3 or not curve.points:
+        why = f"it takes three evaluations on held-out examples to see, and there are {len(measured)}"
+        return not_applicable(name, why)
+    (best_step, best), last = max(measured, key=lambda one: one[1]), measured[-1][1]
+    fall, at_best, end = 1 - last / best if best > 0 else 0.0, curve.near(best_step), curve.mean(0.9, 1)
+    values = {"measure": key, "best_step": best_step, "best": best, "last": last, "fall": fall, "train_loss": end}
+    called = key.replace("_", " ")
+    shown, expected = f"{called} {percent(-fall, sign=True)} since step {best_step:,}", f"at least {percent(-GAP, 0)}"
+    if fall > GAP and end < at_best:
+        why = (
+            f"the {called} of held-out examples fell ({best:.3f} to {last:.3f}) while the training loss fell "
+            f"({at_best:.3f} to {end:.3f}): the model learns the training examples by heart."
+        )
+        return Finding(name, "warning", shown, expected, why, OVERFITTING, values)
+    return Finding(name, "ok", shown, expected, "held-out examples keep up with the training examples.", (), values)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
 OVERFITTING = (
     "stop in time: --patience 3", "more dropout: --dropout 0.2", "a higher --weight-decay", "a smaller --width",
     "fewer --layers", "a smaller --hidden", "a smaller --dim", "more text, which helps most",
@@ -113,7 +139,7 @@ def learning_rate(
     name, n = "learning rate", len(curve.points)
     if n < FEW_POINTS:
         return not_applicable(name, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
-    first = curve.points[0].loss if curve.points[0].step == 1 else math.log(vocab)
+    first = curve.points[0].loss if curve.points[0].step == 1 else math.log(max(2, vocab))
     end, lowest = curve.mean(0.9, 1), lowest_tenth([point.loss for point in curve.points])
     fall, middle, late = (
         1 - end / first,

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
-from octavo.inspect.doctor.advice import GATES, LOOKS
-from octavo.inspect.doctor.finding import Finding, Verdict, not_applicable, percent
+from octavo.inspect.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
 from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.models import spec_of
 

@@ -20,21 +20,16 @@ def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) ->
     """W x and U h in every layer; in backpropagation through time each of them twice."""
     N, B, D = shape.tokens, shape.batch, config.width
     dropped = N * D if config.dropout else 0
-    one = cell_part(cell, D, N, B)
+    G = GATES[cell] * D
+    # Saved are the states, with one before the first, and the gates.
+    saved = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
     parts = (
         Part("embeddings", V * D, saved=N * D + dropped),
-        repeated(replace(one, saved=one.saved + dropped), config.layers),
+        repeated(linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved + dropped), config.layers),
         vocabulary_part(N, V, D, config.tied),
     )
     state = Cache(constant=config.layers * D * (2 if cell == "lstm" else 1))
     return Cost(cell, V, shape, parts, (state,))
-
-
-def cell_part(cell: Cell, D: int, N: int, B: int) -> Part:
-    """One layer. Kept are the states, with one before the first, and what the gates said."""
-    G = GATES[cell] * D
-    saved = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
-    return linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved)
 
 
 def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:

@@ -41,7 +41,7 @@ def transformer_parts(config: GPTConfig, V: int, shape: Shape) -> tuple[Part, ..
         *(repeated(part, L) for part in attention_parts(config, shape)),
         repeated(feed_forward_part(config, N, feed_forward_saved(config, N) + dropped), L),
         norms_part(config, V, N),
-        loss_saved(output(N, V, D, config.tied), N, V, D, V * D),
+        output_part(config, V, N),
     )
 
 
@@ -71,7 +71,7 @@ def norms_part(config: GPTConfig, V: int, N: int) -> Part:
     """Two a layer and one at the end: the input or its scaled self, its divisor, and the result are saved."""
     D, count = config.width, 2 * config.layers + 1
     scales = 1 if config.norm == "rms" else 2
-    last = N * D if many_logits(N, V) else 0  # whose result the loss keeps only the gradient of
+    last = N * D if many_logits(N, V) else 0  # of whose result the loss saves only the gradient
     return norms(config, count, saved=count * N * (2 * D + scales) - last)
 
 
@@ -109,10 +109,11 @@ def many_logits(N: int, V: int) -> bool:
     return N * V > SMALL
 
 
-def loss_saved(part: Part, N: int, V: int, D: int, weights: int) -> Part:
-    """With what the loss keeps: log-probabilities in single precision and targets, or the gradients themselves."""
+def output_part(config: GPTConfig, V: int, N: int) -> Part:
+    """With what the loss saves: log-probabilities in single precision and targets, or the gradients themselves."""
+    D, part = config.width, output(N, V, config.width, config.tied)
     if many_logits(N, V):
-        return replace(part, saved=N * D, saved_bytes=4 * weights, half_copies=0)
+        return replace(part, saved=N * D, saved_bytes=4 * V * D, half_copies=0)
     return replace(part, saved_bytes=N * (4 * V + 8) + 4)
 
 

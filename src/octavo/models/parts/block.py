@@ -11,7 +11,23 @@ from torch import Tensor, nn
 from octavo.models.parts.attention import ATTENTION_LAYERS, Place
 from octavo.models.parts.config import GPTConfig
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm
+from octavo.ops.positions import sinusoids
 from octavo.ops.tracing import tap
+
+
+def add_positions(x_BTD: Tensor, place_T: Tensor, positions_CD: Tensor | None, kind: str) -> Tensor:
+    """Embeddings plus their absolute positions, learned or sinusoidal ones, in the precision of the products."""
+    if positions_CD is not None:
+        x_BTD = x_BTD + F.embedding(place_T, positions_CD)
+    elif kind == "sinusoidal":
+        x_BTD = x_BTD + sinusoids(place_T, x_BTD.shape[-1], dtype=x_BTD.dtype)
+    return in_product_precision(x_BTD)
+
+
+def in_product_precision(x_BTD: Tensor) -> Tensor:
+    """The residual stream too is in the precision that autocast computes products in."""
+    device = x_BTD.device.type
+    return x_BTD.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x_BTD
 
 
 class Block(nn.Module):

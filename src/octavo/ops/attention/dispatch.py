@@ -68,14 +68,8 @@ def unsupported_reason(path: Path, pattern: Pattern, dropout: float, *inputs: Te
 def products_are_fastest(q_BHTK: Tensor, k_BGSK: Tensor) -> bool:
     """In half precision on a CPU, the gradient of PyTorch's fused attention is several times slower than products."""
     (B, H, T, _), S = q_BHTK.shape, k_BGSK.shape[-2]
-    half = q_BHTK.dtype in (torch.bfloat16, torch.float16)
-    return (
-        half
-        and not q_BHTK.is_cuda
-        and q_BHTK.requires_grad
-        and torch.is_grad_enabled()
-        and B * H * T * S <= MAX_HELD_WEIGHTS
-    )
+    half_on_cpu = q_BHTK.dtype in (torch.bfloat16, torch.float16) and not q_BHTK.is_cuda
+    return half_on_cpu and q_BHTK.requires_grad and torch.is_grad_enabled() and B * H * T * S <= MAX_HELD_WEIGHTS
 
 
 def simplest(pattern: Pattern, T: int, S: int) -> Pattern:

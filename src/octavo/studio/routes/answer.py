@@ -5,16 +5,17 @@ That file is `known-facts/RUN.db` in the runs' folder; no other is read or writt
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, ValidationError
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
 from octavo.studio.routes.read import language_model
-from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
@@ -33,30 +34,6 @@ class Question(RequestBody):
     question: str = Field(max_length=400)
     threshold: float = Field(default=0.5, ge=0, le=1)
     user_answer: str = Field(default="", max_length=200)  # stored where neither model nor facts have an answer
-
-
-class Reply(BaseModel):
-    """An answer, its source, and the model's own guess."""
-
-    question: str
-    asked: str  # the question as the model gets it
-    answer: str | None
-    source: str  # model, facts, user, nobody
-    guess: str
-    confidence: float
-    others: list[tuple[str, float]]
-    words: list[tuple[str, float]]  # of the question; how much the log-odds of the guess fall when one is left out
-    stored: bool
-    can_store: bool
-
-
-class Oracle(BaseModel):
-    """A run that answers questions."""
-
-    run: str
-    corpus: str
-    before: str  # what stands around a name in its questions
-    after: str
 
 
 class QuestionScores(BaseModel):
@@ -95,22 +72,16 @@ class Measured(QuestionScores):
     surest_mistakes: list[tuple[str, str, str, Share]]  # question, correct answer, given answer, confidence
 
 
-class About(Oracle):
-    """A run that answers questions, and how well."""
-
-    measured: Measured | None
-
-
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["answer"])
+    routes = ComputedRoutes(studio, "answer")
 
-    @routes.get("/oracles", response_model=list[Oracle])
-    def oracles() -> Any:
-        """The runs that answer questions."""
+    @routes.get("/oracles")
+    def oracles() -> list[dict[str, str]]:
+        """The runs that answer questions, and what stands before and after a name in their questions."""
         return [oracle for name in studio.models.names() if (oracle := _oracle(studio, name))]
 
-    @routes.get("/oracle", response_model=About)
-    def about(run: Annotated[str, Query(max_length=400)]) -> Any:
+    @routes.get("/oracle")
+    def about(run: Annotated[str, Query(max_length=400)]) -> dict[str, str | Measured | None]:
         """A run that answers questions, and how well."""
         studio.models.path(run)  # an unknown run is refused as such
         oracle = _oracle(studio, run)
@@ -122,15 +93,11 @@ def router(studio: Studio) -> APIRouter:
             measured = None
         return {**oracle, "measured": measured}
 
-    @routes.post("/answer", response_model=Reply)
-    async def answer(asked: Question, request: Request) -> Any:
-        """The answer to a question, or to a name alone: the model's where it is confident, else a stored one."""
-        return await studio.scheduler.run(request, _answer, studio, asked)
-
+    routes.compute("/answer", answer, studio)
     return routes
 
 
-def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
+def _oracle(studio: Studio, name: str) -> dict[str, str] | None:
     """The entry of a run in the list, where it answers questions."""
     try:
         record = studio.models.record(name)
@@ -146,7 +113,12 @@ def _oracle(studio: Studio, name: str) -> dict[str, Any] | None:
             "before": str(frame[0]), "after": str(frame[1])}  # fmt: skip
 
 
-def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
+def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
+    """The answer to a question, or to a name alone: the model's where it is confident, else a stored one.
+
+    asked: the question as the model gets it. source: model, facts, user or nobody. words: of the question, and how much
+    the log-odds of the guess fall when one is left out.
+    """
     oracle = oracle_of(language_model(studio, asked.run, ticket))
     facts = _facts(studio, asked.run)
     if asked.user_answer and facts is None:
@@ -166,11 +138,8 @@ def _answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
         others = other_answers(oracle, reply, OTHER_ANSWERS)
     with ticket.turn():
         words = what_words_did(oracle, reply)
-    return {
-        "question": asked.question, "asked": question, "answer": reply.answer, "source": reply.source,
-        "guess": reply.guess, "confidence": reply.confidence, "others": others, "words": words,
-        "stored": reply.stored, "can_store": facts is not None,
-    }  # fmt: skip
+    return {**asdict(reply), "question": asked.question, "asked": question, "others": others, "words": words,
+            "can_store": facts is not None}  # fmt: skip
 
 
 def _facts(studio: Studio, run: str) -> Facts | None:

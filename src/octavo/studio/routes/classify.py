@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import torch
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field, ValidationError
 
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
 from octavo.scoring.classification import classified
-from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_rows import value_at
@@ -35,24 +35,6 @@ class Examples(RequestBody):
 
     run: str = Field(max_length=400)
     examples: str = Field(max_length=MAX_EXAMPLES_CHARACTERS)
-
-
-class Probabilities(BaseModel):
-    """Every class, the most probable first."""
-
-    classes: list[tuple[str, float]]
-
-
-class WordContributions(BaseModel):
-    """The contribution of each word to the predicted class."""
-
-    answer: str
-    confidence: float
-    words: list[str]
-    contributions: list[float]  # how much the answer's log-odds fall when the word is left out
-    shuffled: list[float]  # p(answer) with the words in other orders
-    order_blind: bool
-    verdict: str
 
 
 class ClassScores(BaseModel):
@@ -81,40 +63,17 @@ class Measured(BaseModel):
     curve: list[Point] = []  # empty where the run does not have it
 
 
-class About(BaseModel):
-    """A classifier."""
-
-    run: str
-    model: str
-    classes: list[str]
-    temperature: float | None  # that logits are divided by
-    calibrated: bool
-    measured: Measured | None
-
-
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["classify"])
+    routes = ComputedRoutes(studio, "classify")
 
-    @routes.get("/classifier", response_model=About)
+    @routes.get("/classifier", response_model=dict[str, Any])
     def about(run: Annotated[str, Query(max_length=400)]) -> Any:
-        """A classifier and its scores."""
+        """A classifier, the temperature that its logits are divided by, and its scores on held-out examples."""
         return _about(studio, run)
 
-    @routes.post("/classify", response_model=Probabilities)
-    async def classify(asked: Text, request: Request) -> Any:
-        """How probable each class is for a text."""
-        return await studio.scheduler.run(request, _classify, studio, asked)
-
-    @routes.post("/classify/words", response_model=WordContributions)
-    async def words(asked: Text, request: Request) -> Any:
-        """The contribution of each word to the predicted class, exactly: by leaving it out."""
-        return await studio.scheduler.run(request, _words, studio, asked)
-
-    @routes.post("/classify/measure", response_model=Measured)
-    async def measure(asked: Examples, request: Request) -> Any:
-        """The scores of a classifier on one's own examples, and its accuracy over coverage."""
-        return await studio.scheduler.run(request, _measure, studio, asked)
-
+    routes.compute("/classify", classify, studio)
+    routes.compute("/classify/words", words, studio)
+    routes.compute("/classify/measure", measure, studio, response_model=Measured)
     return routes
 
 
@@ -141,30 +100,33 @@ def _not_a_classifier(name: str) -> UserError:
     return UserError(f"{name} does not classify texts; choose a classifier")
 
 
-def _get(studio: Studio, name: str, ticket: Ticket) -> Classifier:
-    found = studio.models.get(name, ticket)
-    if not isinstance(found, Classifier):
+def _classifier(studio: Studio, name: str, ticket: Ticket) -> Classifier:
+    loaded = studio.models.get(name, ticket)
+    if not isinstance(loaded, Classifier):
         raise _not_a_classifier(name)
-    return found
+    return loaded
 
 
-def _classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
-    made = _get(studio, asked.run, ticket)
+def classify(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
+    """How probable each class is for a text, the most probable first."""
+    classifier = _classifier(studio, asked.run, ticket)
     with ticket.turn():
-        p_C = made.probabilities([asked.text])[0]
-    ranked = p_C.sort(descending=True, stable=True)
-    return {"classes": [(made.classes[c], p) for c, p in zip(ranked.indices.tolist(), ranked.values.tolist(),
-                                                             strict=True)]}  # fmt: skip
+        p_C = classifier.probabilities([asked.text])[0].tolist()
+    return {"classes": sorted(zip(classifier.classes, p_C, strict=True), key=lambda pair: -pair[1])}
 
 
-def _words(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
-    made = _get(studio, asked.run, ticket)
-    [explanation] = explain(made, [asked.text], [None], turn=ticket.turn)
+def words(ticket: Ticket, studio: Studio, asked: Text) -> dict[str, Any]:
+    """The contribution of each word to the predicted class, exactly: by leaving it out.
+
+    contributions: how much the answer's log-odds fall then. shuffled: p(answer) with the words in other orders.
+    """
+    [explanation] = explain(_classifier(studio, asked.run, ticket), [asked.text], [None], turn=ticket.turn)
     return {**explanation.to_json(), "verdict": explanation.verdict()}
 
 
-def _measure(ticket: Ticket, studio: Studio, asked: Examples) -> dict[str, Any]:
-    made = _get(studio, asked.run, ticket)
-    data = labelled_in(asked.examples, made.classes, MAX_EXAMPLES)
-    p_NC = logits_in_turns(made, data.texts, ticket.turn).softmax(1)
-    return classified(p_NC, torch.from_numpy(data.y_N), made.classes).to_json()
+def measure(ticket: Ticket, studio: Studio, asked: Examples) -> dict[str, Any]:
+    """The scores of a classifier on one's own examples, and its accuracy over coverage."""
+    classifier = _classifier(studio, asked.run, ticket)
+    data = labelled_in(asked.examples, classifier.classes, MAX_EXAMPLES)
+    p_NC = logits_in_turns(classifier, data.texts, ticket.turn).softmax(1)
+    return classified(p_NC, torch.from_numpy(data.y_N), classifier.classes).to_json()

@@ -4,61 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from fastapi import APIRouter
+from pydantic import Field
 
 from octavo.errors import UserError
 from octavo.models import spec_of
 from octavo.studio.routes import inspect_attention, inspect_images, inspect_tokens
-from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.byte_tables import TABLES_RESPONSE
 from octavo.studio.server.model_cache import Loaded
+from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.image_run import ImageRun
 from octavo.tasks.translator import Translator
 
 
-class About(RequestBody):
+class RunRequest(RequestBody):
     """Which run."""
 
     run: str = Field(max_length=400)
 
 
-class Tab(BaseModel):
-    """One view."""
-
-    view: str
-    title: str
-    kind: str  # how it is drawn, and by which route its data come
-
-
-class Inspectable(BaseModel):
-    """What a run can show of itself."""
-
-    family: str
-    summary: str  # the run in a line
-    views: list[Tab]
-    languages: list[str]  # that it translates into
-    held_out: int  # images that can be chosen by number
-    text: int  # characters that a text may have
-
-
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inspect"])
-    pictures = inspect_images.Pictures()
-
-    @routes.post("/inspect/about", response_model=Inspectable)
-    async def about(asked: About, request: Request) -> Any:
-        """Which views a run has."""
-        return await studio.scheduler.run(request, _about, studio, asked, pictures)
-
-    routes.include_router(inspect_attention.router(studio))
-    routes.include_router(inspect_tokens.router(studio))
-    routes.include_router(inspect_images.router(studio, pictures))
+    routes = ComputedRoutes(studio, "inspect")
+    pictures, maps, rows = inspect_images.Pictures(), ResultCache[Any](), ResultCache[Any]()
+    routes.compute("/inspect/about", about, studio, pictures)
+    routes.compute("/inspect/maps", inspect_attention.maps, studio, maps)
+    routes.compute("/inspect/map", inspect_attention.one_map, studio, maps, responses=TABLES_RESPONSE)
+    routes.compute("/inspect/overview", inspect_attention.overview, studio, maps, responses=TABLES_RESPONSE)
+    routes.compute("/inspect/masked", inspect_attention.masked, studio)
+    routes.compute("/inspect/rows", inspect_tokens.rows, studio, rows)
+    routes.compute("/inspect/units", inspect_tokens.units, studio, rows, responses=TABLES_RESPONSE)
+    routes.compute("/inspect/table", inspect_tokens.table, studio)
+    routes.compute("/inspect/layers", inspect_tokens.layers, studio)
+    routes.compute("/inspect/curve", inspect_tokens.curve, studio)
+    routes.compute("/inspect/image", inspect_images.image, studio, pictures)
     return routes
 
 
-def _about(ticket: Ticket, studio: Studio, asked: About, pictures: inspect_images.Pictures) -> dict[str, Any]:
+def about(ticket: Ticket, studio: Studio, pictures: inspect_images.Pictures, asked: RunRequest) -> dict[str, Any]:
+    """Which views a run has; a view's kind says how it is drawn, and by which route its data come.
+
+    languages: that it translates into. held_out: images that can be chosen by number. text: characters a text may have.
+    """
     loaded = studio.models.get(asked.run, ticket)
     if isinstance(loaded, Classifier):
         raise UserError(f"{asked.run} classifies texts: the page Classify takes its answers apart")

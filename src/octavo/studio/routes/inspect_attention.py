@@ -6,8 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from octavo.errors import UserError
 from octavo.inspect.attention_bytes import AttentionBytes, attention_bytes
@@ -16,7 +15,7 @@ from octavo.inspect.views import require_view
 from octavo.io.cooperative import in_turns
 from octavo.studio.routes.inspect_tokens import ViewRequest
 from octavo.studio.server.app import Studio
-from octavo.studio.server.byte_tables import TABLES_RESPONSE, WEIGHT, ByteTables, pack_tables
+from octavo.studio.server.byte_tables import WEIGHT, ByteTables, pack_tables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.encoder import Encoder
@@ -44,77 +43,6 @@ class MapRequest(MapsRequest):
     head: int = Field(ge=1, le=10_000)
 
 
-class HeadBody(BaseModel):
-    """The statistics of one head; null where a number has no meaning."""
-
-    layer: int
-    head: int
-    entropy: float
-    spread: float
-    distance: float | None
-    itself: float | None
-    previous: float | None
-    first: float | None
-    kind: str
-
-
-class MapsBody(BaseModel):
-    """The tokens along the sides of every map, and the statistics of the heads."""
-
-    queries: list[str]  # the rows
-    keys: list[str]  # the columns
-    one: bool  # whether both are the same text
-    causal: bool  # whether a token sees only what came before it
-    truncated: bool
-    layers: int
-    heads: int
-    statistics: list[HeadBody]
-    notes: list[str]  # heads that stand out
-    note: str  # what the weights are, where they are not those of a softmax over scores
-    translation: str
-
-
-class Guessed(BaseModel):
-    """A token for a masked place."""
-
-    token: str
-    probability: float
-
-
-class Filled(BaseModel):
-    """For each [MASK] of the text, the likeliest tokens."""
-
-    places: list[list[Guessed]]
-    filled: str
-
-
-def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["inspect"])
-    cache: ResultCache[AttentionBytes] = ResultCache()
-
-    @routes.post("/inspect/maps", response_model=MapsBody)
-    async def maps(asked: MapsRequest, request: Request) -> Any:
-        """What the heads of a model attend to over a text; their maps are asked for one by one."""
-        return await studio.scheduler.run(request, _maps, studio, asked, cache)
-
-    @routes.post("/inspect/map", response_model=None, responses=TABLES_RESPONSE)
-    async def one_map(asked: MapRequest, request: Request) -> ByteTables:
-        """The map of one head: rows are queries, columns keys."""
-        return ByteTables(await studio.scheduler.run(request, _map, studio, asked, cache))
-
-    @routes.post("/inspect/overview", response_model=None, responses=TABLES_RESPONSE)
-    async def overview(asked: MapsRequest, request: Request) -> ByteTables:
-        """The maps of all heads, layer by layer, made small."""
-        return ByteTables(await studio.scheduler.run(request, _small, studio, asked, cache))
-
-    @routes.post("/inspect/masked", response_model=Filled)
-    async def masked(asked: ViewRequest, request: Request) -> Any:
-        """What a BERT expects at each [MASK]."""
-        return await studio.scheduler.run(request, _masked, studio, asked)
-
-    return routes
-
-
 def _compute(
     ticket: Ticket, studio: Studio, asked: MapsRequest, cache: ResultCache[AttentionBytes]
 ) -> tuple[Any, AttentionBytes]:
@@ -127,7 +55,12 @@ def _compute(
     )  # fmt: skip
 
 
-def _maps(ticket: Ticket, studio: Studio, asked: MapsRequest, cache: ResultCache[AttentionBytes]) -> dict[str, Any]:
+def maps(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], asked: MapsRequest) -> dict[str, Any]:
+    """What the heads of a model attend to over a text; their maps are asked for one by one.
+
+    queries: the rows of every map. keys: the columns. one: whether both are the same text. causal: whether a token sees
+    only what came before it. note: what the weights are, where they are not those of a softmax over scores.
+    """
     loaded, found = _compute(ticket, studio, asked, cache)
     L, H, _, _ = found.maps_LHTS.shape
     return {
@@ -145,29 +78,29 @@ def _note(loaded: Any, found: AttentionBytes) -> str:
     return " ".join(note for note in (kind, CONTEXT_LEFT if left else "") if note)
 
 
-def _map(ticket: Ticket, studio: Studio, asked: MapRequest, cache: ResultCache[AttentionBytes]) -> bytes:
+def one_map(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], asked: MapRequest) -> ByteTables:
+    """The map of one head: rows are queries, columns keys."""
     _, found = _compute(ticket, studio, asked, cache)
     L, H, _, _ = found.maps_LHTS.shape
     if asked.layer > L or asked.head > H:
         raise UserError(f"there are {L} layers of {H} heads: layer={asked.layer}, head={asked.head}; choose another")
-    return pack_tables(WEIGHT, found.maps_LHTS[asked.layer - 1, asked.head - 1][None])
+    return ByteTables(pack_tables(WEIGHT, found.maps_LHTS[asked.layer - 1, asked.head - 1][None]))
 
 
-def _small(ticket: Ticket, studio: Studio, asked: MapsRequest, cache: ResultCache[AttentionBytes]) -> bytes:
+def overview(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], asked: MapsRequest) -> ByteTables:
+    """The maps of all heads, layer by layer, made small."""
     _, found = _compute(ticket, studio, asked, cache)
-    return pack_tables(WEIGHT, np.stack(list(in_turns(found.small(), ticket.turn))))
+    return ByteTables(pack_tables(WEIGHT, np.stack(list(in_turns(found.small(), ticket.turn)))))
 
 
-def _masked(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:
-    found = studio.models.get(asked.run, ticket)
-    if not isinstance(found, Encoder):
+def masked(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:
+    """The most probable tokens for each [MASK] of a text, and the text with the first of them."""
+    encoder = studio.models.get(asked.run, ticket)
+    if not isinstance(encoder, Encoder):
         raise UserError(f"{asked.run} fills in no masked words; choose a BERT")
     with ticket.turn():
-        places = found.fill(asked.text, GUESSES)
+        places = encoder.fill(asked.text, GUESSES)
     text = asked.text
     for guesses in places:
         text = text.replace("[MASK]", guesses[0].token, 1)
-    return {
-        "places": [[{"token": one.token, "probability": one.probability} for one in some] for some in places],
-        "filled": text.replace(" ##", ""),
-    }
+    return {"places": [[guess._asdict() for guess in guesses] for guesses in places], "filled": text.replace(" ##", "")}

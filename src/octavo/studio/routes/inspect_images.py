@@ -1,4 +1,4 @@
-"""Inside models that see: where each head looks in an image that was held out, or in one that somebody sends."""
+"""Attention over images: what each head attends to in a held-out image, or in one that is sent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from fastapi import APIRouter, Request
 from PIL import Image
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import Tensor
 
 from octavo.config import from_json
@@ -26,56 +25,17 @@ from octavo.tasks.image_attention import attend_to_image
 from octavo.tasks.image_run import ImageRun
 from octavo.tasks.images import ImagesConfig
 
-SENT = 3_000_000  # letters of a picture in base64, which are 2.2 MB
-PIXELS = 1 << 24  # of a picture that is sent
-CLASSES = 10  # that are told
+MAX_BASE64_CHARACTERS = 3_000_000  # of a picture, which are 2.2 MB
+MAX_PIXELS = 1 << 24  # of a picture that is sent
+MAX_CLASSES = 10  # in a response, the most probable
 
 
-class SeekImage(RequestBody):
-    """Which run looks at what: a held-out image by its number, or a PNG or JPEG file in base64."""
+class ImageRequest(RequestBody):
+    """A run, and a held-out image by its number or a PNG or JPEG file in base64."""
 
     run: str = Field(max_length=400)
     image: int | None = Field(default=None, ge=0, le=10_000_000)
-    picture: str | None = Field(default=None, max_length=SENT)
-
-
-class SeeingHead(BaseModel):
-    """One head, and how much it takes of each patch."""
-
-    layer: int
-    head: int
-    entropy: float
-    distance: float
-    seen: list[list[float]]
-
-
-class Group(BaseModel):
-    """Channels that look at each other over the whole image."""
-
-    layer: int
-    group: int
-    itself: float
-    map: list[list[float]]
-
-
-class Chance(BaseModel):
-    label: str
-    p: float
-
-
-class Seen(BaseModel):
-    """One image through the model."""
-
-    picture: str  # as the model gets it: a PNG in a data address
-    width: int
-    height: int
-    truth: str  # empty where it is not known
-    classes: list[Chance]  # the likeliest
-    layers: int
-    heads: list[SeeingHead]
-    groups: list[Group]
-    rollout: list[list[float]]
-    token: bool  # whether the class is read from a token of its own, else from the mean of the patches
+    picture: str | None = Field(default=None, max_length=MAX_BASE64_CHARACTERS)
 
 
 class Pictures:
@@ -110,18 +70,12 @@ class Pictures:
         return 0 if images is None else len(images.test_N)
 
 
-def router(studio: Studio, pictures: Pictures) -> APIRouter:
-    routes = APIRouter(tags=["inspect"])
+def image(ticket: Ticket, studio: Studio, pictures: Pictures, asked: ImageRequest) -> dict[str, Any]:
+    """The classes that a vision transformer predicts for an image, and the attention of each of its heads.
 
-    @routes.post("/inspect/image", response_model=Seen)
-    async def seen(asked: SeekImage, request: Request) -> Any:
-        """What a vision transformer says of an image, and where each of its heads looks."""
-        return await studio.scheduler.run(request, _seen, studio, asked, pictures)
-
-    return routes
-
-
-def _seen(ticket: Ticket, studio: Studio, asked: SeekImage, pictures: Pictures) -> dict[str, Any]:
+    picture: the image as the model gets it, a PNG in a data address. truth: empty where it is not known. token: whether
+    the class is read from a token of its own, else from the mean of the patches.
+    """
     run = studio.models.get(asked.run, ticket)
     if not isinstance(run, ImageRun):
         raise UserError(f"{asked.run} does not see images; choose a vit or davit")
@@ -131,7 +85,7 @@ def _seen(ticket: Ticket, studio: Studio, asked: SeekImage, pictures: Pictures) 
     with ticket.turn():
         x_CHW = _sent(run, asked.picture or "") if x_CHW is None else x_CHW
         attention = attend_to_image(run, x_CHW)
-        best = attention.p_V.topk(min(CLASSES, len(run.labels)))
+        best = attention.p_V.topk(min(MAX_CLASSES, len(run.labels)))
     every = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return {
         "picture": _png(x_CHW), "width": x_CHW.shape[2], "height": x_CHW.shape[1], "truth": truth,
@@ -161,7 +115,7 @@ def _sent(run: ImageRun, picture: str) -> Tensor:
         raise UserError("the picture is not in base64; send a PNG or JPEG file so") from error
     sizes = run.model.sizes
     mode = "L" if sizes["channels"] == 1 else "RGB"
-    return torch.from_numpy(picture_from(data, mode, (sizes["width"], sizes["height"]), PIXELS))
+    return torch.from_numpy(picture_from(data, mode, (sizes["width"], sizes["height"]), MAX_PIXELS))
 
 
 def _png(x_CHW: Tensor) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from octavo.errors import UserError
+from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspect.inspection import tokens_of
-from octavo.inspect.surprisal import Reading, read
-from octavo.inspect.token_alignment import align
-from octavo.inspect.top_attention import MOST, Layers, has_attention, top_attention
+from octavo.inspect.surprisal import Reading, align, read
+from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import token_costs
-from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio, finite
+from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -86,31 +85,11 @@ class AttentionRequest(RequestBody):
     layers: Layers = "last"
 
 
-class TopAttention(BaseModel):
-    """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
-
-    positions: list[list[int]]
-    weights: list[list[float]]
-
-
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["read"])
-
-    @routes.post("/read", response_model=TextReading)
-    async def read_text(asked: ReadRequest, request: Request) -> Any:
-        """The cost of each token of a text, and the most probable tokens in its place."""
-        return await studio.scheduler.run(request, _read, studio, asked)
-
-    @routes.post("/read/compare", response_model=ReadingComparison)
-    async def compare_readings(asked: CompareRequest, request: Request) -> Any:
-        """Two readings of one text, aligned by their bytes."""
-        return await studio.scheduler.run(request, _compare, studio, asked)
-
-    @routes.post("/read/attention", response_model=TopAttention)
-    async def top_attention(asked: AttentionRequest, request: Request) -> Any:
-        """The positions that a model with attention attended to most when it predicted each token."""
-        return await studio.scheduler.run(request, _attention, studio, asked)
-
+    routes = ComputedRoutes(studio, "read")
+    routes.compute("/read", read_text, studio, response_model=TextReading)
+    routes.compute("/read/compare", compare_readings, studio, response_model=ReadingComparison)
+    routes.compute("/read/attention", attention, studio)
     return routes
 
 
@@ -122,20 +101,15 @@ def language_model(studio: Studio, name: str, ticket: Ticket) -> Run:
     return run
 
 
-def json_response(value: Any) -> Response:
-    """A response encoded in the thread that computed it: a long one would block the event loop. Finite numbers only."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(text.encode("utf-8", "backslashreplace"), media_type="application/json")
-
-
 def token_text(run: Run, token: int) -> str:
     """A token as it is displayed."""
     return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
 
 
-def _read(ticket: Ticket, studio: Studio, asked: ReadRequest) -> Response:
+def read_text(ticket: Ticket, studio: Studio, asked: ReadRequest) -> dict[str, Any]:
+    """The cost of each token of a text, and the most probable tokens in its place."""
     run = language_model(studio, asked.run, ticket)
-    return json_response(_columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket)))
+    return _columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket))
 
 
 def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tuple[Reading, float]:
@@ -153,19 +127,19 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
     score = Score("", bits, sum(bytes_N), len(x_N), 0)
     return {
         "score": {key: score.to_json()[key] for key in TextScore.model_fields},
-        "tokens": [names[token] for token in x_N], "bits": finite(reading.bits_N.tolist()),
-        "ranks": reading.rank_N.tolist(),
-        "bytes": bytes_N,
+        "tokens": [names[token] for token in x_N], "bits": reading.bits_N.tolist(),
+        "ranks": reading.rank_N.tolist(), "bytes": bytes_N,
         "candidates": [
             [(names[token], p) for token, p in zip(top, ps, strict=True) if p > 0]
             for top, ps in zip(top_NK, reading.p_NK.tolist(), strict=True)
         ],
         "contexts": None if reading.context_N is None else reading.context_N.tolist(),
-        "has_attention": has_attention(run.model), "comparable": run.comparable,
+        "has_attention": find_view(run.model, "token-maps") is not None, "comparable": run.comparable,
     }  # fmt: skip
 
 
-def _compare(ticket: Ticket, studio: Studio, asked: CompareRequest) -> Response:
+def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> dict[str, Any]:
+    """Two readings of one text, aligned by their bytes."""
     names = (asked.run, asked.other)
     runs = [language_model(studio, name, ticket) for name in names]
     texts = [tokens_of(run, asked.text) for run in runs]
@@ -178,21 +152,24 @@ def _compare(ticket: Ticket, studio: Studio, asked: CompareRequest) -> Response:
     columns = [_columns(run, *reading) for run, reading in zip(runs, readings, strict=True)]
     spans = align(columns[0]["bytes"], columns[1]["bytes"])
     bits = [reading.bits_N.tolist() for reading, _ in readings]
-    return json_response({
+    return {
         "first": columns[0], "second": columns[1],
         "spans": ["".join(columns[0]["tokens"][slice(*span.first)]) for span in spans],
         "first_ends": [span.first[1] for span in spans], "second_ends": [span.second[1] for span in spans],
         "bytes": [span.bytes for span in spans],
-        "first_bits": finite([math.fsum(bits[0][slice(*span.first)]) for span in spans]),
-        "second_bits": finite([math.fsum(bits[1][slice(*span.second)]) for span in spans]),
-    })  # fmt: skip
+        "first_bits": [math.fsum(bits[0][slice(*span.first)]) for span in spans],
+        "second_bits": [math.fsum(bits[1][slice(*span.second)]) for span in spans],
+    }  # fmt: skip
 
 
-def _attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> Response:
+def attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> dict[str, Any]:
+    """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
     run = language_model(studio, asked.run, ticket)
-    if not has_attention(run.model):
+    if find_view(run.model, "token-maps") is None:
         raise UserError(f"{asked.run} has no attention; choose a transformer")
-    top = top_attention(run.model, tokens_of(run, asked.text)[:MAX_ATTENTION_TOKENS], MOST, asked.layers, ticket.turn)
+    top = top_attention(
+        run.model, tokens_of(run, asked.text)[:MAX_ATTENTION_TOKENS], TOP_TOKENS, asked.layers, ticket.turn
+    )
     positions = [[position for position in row if position >= 0] for row in top.place_NK.tolist()]
     weights = [row[: len(used)] for used, row in zip(positions, top.share_NK.tolist(), strict=True)]
-    return json_response({"positions": positions, "weights": weights})
+    return {"positions": positions, "weights": weights}

@@ -71,15 +71,6 @@ class RunRow(BaseModel):
     error: str = ""  # why it cannot be read
 
 
-class CachedModel(BaseModel):
-    """A model that is in memory or loading."""
-
-    run: str
-    ready: bool
-    bytes: int
-    progress: float  # of loading, from 0 to 1
-
-
 class Curve(BaseModel):
     """Rows of a run's metrics from `offset` on, column by column; null where a row has no such number."""
 
@@ -92,22 +83,6 @@ class Curve(BaseModel):
     result: float | None  # bits per byte of the held-out text, where it was measured
 
 
-class ComparedValue(BaseModel):
-    """One setting or result of the runs that are compared."""
-
-    name: str
-    values: list[str | float | int | bool | None]
-
-
-class RunComparison(BaseModel):
-    """Settings and results of one run, or of two: then only settings that differ."""
-
-    runs: list[str]
-    settings: list[ComparedValue]
-    same_settings: int  # how many do not differ
-    results: list[ComparedValue]
-
-
 def router(studio: Studio) -> APIRouter:
     routes, rows = APIRouter(tags=["runs"]), RunRows(studio)
 
@@ -116,7 +91,7 @@ def router(studio: Studio) -> APIRouter:
         """Every run of the folder."""
         return rows.all()
 
-    @routes.get("/models", response_model=list[CachedModel])
+    @routes.get("/models")
     def models() -> list[dict[str, Any]]:
         """The models in memory, and the progress of those that are loading."""
         return studio.models.states()
@@ -126,7 +101,7 @@ def router(studio: Studio) -> APIRouter:
         """The metrics of training, step by step; ask again from `offset` for what was written since."""
         return _read_curve(studio, run, offset)
 
-    @routes.get("/compare", response_model=RunComparison)
+    @routes.get("/compare")
     def compare(run: Annotated[list[Name], Query(min_length=1, max_length=2)]) -> dict[str, Any]:
         """The settings in which two runs differ, and their results; of one run, all settings."""
         return _compare(run, [studio.models.record(name) for name in run])

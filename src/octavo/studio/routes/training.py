@@ -6,16 +6,17 @@ import math
 import os
 import signal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
-from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
-from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES
-from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, forms
+from octavo.studio.server.scheduler import Ticket
+from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES, Text
+from octavo.studio.server.training_forms import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, Form, forms
 from octavo.studio.server.training_process import RUN_NAME, TrainingProcess
 from octavo.training.checkpoint import FILE
 from octavo.training.metrics_log import read_rows
@@ -46,117 +47,55 @@ class Stop(RequestBody):
     """Stop the training run."""
 
 
-class TrainingText(BaseModel):
-    """A text to train on."""
-
-    name: str
-    bytes: int
-    description: str
-
-
-class FormField(BaseModel):
-    """A field of a model's form."""
-
-    name: str
-    kind: Literal["integer", "number", "choice"]
-    default: int | float | str | None  # null: chosen by the model or the device
-    description: str
-    min: float | None
-    max: float | None
-    choices: list[str]
-    main: bool  # of the model itself
-
-
-class ModelForm(BaseModel):
-    """The form of a model."""
-
-    model: str
-    description: str
-    has_budget: bool  # it is trained step by step, up to a budget
-    settings: list[FormField]
-
-
-class Forms(BaseModel):
-    """The models that can be trained, and the texts."""
-
-    models: list[ModelForm]
-    texts: list[TrainingText]
-    min_seconds: float
-    max_seconds: float
-    default_seconds: float
-    max_bytes: int  # of an upload
-
-
-class TrainingStatus(BaseModel):
-    """The run that is being trained, or the last that was."""
-
-    run: str
-    state: Literal["running", "stopping", "ended", "elsewhere"]
-    status: str  # in words
-    command: str
-    started: float
-    budget_seconds: float | None
-    trained_seconds: float | None
-    remaining_seconds: float | None
-    log: list[str]  # its last lines
-    exit_code: int | None  # 0: success
-    has_curve: bool
-
-
 def router(studio: Studio) -> APIRouter:
-    routes = APIRouter(tags=["training"])
+    routes = ComputedRoutes(studio, "training")
 
-    @routes.get("/forms", response_model=Forms)
-    def training_forms() -> dict[str, Any]:
-        """The models that can be trained from the page, their settings, and the texts."""
+    @routes.get("/forms")
+    def training_forms() -> dict[str, list[Form] | list[Text] | float]:
+        """The models that can be trained from the page, their settings, the texts, and the limits."""
         return {
             "models": list(forms().values()), "texts": studio.training.texts.all(), "min_seconds": MIN_SECONDS,
             "max_seconds": MAX_SECONDS, "default_seconds": DEFAULT_SECONDS, "max_bytes": MAX_BODY_BYTES,
         }  # fmt: skip
 
-    @routes.post("/texts", response_model=TrainingText, openapi_extra=UPLOAD)
+    @routes.post("/texts", openapi_extra=UPLOAD)
     async def send(
         request: Request, name: Annotated[str, Query(min_length=1, max_length=4 * MAX_NAME_CHARACTERS)]
-    ) -> Any:
+    ) -> Text:
         """Store a text beside the runs, to train on."""
         data = await request.body()  # the guard has limited it
         return await studio.scheduler.run(request, lambda _: studio.training.texts.store(name, data))
 
-    @routes.get("/training", response_model=TrainingStatus | None)
+    @routes.get("/training")
     def current() -> dict[str, Any] | None:
         """The run that is being trained in this folder, or was last."""
         return _status(studio, studio.training.current())
 
-    @routes.post("/training", response_model=TrainingStatus)
-    async def start(asked: Start, request: Request) -> Any:
-        """Train a new run."""
-        return await studio.scheduler.run(request, _start, studio, asked)
-
-    @routes.post("/training/resume", response_model=TrainingStatus)
-    async def resume(asked: Resume, request: Request) -> Any:
-        """Resume a run that was stopped or, with more seconds, one that is finished."""
-        return await studio.scheduler.run(request, _resume, studio, asked)
-
-    @routes.post("/training/stop", response_model=TrainingStatus | None)
+    @routes.post("/training/stop")
     async def stop(asked: Stop) -> dict[str, Any] | None:
         """Stop training; a checkpoint is saved first."""
         studio.training.stop()
         return _status(studio, studio.training.current())
 
+    routes.compute("/training", start, studio)
+    routes.compute("/training/resume", resume, studio)
     return routes
 
 
-def _start(_: Any, studio: Studio, asked: Start) -> dict[str, Any] | None:
+def start(_: Ticket, studio: Studio, asked: Start) -> dict[str, Any] | None:
+    """Train a new run."""
     training = studio.training.start(asked.model, asked.corpus, asked.run, asked.seconds, asked.settings)
     return _status(studio, training)
 
 
-def _resume(_: Any, studio: Studio, asked: Resume) -> dict[str, Any] | None:
+def resume(_: Ticket, studio: Studio, asked: Resume) -> dict[str, Any] | None:
+    """Resume a run that was stopped or, with more seconds, one that is finished."""
     path = studio.models.path(asked.run)
     return _status(studio, studio.training.resume(asked.run, path, studio.models.record(asked.run), asked.seconds))
 
 
 def _status(studio: Studio, training: TrainingProcess | None) -> dict[str, Any] | None:
+    """The run that is being trained, or the last that was; state is running, stopping, ended or elsewhere."""
     if training is None:
         return None
     path, state = studio.root / training.run, training.state

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Response
+from pydantic import Field
 from starlette.responses import StreamingResponse
 from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
-from octavo.decode.annotated import ALTERNATIVES, AnnotatedToken, Node, choices, grow, prepare, search, write
+from octavo.decode.annotated import ALTERNATIVES, AnnotatedToken, choices, grow, prepare, search, write
 from octavo.errors import UserError
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import read
-from octavo.studio.routes.read import json_response, language_model, token_text
-from octavo.studio.server.app import RequestBody, Studio
+from octavo.studio.routes.read import language_model, token_text
+from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio, encode_json
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
@@ -33,6 +32,11 @@ NEXT_TOKENS = 40  # that are listed
 LOGITS_CACHE_BYTES = 8 << 20  # so that moving a slider does not read the prompt again
 
 NDJSON = "application/x-ndjson"
+STREAM = (
+    "Objects, one a line, streamed. add: tokens that were added, each with id, token, bytes, bits, rank and "
+    "alternatives (id, text, probability). all: from a beam, the best hypothesis so far in place of those before; "
+    "others: its further hypotheses and their bits. error: ends the stream early."
+)
 TokenId = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
@@ -66,40 +70,6 @@ class WriteRequest(SampledPosition):
     seed: int = Field(default=0, ge=0, lt=1 << 53)
 
 
-class GeneratedToken(BaseModel):
-    """One token with its cost and alternatives."""
-
-    id: int
-    token: str
-    bytes: int
-    bits: float
-    rank: int
-    alternatives: list[tuple[int, str, float]]  # id, text, probability
-
-
-class GenerationLine(BaseModel):
-    """One line of the response: tokens that were added, or, from a beam, the best hypothesis so far in place of those
-    before; `error` ends it early."""
-
-    add: list[GeneratedToken] | None = None
-    all: list[GeneratedToken] | None = None
-    others: list[tuple[str, float]] | None = None  # a beam's further hypotheses and their bits
-    error: str | None = None
-
-
-class NextTokens(BaseModel):
-    """The next tokens, the most probable first."""
-
-    ids: list[int]
-    tokens: list[str]
-    p: list[float]  # the model's own
-    sampled: list[float]  # after temperature and truncation
-    rest: tuple[float, float]  # of all other tokens
-    allowed: int  # tokens that truncation leaves
-    possible: int
-    entropy: tuple[float, float]  # in bits
-
-
 class TreeRequest(Position):
     """A tree of continuations."""
 
@@ -107,64 +77,30 @@ class TreeRequest(Position):
     expanded: int = Field(default=12, ge=1, le=60)
 
 
-class ContinuationTree(BaseModel):
-    """The nodes, parents before their children; the first is the root."""
-
-    ids: list[int]
-    parents: list[int]
-    tokens: list[str]
-    p: list[float]
-    bits: list[float]  # of the path from the root
-
-
-class BranchText(BaseModel):
-    """A text."""
-
-    text: str
-
-
 def router(studio: Studio) -> APIRouter:
-    routes, logits = APIRouter(tags=["write"]), ResultCache[Tensor](LOGITS_CACHE_BYTES)
-    described = {"model": GenerationLine, "content": {NDJSON: {}}, "description": "one such value a line, streamed"}
+    routes = ComputedRoutes(studio, "write")
 
-    @routes.post("/write", response_model=None, responses={200: described})
+    @routes.post("/write", response_model=None, responses={200: {"content": {NDJSON: {}}, "description": STREAM}})
     async def write_text(asked: WriteRequest) -> Response:
         """Continue a text, token by token."""
         lines = studio.scheduler.stream(_write, studio, asked)
         first = await anext(lines)  # an error before it becomes the status of the response
         return StreamingResponse(_lines(first, lines), media_type=NDJSON)
 
-    @routes.post("/next", response_model=NextTokens)
-    async def next_tokens(asked: SampledPosition, request: Request) -> Any:
-        """The most probable next tokens, before and after temperature and truncation."""
-        return await studio.scheduler.run(request, _next, studio, asked, logits)
-
-    @routes.post("/tree", response_model=ContinuationTree)
-    async def tree(asked: TreeRequest, request: Request) -> Any:
-        """The most probable continuations, as a tree."""
-        return await studio.scheduler.run(request, _tree, studio, asked)
-
-    @routes.post("/branch", response_model=BranchText)
-    async def branch(asked: Position, request: Request) -> Any:
-        """The prompt and the tokens after it as one text, to continue from."""
-        return await studio.scheduler.run(request, _branch, studio, asked)
-
+    routes.compute("/next", next_tokens, studio, ResultCache[Tensor](LOGITS_CACHE_BYTES))
+    routes.compute("/tree", tree, studio)
+    routes.compute("/branch", branch, studio)
     return routes
 
 
 async def _lines(first: dict[str, Any], lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
     async with aclosing(lines):  # type: ignore[type-var]
-        yield _line(first)
+        yield encode_json(first) + b"\n"
         try:
             async for line in lines:
-                yield _line(line)
+                yield encode_json(line) + b"\n"
         except UserError as error:
-            yield _line({"error": str(error)})
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode("utf-8", "backslashreplace") + b"\n"
+            yield encode_json({"error": str(error)}) + b"\n"
 
 
 def _position(studio: Studio, asked: Position, ticket: Ticket) -> tuple[Run, list[int]]:
@@ -219,7 +155,12 @@ def _read_annotated(ticket: Ticket, run: Run, x_T: list[int], written: list[int]
     ]  # fmt: skip
 
 
-def _next(ticket: Ticket, studio: Studio, asked: SampledPosition, cache: ResultCache[Tensor]) -> Response:
+def next_tokens(ticket: Ticket, studio: Studio, cache: ResultCache[Tensor], asked: SampledPosition) -> dict[str, Any]:
+    """The most probable next tokens, before and after temperature and truncation.
+
+    p: the model's own probabilities; sampled: those after. rest: of all other tokens, before and after. allowed: how
+    many tokens truncation leaves. entropy: in bits, before and after.
+    """
     run, x_T = _position(studio, asked, ticket)
     logits_1V = cache.get(
         run.model, hash(tuple(x_T)), 0, ticket, lambda: prepare(run.model, x_T, ticket.turn).logits_BV,
@@ -228,30 +169,32 @@ def _next(ticket: Ticket, studio: Studio, asked: SampledPosition, cache: ResultC
     with ticket.turn():
         next_tokens = choices(run.model, logits_1V, asked.sample(), NEXT_TOKENS)
     ids = next_tokens.token_K.tolist()
-    return json_response({
+    return {
         "ids": ids, "tokens": [token_text(run, token) for token in ids], "p": next_tokens.p_K.tolist(),
         "sampled": next_tokens.drawn_K.tolist(), "rest": next_tokens.rest, "allowed": next_tokens.kept,
         "possible": run.model.vocab - 1, "entropy": next_tokens.entropy,
-    })  # fmt: skip
+    }  # fmt: skip
 
 
-def _tree(ticket: Ticket, studio: Studio, asked: TreeRequest) -> Response:
+def tree(ticket: Ticket, studio: Studio, asked: TreeRequest) -> dict[str, Any]:
+    """The most probable continuations as a tree: its nodes, parents before their children; the first is the root.
+
+    bits: of the path from the root.
+    """
     run, x_T = _position(studio, asked, ticket)
     nodes, parents = [grow(run.model, x_T, asked.branches, asked.expanded, ticket.turn)], [-1]
     for at, node in enumerate(nodes):  # the list grows while it is iterated
         nodes.extend(node.children)
         parents.extend([at] * len(node.children))
-    return json_response({
-        "ids": [one.token for one in nodes], "parents": parents, "tokens": [_named(run, one) for one in nodes],
-        "p": [one.p for one in nodes], "bits": [-one.logp / math.log(2) for one in nodes],
-    })  # fmt: skip
+    return {
+        "ids": [node.token for node in nodes], "parents": parents,
+        "tokens": ["" if node.token < 0 else token_text(run, node.token) for node in nodes],
+        "p": [node.p for node in nodes], "bits": [-node.logp / math.log(2) for node in nodes],
+    }  # fmt: skip
 
 
-def _named(run: Run, node: Node) -> str:
-    return "" if node.token < 0 else token_text(run, node.token)
-
-
-def _branch(ticket: Ticket, studio: Studio, asked: Position) -> Response:
+def branch(ticket: Ticket, studio: Studio, asked: Position) -> dict[str, Any]:
+    """The prompt and the tokens after it as one text, to continue from."""
     run, x_T = _position(studio, asked, ticket)
     path = x_T[len(x_T) - len(asked.path) :]
     data = run.tokenizer.decode(path) if run.comparable else run.tokenizer.decode(x_T)
@@ -261,4 +204,4 @@ def _branch(ticket: Ticket, studio: Studio, asked: Position) -> Response:
         raise UserError(
             "a text cannot end within a character: this token is only a part of one; take another"
         ) from None
-    return json_response({"text": asked.prompt + text if run.comparable else text})
+    return {"text": asked.prompt + text if run.comparable else text}

@@ -8,6 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from octavo.errors import UserError
 from octavo.pages.markup import STYLE
 from octavo.studio.server.model_cache import ModelCache, NotFound
 from octavo.studio.server.request_guard import SECURITY_HEADERS, RequestGuard
-from octavo.studio.server.scheduler import Busy, ClientDisconnected, RequestTimeout, Scheduler
+from octavo.studio.server.scheduler import Busy, ClientDisconnected, RequestTimeout, Scheduler, Ticket
 from octavo.studio.server.training_process import Conflict, TrainingManager
 
 WEB = Path(__file__).parents[1] / "web"
@@ -112,9 +113,16 @@ class StandardJson(JSONResponse):
     """JSON as the standard has it: numbers that are not finite are null."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(finite(content), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            "utf-8", "backslashreplace"
-        )
+        return encode_json(content)
+
+
+def encode_json(value: Any) -> bytes:
+    """The value in the fewest bytes; numbers that are not finite are null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # some number is not finite; replacing them is slow where a response is long
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
 
 
 def finite(value: Any) -> Any:
@@ -124,6 +132,37 @@ def finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     return [finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class ComputedRoutes(APIRouter):
+    """Routes whose responses are computed in the scheduler's threads."""
+
+    def __init__(self, studio: Studio, tag: str) -> None:
+        super().__init__(tags=[tag])
+        self._scheduler = studio.scheduler
+
+    def compute(
+        self, path: str, function: Callable[..., Any], *args: Any, method: str = "POST", **described: Any
+    ) -> None:
+        """Respond with function(ticket, *args, ...); its further parameters are those of the request.
+
+        What it returns is encoded in its thread, because a long response would block the event loop.
+        """
+
+        def respond(ticket: Ticket, asked: dict[str, Any]) -> Response:
+            result = function(ticket, *args, **asked)
+            return result if isinstance(result, Response) else StandardJson(result)
+
+        async def endpoint(request: Request, **asked: Any) -> Response:
+            return await self._scheduler.run(request, respond, asked)
+
+        asked = list(signature(function, eval_str=True).parameters.values())[1 + len(args) :]
+        request = Parameter("request", Parameter.KEYWORD_ONLY, annotation=Request)
+        endpoint.__signature__ = Signature(  # type: ignore[attr-defined]
+            [request, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in asked)]
+        )
+        endpoint.__name__, endpoint.__doc__ = function.__name__, function.__doc__
+        self.add_api_route(path, endpoint, methods=[method], **{"response_model": None, **described})
 
 
 def make_app(

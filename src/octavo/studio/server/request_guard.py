@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import re
 import secrets
 from collections import deque
@@ -17,6 +16,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "octavo_token"
@@ -73,12 +73,16 @@ class RequestGuard:
             self._check_origin(scope, headers)
             if self.token:
                 if (address := self._without_token(scope)) is not None:
-                    await _redirect(address, self.token, send)
+                    cookie = f"{COOKIE}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+                    redirect = {**SECURITY_HEADERS, "location": address, "set-cookie": cookie}
+                    await Response(status_code=303, headers=redirect)(scope, receive, send)
                     return
                 self._check_token(headers)
             receive = await self._read_body(headers, receive)
         except Refused as refused:
-            await _refuse(refused, send)
+            asks_token = {"www-authenticate": "Bearer"} if refused.status == 401 else {}
+            response = JSONResponse({"error": refused.reason}, refused.status, {**SECURITY_HEADERS, **asks_token})
+            await response(scope, receive, send)
             return
         await self.app(scope, receive, _with_headers(send))
 
@@ -179,24 +183,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
-
-
-async def _refuse(refused: Refused, send: Send) -> None:
-    body = json.dumps({"error": refused.reason}).encode()
-    headers = {**SECURITY_HEADERS, "content-type": "application/json", "content-length": str(len(body))}
-    if refused.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    await _respond(refused.status, headers, body, send)
-
-
-async def _redirect(address: str, token: str, send: Send) -> None:
-    cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict"
-    await _respond(
-        303, {**SECURITY_HEADERS, "location": address, "set-cookie": cookie, "content-length": "0"}, b"", send
-    )
-
-
-async def _respond(status: int, headers: dict[str, str], body: bytes, send: Send) -> None:
-    raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})

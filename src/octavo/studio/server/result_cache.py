@@ -36,12 +36,12 @@ class ResultCache(Generic[T]):
             return result
         with self._lock:
             computing = self._computing.setdefault(key, threading.Lock())
-        with _acquired(computing, ticket):
+        with acquired(computing, ticket):
             if (result := self._lookup(key, model)) is not None:
                 return result
             try:
                 if characters > SERIAL_CHARACTERS:
-                    with _acquired(self._long_texts, ticket):
+                    with acquired(self._long_texts, ticket):
                         result = compute()
                 else:
                     result = compute()
@@ -70,7 +70,7 @@ class ResultCache(Generic[T]):
 
 
 @contextmanager
-def _acquired(lock: threading.Lock, ticket: Ticket) -> Iterator[None]:
+def acquired(lock: threading.Lock, ticket: Ticket) -> Iterator[None]:
     """Hold the lock once it is free; the wait ends early where the ticket is cancelled."""
     while not lock.acquire(timeout=POLL_SECONDS):
         ticket.check()

@@ -26,12 +26,11 @@ MIN_TEXT_BYTES = 20  # a shorter text cannot be split
 
 @dataclass(frozen=True)
 class Text:
-    """A text to train on; `source` is its name on the command line."""
+    """A text to train on, as the page shows it."""
 
     name: str
     bytes: int
     description: str
-    source: str
 
 
 class TextStore:
@@ -43,9 +42,9 @@ class TextStore:
 
     def all(self) -> list[Text]:
         """The uploads, then the named sources on this machine."""
-        uploads = [Text(path.name, path.stat().st_size, "uploaded", str(path)) for path in self._uploads()]
+        uploads = [Text(path.name, path.stat().st_size, "uploaded") for path in self._uploads()]
         return uploads + [
-            Text(name, source.bytes, source.title, name)
+            Text(name, source.bytes, source.title)
             for name, source in sources.SOURCES.items()
             if source.kind == "text" and sources.where(name) is not None
         ]
@@ -57,12 +56,17 @@ class TextStore:
                 return text
         raise NotFound(f"there is no text {name!r} to train on; choose one from the list, or upload one")
 
+    def source(self, name: str) -> str:
+        """What the command line calls the text of that name. The page is not shown it, since it may be a path."""
+        path = self.folder / self.find(name).name
+        return str(path) if path in self._uploads() else name
+
     def store(self, name: str, data: bytes) -> Text:
         """Store an upload. A file of the same name is not overwritten, but the same text is stored once."""
         name = safe_name(name)
         _check_text(name, data)
         with self._lock:
-            self._check_folder()
+            self.make_folder()
             stored = self._uploads()
             if len(stored) >= MAX_FILES or sum(path.stat().st_size for path in stored) + len(data) > MAX_STORED_BYTES:
                 raise UserError(
@@ -80,11 +84,6 @@ class TextStore:
                 file.write(data)
         return self.find(path.name)
 
-    def make_folder(self) -> Path:
-        """The folder, created where it does not exist."""
-        self._check_folder()
-        return self.folder
-
     def _uploads(self) -> list[Path]:
         """The stored files; links are not followed."""
         if not self.folder.is_dir() or self.folder.is_symlink():
@@ -94,7 +93,8 @@ class TextStore:
             if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
         ]  # fmt: skip
 
-    def _check_folder(self) -> None:
+    def make_folder(self) -> Path:
+        """The folder, created where it does not exist."""
         if (self._root / CONFIG).exists():
             raise UserError("this folder is itself a run; start the studio with the folder that runs are in")
         if self.folder.is_symlink() or (self.folder / CONFIG).exists():
@@ -103,6 +103,7 @@ class TextStore:
             self.folder.mkdir(exist_ok=True)
         except OSError as error:
             raise UserError(f"cannot store texts in {self.folder.name}/: {error.strerror}; make it writable") from error
+        return self.folder
 
 
 def safe_name(name: str) -> str:

@@ -82,11 +82,11 @@ class TrainingManager:
 
     def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> TrainingProcess:
         """Train a new run; an existing one is not overwritten."""
-        corpus, form = self.texts.find(text), form_of(model)
+        source, form = self.texts.source(text), form_of(model)
         flags = form.flags(settings)
         self._check_new(run)
         budget = ["--budget", f"{seconds:g}s"] if form.has_budget else []
-        words = ["train", model, corpus.source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
+        words = ["train", model, source, *flags, *budget, "--out", str(self.root / run), "--device", self.device]
         return self.start_process(run, words, seconds if form.has_budget else None)
 
     def resume(self, run: str, path: Path, record: Mapping[str, Any], seconds: float | None = None) -> TrainingProcess:
@@ -242,7 +242,11 @@ class TrainingManager:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            holder = _read_lock(handle)
+            try:
+                holder = json.loads(os.pread(handle, 10_000, 0))
+            except ValueError:
+                holder = {}
+            holder = holder if isinstance(holder, dict) else {}
             return TrainingProcess(
                 str(holder.get("run", ""))[:100], str(holder.get("command", ""))[:1000],
                 _number(holder.get("started")) or 0.0, _number(holder.get("seconds")),
@@ -315,11 +319,3 @@ def _may_be_file(name: str) -> bool:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else None
-
-
-def _read_lock(handle: int) -> dict[str, Any]:
-    try:
-        holder = json.loads(os.pread(handle, 10_000, 0))
-    except ValueError:
-        return {}
-    return holder if isinstance(holder, dict) else {}

@@ -151,7 +151,7 @@ def _word_starts(classes: Pool) -> NDArray[np.bool_]:
 
 
 def _classes(data: bytes, text: Pool, split: Split) -> Pool:
-    """The class of every byte: a table for ASCII, and the rare others looked up by code point."""
+    """The class of every byte: a table for ASCII, and a look-up of the rare others by code point."""
     table, ascii_table = _class_table(split)
     classes = np.frombuffer(data.translate(ascii_table), np.uint8)
     if data.isascii():

@@ -17,7 +17,7 @@ class WordTable:
     """Numbers words in the order of their coming, and never takes one word for another.
 
     Short words have keys of their own, so equal keys mean equal words. Long words share keys only by an accident of
-    hashing, and every time one is looked up its bytes are compared with those of the word that has the key; those that
+    hashing, and at every look-up its bytes are compared with those of the word that has the key; those that
     differ go by their bytes through a plain dict.
     """
 

@@ -11,7 +11,7 @@ const LABEL = 62; // pixels for a row of tokens
 const HIGHEST = 230; // pixels of the arcs
 const FONT = "12px ui-monospace, monospace";
 const LETTERS = 9;
-const TOLD = 5; // places that are told of a token
+const MAX_LISTED = 5; // tokens that one attends to, in words
 
 /**
  * looking and seen are tokens, `one` whether they are the same text; `chosen` is the token whose looks stand out, -1:
@@ -20,7 +20,7 @@ const TOLD = 5; // places that are told of a token
 export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick, onmove, signal }) {
   const canvas = h("canvas", {
     tabindex: 0, role: "application",
-    "aria-label": `${label}. Left and right go from token to token; their looks are told.`,
+    "aria-label": `${label}. Left and right go from token to token; what each attends to is read out.`,
   });
   const readout = h("p", { class: "readout", role: "status", "aria-live": "polite" }, "\u00a0");
   const context = canvas.getContext("2d");
@@ -131,9 +131,9 @@ export function arcs({ looking, seen, one, label, chosen = -1, from = 0, onpick,
       readout.textContent = "Choose a token to see its looks alone.";
       return;
     }
-    const best = seen.map((token, n) => [weight(at, n), token, n]).sort((a, b) => b[0] - a[0]).slice(0, TOLD);
-    const told = best.filter(([a]) => a >= 0.005).map(([a, token, n]) => `“${token}” (${n}) ${percent(a)}`).join(", ");
-    readout.textContent = `“${looking[at]}” (${at}) attends to ${told || "nothing"}`;
+    const best = seen.map((token, n) => [weight(at, n), token, n]).sort((a, b) => b[0] - a[0]).slice(0, MAX_LISTED);
+    const listed = best.filter(([a]) => a >= 0.005).map(([a, token, n]) => `“${token}” (${n}) ${percent(a)}`).join(", ");
+    readout.textContent = `“${looking[at]}” (${at}) attends to ${listed || "nothing"}`;
   }
 
   const hands = {

@@ -106,10 +106,10 @@ function unitFigure(unit, values, tokens, signed) {
   const y = (value) => (signed ? (HIGH / 2) * (1 - value) : HIGH * (1 - value));
   const line = values.map((value, n) => `${x(n).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
   const top = values.map((value, n) => [Math.abs(value), n]).sort((a, b) => b[0] - a[0]).slice(0, 3).map(([, n]) => n);
-  const told = top.map((n) => `“${tokens[n]}” (${n}) ${values[n].toFixed(2)}`).join(", ");
+  const largest = top.map((n) => `“${tokens[n]}” (${n}) ${values[n].toFixed(2)}`).join(", ");
   return h("figure", {},
     svg("svg", {
       viewBox: `0 -4 ${wide} ${HIGH + 8}`, role: "img", class: "unit", "aria-label": `Unit ${unit} over the tokens`,
     }, svg("line", { x1: 0, x2: wide, y1: y(0), y2: y(0), class: "zero" }), svg("polyline", { points: line })),
-    h("figcaption", { role: "status" }, `Unit ${unit}, from ${signed ? "−1" : "0"} to 1; it is largest at ${told}.`));
+    h("figcaption", { role: "status" }, `Unit ${unit}, from ${signed ? "−1" : "0"} to 1; it is largest at ${largest}.`));
 }

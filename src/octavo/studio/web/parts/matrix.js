@@ -126,7 +126,7 @@ export function matrix({ rows, columns, label, tell, square = true, at = "", onm
     }
   }
 
-  /** A frame around the cell that is told. */
+  /** A frame around the cell that is described. */
   function mark(wide, high) {
     if (cursor.row < 0) return;
     const [x, y] = [size.left + (cursor.column - view.x) * wide, top + (cursor.row - view.y) * high];

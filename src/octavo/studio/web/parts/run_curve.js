@@ -5,7 +5,8 @@ import { get } from "/web/api.js";
 // What a curve can show: the label of the y axis, and the columns of training and of held-out data.
 const BITS = { y: "bits per byte", training: "bits_per_byte", heldOut: "held_out_bits_per_byte" };
 const LOSS = { y: "loss", training: "loss", heldOut: null };
-const NOT_MEASURES = ["step", "seconds", "tokens", "examples", "loss", "norm", "bits_per_byte", "held_out_bits_per_byte"];
+const NOT_MEASURES = ["step", "seconds", "tokens", "examples", "loss", "learning_rate", "gradient_norm",
+  "bits_per_byte", "held_out_bits_per_byte"];
 
 export class RunCurve {
   constructor(run) {

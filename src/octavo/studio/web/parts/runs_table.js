@@ -21,7 +21,7 @@ export const COLUMNS = [
   },
   {
     key: "flops", title: "FLOPs", right: true, of: (one) => one.flops,
-    hint: "floating-point operations of one token after a full context; counts are looked up, which takes none",
+    hint: "floating-point operations of one token after a full context; reading counts takes none",
   },
   { key: "modified", title: "Modified", right: true, of: (one) => one.modified, hint: "when the run was last written" },
 ];
