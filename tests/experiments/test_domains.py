@@ -159,16 +159,16 @@ def test_a_text_has_no_gap_to_itself() -> None:
     assert gap(found, found) == dict.fromkeys(GROUPS, 0.0)
 
 
-def test_the_preprocessed_twin_is_divided_by_the_original_bytes() -> None:
+def test_the_preprocessed_text_is_divided_by_the_original_bytes() -> None:
     original = "The (cat) SAT."
-    plain, twin = reading(original), reading(original, steps=("ptb",))
-    assert twin.scored_bytes == len("The -LRB- cat -RRB- SAT .") != plain.scored_bytes
-    assert twin.bytes == plain.bytes == len(original)
-    assert twin.characters == plain.characters == len(original)
+    plain, preprocessed = reading(original), reading(original, steps=("ptb",))
+    assert preprocessed.scored_bytes == len("The -LRB- cat -RRB- SAT .") != plain.scored_bytes
+    assert preprocessed.bytes == plain.bytes == len(original)
+    assert preprocessed.characters == plain.characters == len(original)
     model = bag(Byte(), TRAINING.encode())
     claimed = score_text(model, Byte(), text_in_memory("The -LRB- cat -RRB- SAT ."), "").bits
-    assert twin.bits_per_byte == pytest.approx(claimed / len(original), rel=1e-12)
-    assert (plain.label, twin.label) == ("", NOT_COMPARABLE)
+    assert preprocessed.bits_per_byte == pytest.approx(claimed / len(original), rel=1e-12)
+    assert (plain.label, preprocessed.label) == ("", NOT_COMPARABLE)
 
 
 def test_the_costliest_words_are_those_that_cost_most_beyond_the_average() -> None:

@@ -59,7 +59,7 @@ class Runner:
         return Stopped(f"stopped; {done} of {self.count} are finished and stored; {resume}", number)
 
     def _begin(self, cells: Sequence[Cell]) -> Iterator[Cell]:
-        """The cells, each noted as started when it is taken."""
+        """The cells, each recorded as started when it is taken."""
         for i, cell in enumerate(cells):
             self.begun += 1
             self.store.start(cell)

@@ -180,7 +180,7 @@ def _between(interval: Interval, places: int = 2) -> str:
 
 
 def _ends(found: Crossing, variable: Variable) -> str:
-    """The interval; where refits do not cross, they do so before or after all that was looked at."""
+    """The interval; where refits do not cross, they do so before or after the searched range."""
     low, high = found.interval.low, found.interval.high
     least = amount(low, variable) if low > 0 else f"below {amount(found.low / MAX_TIMES, variable)}"
     most = amount(high, variable) if math.isfinite(high) else f"beyond {amount(found.high * MAX_TIMES, variable)}"
