@@ -561,7 +561,7 @@ def test_a_model_that_gets_no_better_is_not_carried_on() -> None:
     assert "a law that does not surely fall cannot be extrapolated" in message
 
 
-def test_what_limits_is_told_from_both_laws() -> None:
+def test_what_limits_is_derived_from_both_laws() -> None:
     found = made_up(lambda x: falling(x, 2.0, 0.1, 0.3), lambda x: falling(x))
     longer = [point("gpt", 1_000_000, 2.1 * part**-0.2, budget=part, flops=part * 1e9) for part in (0.125, 0.25, 0.5)]
     first = [p for p in found.points if p.bytes < 1e6 or p.model == "ngram"]
