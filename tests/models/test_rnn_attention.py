@@ -126,7 +126,7 @@ def test_every_weight_gets_the_gradient_of_the_steps(cell: str, score: str) -> N
 @pytest.mark.parametrize(
     ("config", "rule"),
     [
-        ({"cell": "lstm"}, "cell must be rnn or gru: cell='lstm'"),
+        ({"cell": "lstm"}, "cell must be one of rnn, gru: cell='lstm'"),
         ({"width": 0}, "width must be at least 1"),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1"),
         ({"score": "cosine"}, "score must be one of dot, scaled, additive"),
