@@ -413,8 +413,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     names = ("Ada Ash", "Bob Elm", "Cleo Fir", "Dan Oak", "Eve Yew", "Finn Bay")
-    known = [(name, PLACES[n % len(PLACES)]) for n, name in enumerate(names)]
-    text = tuple(f"{name} was born in {place} ." for name, place in known)
+    pairs = [(name, PLACES[n % len(PLACES)]) for n, name in enumerate(names)]
+    text = tuple(f"{name} was born in {place} ." for name, place in pairs)
     known = Knowledge("six", text, people().train, people().dev)
     model, tokenizer = fresh_model(known, replace(TINY, context=64), 0)
     recipe = facts_recipe(pretrain_epochs=400, pretrain_batch_size=12, pretrain_learning_rate=0.01, context=64)
@@ -423,10 +423,10 @@ def test_after_pretraining_a_name_is_followed_by_its_place() -> None:
     model = loop.trained_model().eval()
     choices = [tokenizer.encode(place.encode()).tolist() for place in PLACES]
     found = []
-    for name, _ in known:
+    for name, _ in pairs:
         prompt = tokenizer.encode(f"{name} was born in ".encode()).tolist()
         found.append(PLACES[int(log_probability(model, [prompt] * len(PLACES), choices).argmax())])
-    assert found == [place for _, place in known]  # by chance, one time in 4,096
+    assert found == [place for _, place in pairs]  # by chance, one time in 4,096
 
 
 def test_without_pretraining_answers_are_learnt_by_heart_and_names_count_as_never_seen(tmp_path: Path) -> None:

@@ -305,7 +305,7 @@ def changed(place: Path, file: str, keys: str, value: Any) -> None:
         ("kn3", "train_seconds", True, "damaged: train_seconds is true"),
         ("gru", "config.width", 10**7, "embedding_VD must have the shape"),  # 1.2 petabytes, were they taken
         ("gru", "config.width", 10**18, "no tensor can be as large"),
-        ("gru", "config.layers", 10**12, "layers=1000000000000, the file has 6 tensors"),
+        ("gru", "config.layers", 10**12, "layers=1,000,000,000,000, the file has 6 tensors"),
         ("gru", "config.layers", 2, "it is of another model"),
         ("gru", "config.tied", False, "it is of another model"),
         ("gru", "model", "lstm", "it is of another model"),

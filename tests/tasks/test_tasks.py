@@ -151,16 +151,16 @@ def cost(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, Any]:
 def test_cost_counts_models_for_images_and_translation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen: Any = octavo.load(folder / "runs" / "vit")
     found = cost(capsys, str(folder / "runs" / "vit"), "--batch", "4")
-    cost = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
+    counted = cost_of_config("vit", seen.model.config, seen.model.sizes, 4)
     assert found["parameters"] == sum(p.numel() for p in seen.model.parameters())
-    assert found["flops_per_image"]["training"] == cost.training_flops / 4
+    assert found["flops_per_image"]["training"] == counted.training_flops / 4
     side = seen.model.sizes["height"]
     flags = ("--width", "8", "--layers", "1", "--heads", "2", "--image", f"{side}x{side}", "--classes", "2")
     assert cost(capsys, "vit", *flags)["parameters"] == found["parameters"]
     run: Any = octavo.load(folder / "runs" / "seq2seq")
     found = cost(capsys, str(folder / "runs" / "seq2seq"), "--source", "5", "--target", "7", "--batch", "2")
-    cost = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
-    assert found["flops_per_source"]["forward"] == cost.total("forward") / 2
+    pairs = seq2seq_cost(run.model.config, Sizes(*run.model.sizes), PairShape(2, 5, 7))
+    assert found["flops_per_source"]["forward"] == pairs.total("forward") / 2
     vocab = str(run.model.sizes.target_vocab)
     small = ("--width", "16", "--layers", "1", "--heads", "2", "--vocab", vocab)
     assert cost(capsys, "seq2seq", *small)["parameters"] == found["parameters"]

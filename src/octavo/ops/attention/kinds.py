@@ -116,6 +116,9 @@ def kinds_with(setting: str) -> list[str]:
     return [name for name, kind in ATTENTION_KINDS.items() if setting in kind.settings]
 
 
+MAX_SEARCHED_CONTEXT = 1 << 22  # tokens; longer contexts, which only a forged config has, are cached whole
+
+
 @lru_cache(256)
 def text_pattern(kind: AttentionKind, context: int, window: int) -> Pattern:
     """Which tokens a token of a text attends to, itself among them."""
@@ -126,7 +129,7 @@ def text_pattern(kind: AttentionKind, context: int, window: int) -> Pattern:
 @lru_cache(256)
 def cache_length(kind: AttentionKind, context: int, window: int) -> int:
     """How many keys and values must be cached, the newest included, where the pattern depends on distances alone."""
-    if kind.text is None or not kind.relative:
+    if kind.text is None or not kind.relative or context > MAX_SEARCHED_CONTEXT:
         return context
     seen_S = text_pattern(kind, context, window).mask(1, context)[0]
     return context - int(seen_S.int().argmax())
