@@ -398,7 +398,9 @@ def test_a_unit_is_opened_from_its_row(page: Any, address: str) -> None:
 @pytest.mark.browser
 def test_long_work_is_stopped_by_hand(page: Any, address: str) -> None:
     page.goto("about:blank")
-    page.goto(f"{address}/#/inspect?{urlencode({'run': 'gru', 'view': 'flow', 'back': 400, 'text': TEXT * 43})}")
+    page.goto(
+        f"{address}/#/inspect?{urlencode({'run': 'gru', 'view': 'gradient-flow', 'back': 400, 'text': TEXT * 43})}"
+    )
     page.click("button:text('Stop')")
     page.wait_for_selector("text=Stopped.")
     page.click("[role=tab]:text('Gates')")
