@@ -18,11 +18,12 @@ import octavo
 from cli_processes import start_cli, start_two
 from octavo.errors import UserError
 from octavo.io.lock import lock_file
-from octavo.io.run_folder import CONFIG, METRICS, STATE, TENSORS
+from octavo.io.run_folder import CONFIG, STATE, TENSORS
 from octavo.tasks.task import TASKS
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from old_runs import write_texts
+from run_equality import assert_same, rows
 
 GPT = {"width": 16, "layers": 1, "heads": 2}
 SETTINGS: dict[str, tuple[str, str, dict[str, Any]]] = {  # the model, the data, and what makes it small
@@ -77,22 +78,6 @@ def undisturbed(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     for task in SETTINGS:
         train(task, data, folder / task)
     return {task: folder / task for task in SETTINGS}
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without the clock."""
-    found = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in found]
-
-
-def assert_same(run: Path, other: Path) -> None:
-    assert rows(run) == rows(other)
-    assert (run / TENSORS).read_bytes() == (other / TENSORS).read_bytes()
-    one, two = Checkpoint.load(run), Checkpoint.load(other)
-    one.position.seconds = two.position.seconds = one.position.log_bytes = two.position.log_bytes = 0
-    assert one.position == two.position
-    for kind in one.tensors:
-        torch.testing.assert_close(one.tensors[kind], two.tensors[kind], rtol=0, atol=0)
 
 
 def test_every_task_is_here() -> None:

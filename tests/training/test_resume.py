@@ -24,12 +24,13 @@ import octavo
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
 from octavo.tasks import language
-from octavo.tasks.run import CONFIG, METRICS, STATE, TENSORS
+from octavo.tasks.run import CONFIG, STATE
 from octavo.training import checkpoint, precision
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop
 from octavo.training.metrics_log import Log
 from octavo.training.signals import Stopping
+from run_equality import assert_same, rows
 
 SMALL: dict[str, Any] = {
     "width": 16, "layers": 1, "batch_size": 4, "sequence_length": 8, "budget": "30steps", "evaluations": 4,
@@ -92,22 +93,6 @@ def flags(**settings: Any) -> list[str]:
     measure = given.pop("measure")
     pairs = [(f"--{key.replace('_', '-')}", str(value)) for key, value in given.items()]
     return [part for pair in pairs for part in pair] + ([] if measure else ["--no-measure"])
-
-
-def rows(run: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl without the clock."""
-    found = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in found]
-
-
-def assert_same(run: Path, other: Path) -> None:
-    assert rows(run) == rows(other)
-    assert (run / TENSORS).read_bytes() == (other / TENSORS).read_bytes()
-    one, two = Checkpoint.load(run), Checkpoint.load(other)
-    one.position.seconds = two.position.seconds = one.position.log_bytes = two.position.log_bytes = 0
-    assert one.position == two.position
-    for kind in one.tensors:
-        torch.testing.assert_close(one.tensors[kind], two.tensors[kind], rtol=0, atol=0)
 
 
 @pytest.fixture
