@@ -33,9 +33,11 @@ def _lines() -> Iterator[str]:
     questions = [question for one in QUESTION_SETS.values() for question in one.questions]
     differing = sum(question.usual is not None for question in questions)
     yield "# Exercises by source\n"
-    yield (f"The {len(questions)} questions of five sets of exercises that courses use, in our own words, and the "
-           f"parts of octavo's exercises that answer them. For {differing} of them, the answer that is usually given is "
-           "wrong or holds only under a condition; the part in the last column refutes it, with evidence.\n")  # fmt: skip
+    yield (
+        f"The {len(questions)} questions of five sets of exercises that courses use, in our own words, and the parts "
+        f"of octavo's exercises that answer them. For {differing} of them, the answer that is usually given is wrong "
+        "or holds only under a condition; the part in the last column refutes it, with evidence.\n"
+    )
     yield "```console\n$ octavo exercises list --source bishop   # this table in the terminal; --json for programs"
     yield "$ octavo exercises check bishop           # the evidence for all of its exercises\n```\n"
     yield "`python tests/exercises/test_question_sets.py` writes this page; a test compares it with the catalogue in "
