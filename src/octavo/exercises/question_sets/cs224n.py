@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """CS224N, assignment 5: attention exploration, synthesizers and pretrained knowledge."""
 
 from __future__ import annotations
@@ -17,11 +18,25 @@ SET = QuestionSet(
         Question(
             number="0b",
             asks="notes: why scores are divided by the square root of d",
-            parts=("score-scale.no-scaling",),
-            usual=None,
+            parts=(
+                "scaling-or-clipping.scaled",
+                "scaling-or-clipping.clipped",
+                "scaling-or-clipping.order",
+                "scaling-or-clipping.clipped-gradient",
+                "scaling-or-clipping.odds",
+                "score-scale.no-scaling",
+            ),
+            usual=UsualAnswer(
+                text="to clip the scores, so that gradients do not explode; but scaling is not clipping, and unscaled scores make the gradients vanish",
+                part="scaling-or-clipping.explodes",
+                given=True,
+            ),
         ),
         Question(
-            number="0c", asks="notes: one large projection for all heads", parts=("heads-as-sum.sum",), usual=None
+            number="0c",
+            asks="notes: one large projection for all heads",
+            parts=("heads-as-sum.sum", "qkv-counts.weights", "head-costs.queries"),
+            usual=None,
         ),
         Question(
             number="0d",

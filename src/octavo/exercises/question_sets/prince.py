@@ -9,12 +9,41 @@ SET = QuestionSet(
     id="prince",
     title="Prince, Understanding Deep Learning, chapter 12",
     questions=(
-        Question(number="12.1c", asks="how many attention weights there are", parts=("layer-counts.map",), usual=None),
+        Question(
+            number="12.1a",
+            asks="how many weights compute queries, keys and values",
+            parts=("qkv-counts.weights",),
+            usual=None,
+        ),
+        Question(
+            number="12.1b",
+            asks="how many biases compute queries, keys and values",
+            parts=("qkv-counts.biases",),
+            usual=UsualAnswer(
+                text="3: one for each of the three projections; each of them has D", part="qkv-counts.biases", given="3"
+            ),
+        ),
+        Question(
+            number="12.1c",
+            asks="how many attention weights there are",
+            parts=("qkv-counts.map", "layer-counts.map"),
+            usual=None,
+        ),
         Question(
             number="12.1d",
             asks="how many weights a fully connected layer on all inputs has",
-            parts=("layer-counts.connected",),
+            parts=("qkv-counts.connected", "layer-counts.connected"),
             usual=None,
+        ),
+        Question(
+            number="12.1e",
+            asks="how many biases that layer has",
+            parts=("qkv-counts.connected-biases",),
+            usual=UsualAnswer(
+                text="`N^2`; but every one of its `N*D` outputs has one",
+                part="qkv-counts.connected-biases",
+                given="N^2",
+            ),
         ),
         Question(
             number="12.2",
@@ -25,8 +54,19 @@ SET = QuestionSet(
         Question(
             number="12.3",
             asks="self-attention is equivariant under permutations of its inputs",
-            parts=("permutation.projections", "permutation.scores", "permutation.softmax", "permutation.values"),
-            usual=None,
+            parts=(
+                "permutation.projections",
+                "permutation.scores",
+                "permutation.softmax",
+                "permutation.values",
+                "permutation-columns.scores",
+                "permutation-columns.layer",
+            ),
+            usual=UsualAnswer(
+                text="the permutations inside the softmax cancel, `T(P)*P = I`; but they stand outside of the scores, `T(P)*S*P`, and do not meet",
+                part="permutation-columns.scores",
+                given="unchanged",
+            ),
         ),
         Question(
             number="12.4a",
@@ -47,8 +87,19 @@ SET = QuestionSet(
         Question(
             number="12.5",
             asks="why heads of width D/H are efficient",
-            parts=("head-width.weights", "head-width.operations", "head-width.free"),
-            usual=None,
+            parts=(
+                "head-width.weights",
+                "head-width.operations",
+                "head-width.free",
+                "head-costs.queries",
+                "head-costs.one-head",
+                "head-costs.scores",
+            ),
+            usual=UsualAnswer(
+                text="H heads have `H*(D/H)^2` weights; but a head reads all D inputs, so they have `D^2`",
+                part="head-costs.queries",
+                given="D^2/H",
+            ),
         ),
         Question(
             number="12.6a",
@@ -76,7 +127,14 @@ SET = QuestionSet(
         Question(
             number="12.7",
             asks="what a new token costs in masked self-attention",
-            parts=("masked-new-token.which", "masked-new-token.pairs", "masked-new-token.operations"),
+            parts=(
+                "new-token-projections.projections",
+                "new-token-projections.products",
+                "new-token-projections.outputs",
+                "masked-new-token.which",
+                "masked-new-token.pairs",
+                "masked-new-token.operations",
+            ),
             usual=UsualAnswer(
                 text="its key meets the queries of all other tokens, and all outputs are computed again; but its query meets the keys, and only its own output is new",
                 part="masked-new-token.which",
@@ -98,19 +156,19 @@ SET = QuestionSet(
         Question(
             number="12.9a",
             asks="multiplications of attention between 256 patches of 512 channels",
-            parts=("patch-or-channel.patches",),
+            parts=("channel-scores.patches", "patch-or-channel.patches"),
             usual=None,
         ),
         Question(
             number="12.9b",
             asks="multiplications of attention between the channels",
-            parts=("patch-or-channel.channels",),
+            parts=("channel-scores.channels", "patch-or-channel.channels"),
             usual=None,
         ),
         Question(
             number="12.9c",
             asks="their comparison",
-            parts=("patch-or-channel.ratio", "patch-or-channel.cheaper"),
+            parts=("channel-scores.ratio", "patch-or-channel.ratio", "patch-or-channel.cheaper"),
             usual=UsualAnswer(
                 text="twice as expensive; only without the projections, which both need",
                 part="patch-or-channel.ratio",
@@ -120,8 +178,18 @@ SET = QuestionSet(
         Question(
             number="12.10",
             asks="why products of features make attention cheaper",
-            parts=("linear-attention.linear", "linear-attention.crossover"),
-            usual=None,
+            parts=(
+                "feature-weights.normalizers",
+                "feature-weights.all-weights",
+                "feature-weights.linear",
+                "linear-attention.linear",
+                "linear-attention.crossover",
+            ),
+            usual=UsualAnswer(
+                text="the attention weights take `O(N*D)` instead of `O(N^2*D)`; all `N^2` of them still take `N^2*F`, and only the outputs are linear in N, with `N*D*F`",
+                part="feature-weights.linear",
+                given=True,
+            ),
         ),
     ),
 )
