@@ -67,7 +67,7 @@ SIMPLEX = Exercise(
     parts=[
         Part("bound", "What is the largest possible value of one coefficient?", Number(1), "numeric", bound,
              why="The others are not negative, so `a_1 <= sum(m, a_m) = 1`, with equality if the others are zero.",
-             wrong={"made all coefficients equal": "1/5", "subtracted one share for each of the others": "1 - 4/5"}),
+             wrong={"made all coefficients equal": "1/5", "split the sum between it and the others": "1/2"}),
         Part("multiplier", "What is `lambda` at the maximum?", Number(1), "numeric", multiplier,
              why="The multiplier is the change of the maximum per unit of the sum, and the maximum is the sum.",
              wrong={"took the constraint for inactive": 0, "divided by the number of coefficients": "1/5"}),
