@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise, product
+from typing import Any
 
 import mpmath
+import numpy as np
 import sympy
 import torch
 from torch import Tensor
@@ -32,6 +34,12 @@ def mean_square(D: int) -> float:
     vectors = list(product((-1, 1), repeat=D))
     squares = [sum(x * y for x, y in zip(a, b, strict=True)) ** 2 for a in vectors for b in vectors]
     return sum(squares) / len(squares)
+
+
+def sign_pairs(D: int) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of vectors of D signs, one pair in each column."""
+    pairs = np.array(list(product((-1, 1), repeat=2 * D)), dtype=float).T
+    return pairs[:D], pairs[D:]
 
 
 def one_uncorrelated_is_enough() -> Finding:
@@ -58,15 +66,22 @@ def square_figure() -> str:
 
 SQUARE = Exercise(
     id="score-square", title="How large is a dot product?", figure=square_figure,
-    question="The entries of two vectors a and b of size D are independent, with mean 0 and variance 1. What is the "
+    question="The entries of two vectors a and b of size D are independent, with mean zero and variance one. What is "
+    "the "
     "mean square of their dot product?",
-    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2` terms only the D with i = j are "
-    "not zero, and each is 1. So the typical size of a score is `sqrt(D)`, which is why scores are divided by it.",
+    where={"D": (1, 2, 3), "a": lambda D: sign_pairs(D)[0], "b": lambda D: sign_pairs(D)[1], "E": np.mean,
+           "dot": lambda a, b: (a * b).sum(0), "terms": lambda D: sum(1 for _ in product(range(D), repeat=2))},
+    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2`{terms} terms only the D with i = "
+    "j "
+    "are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
+    "it.",
     parts=[
-        Part("mean", "What is `E(dot(a, b)^2)`?", Formula("D", IN_D), "exact", mean_square,
+        Part("mean", "What is `E(dot(a, b)^2)`{}?", Formula("D", IN_D), "exact", mean_square,
              why="Different entries are independent with mean zero, so their products have mean zero.",
-             wrong={"counted the products of different entries too": "D^2",
-                    "gave its square root, the typical size": "sqrt(D)", "forgot that D terms are added": "1"}),
+             wrong={"counted the products of different entries too":
+                        ("D^2", lambda D: sum(1 for _ in product(range(D), repeat=2))),
+                    "gave its square root, the typical size": ("sqrt(D)", lambda D: mpmath.norm([1] * D)),
+                    "forgot that D terms are added": ("1", lambda: np.var([-1, 1]))}),
         Part("both-needed", "This requires the entries of both vectors to be uncorrelated.", Truth("false"), "exact",
              one_uncorrelated_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
@@ -86,9 +101,10 @@ def mean_cosine() -> Finding:
         f"entries between 0 and 1: the mean cosine is {shifted.low:.3f} to {shifted.high:.3f}; with a random sign "
         f"{centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    return Finding(
-        verdict(shifted.low <= 0 <= shifted.high, centred.low <= 0 <= centred.high), note, "5 standard errors"
-    )
+    wide = torch.cosine_similarity(*torch.rand(2, 2000, 512, generator=generator, dtype=torch.float64).unbind())
+    holds = [one.low <= 0 <= one.high for one in (shifted, centred, mean_interval(wide, STANDARD_ERRORS))]
+    under = {"same": holds[0], "centred": holds[1], "large": holds[2]}
+    return Finding(verdict(holds[0], under), note, "5 standard errors")
 
 
 def mean_over_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mpmath.mpf:
@@ -97,6 +113,11 @@ def mean_over_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mp
         halves = [0, mpmath.pi / 2, mpmath.pi]
         area = mpmath.quad(lambda t: mpmath.sin(t) ** (D - 2), halves)
         return mpmath.quad(lambda t: function(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2), halves) / area
+
+
+def integrate(function: Callable[[mpmath.mpf], mpmath.mpf]) -> mpmath.mpf:
+    """The integral of a function of the angle between two directions."""
+    return mpmath.quad(function, [0, mpmath.pi / 2, mpmath.pi])
 
 
 def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[IntervalAt]:
@@ -117,7 +138,8 @@ def isotropic_needed() -> Finding:
     one_axis = sum(abs(a * b) for a, b in product((-1, 1), repeat=2)) / 4
     uniform = math.exp(math.lgamma(D / 2) - math.lgamma((D + 1) / 2)) / math.sqrt(math.pi)
     note = f"D = {D}: directions plus or minus one axis have E|cos| = {one_axis:g}; uniform directions, {uniform:.3f}"
-    return Finding(verdict(one_axis < 0.1, uniform < 0.1), note)
+    under = {"isotropic": uniform < 0.1, "centred": one_axis < 0.1, "sign": one_axis < 0.1}
+    return Finding(verdict(one_axis < 0.1, under), note)
 
 
 def cosine_figure() -> str:
@@ -134,34 +156,46 @@ COSINE = Exercise(
     id="random-cosine", title="Random directions are nearly orthogonal", figure=cosine_figure,
     question="Two independent random unit vectors in D dimensions: what is the mean of their cosine, how large is it "
     "typically, and what does that require of their distribution?",
+    where={"D": (2, 3, 5, 8), "t": (0.3, 0.7, 1.1, 2.0), "density": lambda t, D: mpmath.sin(t) ** (D - 2),
+           "integrand": lambda t, D: abs(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2),
+           "integral": lambda D: integrate(lambda t: abs(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2)),
+           "area": lambda D: integrate(lambda t: mpmath.sin(t) ** (D - 2))},
     answer="The mean is zero if one of them has mean zero, for which symmetry about the origin suffices. A small "
-    "cosine needs more: uniformly distributed directions. Then `E(cos^2) = 1/D` and `E(abs(cos)) = "
-    "gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
+    "cosine needs more: uniformly distributed directions. Then the mean of the squared cosine is `1/D`{square}, and "
+    "that of its absolute value `gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`{absolute}.",
     parts=[
-        Part("mean", "The mean of the cosine is zero.", Truth("nearly",
-             "one of the two has mean zero, for example because a and -a are equally likely"), "monte carlo",
-             mean_cosine,
+        Part("mean", "The mean of the cosine is zero.", Truth("nearly", Choice("centred", {
+             "same": "both have the same distribution", "large": "D is large",
+             "centred": "one of the two has mean zero, for example because a and -a are equally likely"})),
+             "monte carlo", mean_cosine,
              why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors with positive entries all lie "
              "in one orthant: their cosines are positive.",
              wrong={"forgot that random vectors need not have mean zero": True}),
         Part("small", "Symmetry about the origin is enough for random unit vectors to be nearly orthogonal in high "
-             "dimensions.", Truth("nearly", "all directions are equally likely, or at least `E(a*T(a)) = I/D`"),
+             "dimensions.", Truth("nearly", Choice("isotropic", {"centred": "their mean is zero",
+             "isotropic": "all directions are equally likely", "sign": "a and -a are equally likely"})),
              "exact", isotropic_needed,
-             why="Plus or minus one fixed axis is symmetric, but its cosines are 1 and -1. Cosines are small only if "
+             why="Plus or minus one fixed axis is symmetric, but its cosines are one and minus one. Cosines are small "
+             "only if "
              "the variance is spread over all directions.",
              wrong={"forgot that a mean of zero does not make the values small": True}),
-        Part("square", "For uniformly distributed directions, what is `E(cos^2)`?", Formula("1/D", IN_D), "numeric",
+        Part("square", "For uniformly distributed directions, what is the mean of the squared cosine?", Formula("1/D",
+            IN_D), "numeric",
              lambda: Finding(_integrals(lambda c: c**2),
                  "integrals over the angle for seven values of D, to 12 digits"),
-             why="Choose axes so that b is the first. The squares of the D entries of a sum to 1 and have the same "
-             "mean.", wrong={"forgot to divide by the norms": "D", "gave its square root": "1/sqrt(D)"}),
+             why="Choose axes so that b is the first. The squares of the D entries of a sum to one and have the "
+             "same mean.", wrong={"forgot to divide by the norms": ("D", lambda D: sum(1 for _ in range(D))),
+                                  "gave its square root": ("1/sqrt(D)", lambda D: 1 / mpmath.norm([1] * D))}),
         Part("absolute", "And what is `E(abs(cos))`, exactly? You may use the function gamma.",
              Formula("gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))", IN_D), "numeric", absolute_cosine,
-             why="The density of the angle t is proportional to `sin(t)^(D-2)`. The integral of "
-             "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is `sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; "
-             "divide.",
-             wrong={"used the root mean square": "1/sqrt(D)", "left out the absolute value": "0",
-                    "gave the limit for large D, where entries are nearly normal": "sqrt(2/(pi*D))"}),
+             why="The density of the angle t is proportional to `sin(t)^(D-2)`{density}. The integral of "
+             "`abs(cos(t))*sin(t)^(D-2)`{integrand} is `2/(D-1)`{integral}, that of `sin(t)^(D-2)`{density} is "
+             "`sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`{area}; divide.",
+             wrong={"used the root mean square": ("1/sqrt(D)", lambda D: 1 / mpmath.norm([1] * D)),
+                    "left out the absolute value": ("0", lambda: np.mean([-1, 1])),
+                    "gave the limit for large D, where entries are nearly normal":
+                        ("sqrt(2/(pi*D))", lambda D: mpmath.quad(lambda x: abs(x) * mpmath.npdf(x), [-9, 0, 9])
+                         / mpmath.sqrt(D))}),
     ])  # fmt: skip
 
 
@@ -173,6 +207,20 @@ def moments() -> tuple[sympy.Expr, sympy.Expr]:
     return m, d * of_one.coeff(c, 0) + of_one.coeff(c, 2) * m  # constants occur d times, the sum of c^2 is m
 
 
+def variance_by_entries(d: int, s: Any, m: Any) -> Any:
+    """The variance of the score of d independent entries, whose means share m equally."""
+    c2 = m / d
+    return sum((c2 + s * s) ** 2 - c2 * c2 for _ in range(d))
+
+
+def two_point_mean(d: int, s: float, m: float) -> float:
+    """The exact mean of q.k if every entry is its mean plus or minus s."""
+    mu = [math.sqrt(m * (i + 1) * 2 / (d * (d + 1))) for i in range(d)]  # unequal entries whose squares sum to m
+    scores = [sum((c + a * s) * (c + b * s) for c, a, b in zip(mu, signs[:d], signs[d:], strict=True))
+              for signs in product((-1, 1), repeat=2 * d)]  # fmt: skip
+    return math.fsum(scores) / len(scores)
+
+
 def _sample_scores(d: int, s: float, m: float) -> Tensor:
     generator = torch.Generator().manual_seed(d)
     mu_d = torch.rand(d, generator=generator, dtype=torch.float64)
@@ -182,10 +230,10 @@ def _sample_scores(d: int, s: float, m: float) -> Tensor:
 
 
 def score_mean() -> Finding:
-    points = [(3, 1.0, 2.0), (8, 0.5, 3.0), (16, 1.5, 0.5)]
-    found = [IntervalAt({"d": d, "s": s, "m": m}, *mean_interval(_sample_scores(d, s, m), STANDARD_ERRORS))
-             for d, s, m in points]  # fmt: skip
-    return Finding(found, "200,000 draws at each of three points, with a mean of unequal entries; 5 standard errors")
+    found = tabulate("d s m", [(2, 1.0, 2.0), (3, 0.5, 3.0), (5, 1.5, 0.5)], two_point_mean, rel=1e-12)
+    sampled = mean_interval(_sample_scores(8, 0.5, 3.0), STANDARD_ERRORS)
+    note = f"exact means over entries that are their mean plus or minus s; 200,000 normal draws with m = 3: {sampled}"
+    return Finding(found, note)
 
 
 def score_variance() -> Finding:
@@ -206,7 +254,8 @@ def root_d_is_enough() -> Finding:
     plain = sympy.simplify(variance.subs({m: 0, s: 1}))
     shifted = sympy.simplify(variance.subs({m: d, s: 1}))  # every entry has mean one
     note = f"with mean 0 and s = 1 the variance becomes {plain}; with all means 1 it becomes {shifted}"
-    return Finding(verdict(shifted == 1, plain == 1), note)
+    centred, unit = (sympy.simplify(variance.subs(at)) == 1 for at in ({m: 0}, {s: 1}))
+    return Finding(verdict(shifted == 1, {"standard": plain == 1, "centred": centred, "unit": unit}), note)
 
 
 def linear_mean() -> Finding:
@@ -255,37 +304,57 @@ def scale_figure() -> str:
 SCALE = Exercise(
     id="score-scale", title="Why scores are divided by the square root of d", figure=scale_figure,
     question="The vectors q and k have d entries and are drawn independently from a normal distribution with mean "
-    "vector `mu`, squared norm `m = dot(mu, mu)`, and covariance `s^2*I`.",
-    answer="`E(dot(q, k)) = m` and `Var(dot(q, k)) = d*s^4 + 2*s^2*m`. There is no further factor d: m already sums "
-    "over the d entries. If every entry has mean c, then `m = d*c^2`, and both grow linearly in d. Dividing by "
+    "vector `mu`, squared norm `m = dot(mu, mu)`, and covariance `s^2*I`{covariance}.",
+    where={"I": np.eye(2), "covariance": lambda s: np.cov(float(s) * np.array([[-1, -1, 1, 1], [-1, 1, -1, 1]]),
+        ddof=0),
+           "mu": np.array([0.5, -1.2, 0.3]), "d": (2, 3, 5), "c": (0.5, 1.5, 2.0), "E": np.mean,
+           "spread": lambda d, c: np.dot([float(c)] * d, [float(c)] * d), "scaled": lambda d, s, m:
+               variance_by_entries(d, s, m) / d,
+           "q": lambda mu, s: np.array([[one - s, one - s, one + s, one + s] for one in mu], dtype=float),
+           "k": lambda mu, s: np.array([[one - s, one + s, one - s, one + s] for one in mu], dtype=float),
+           "second": lambda d, s, m: variance_by_entries(d, s, m) - variance_by_entries(d, s, 0),
+           "factor": lambda f: np.var([float(f), -float(f)]), "rooted": lambda spread, d: spread / mpmath.sqrt(d),
+           "term": lambda spread, d: spread / d},
+    answer="The mean is m and the variance `d*s^4 + 2*s^2*m`{variance}. There is no further factor d: m already sums "
+    "over the d entries. If every entry has mean c, then m is `d*c^2`{spread}, and both grow linearly in d. Dividing "
+    "by "
     "`sqrt(d)` keeps the variance from growing, so the softmax does not saturate; the mean then still grows with "
     "`sqrt(d)`.",
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
              why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
-             wrong={"multiplied by d again, although m already sums over d entries": "d*m",
-                    "assumed a mean of zero": "0", "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
+             wrong={"multiplied by d again, although m already sums over d entries":
+                        ("d*m", lambda d, m: sum(m for _ in range(d))),
+                    "assumed a mean of zero": ("0", lambda d, s: variance_by_entries(d, s, 0) * 0),
+                    "added the variance, which belongs to dot(q, q)":
+                        ("m + d*s^2", lambda d, s, m: sum(m / d + s * s for _ in range(d)))}),
         Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
              why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
-             "first term occurs d times; the second sums to `2*s^2*m`.",
-             wrong={"added a factor d, although m already sums over d entries": "d*s^4 + 2*d*s^2*m",
-                    "forgot that the mean of one vector multiplies the noise of the other": "d*s^4 + m^2"},
-             only_if={"`mu = 0`": "d*s^4"}),
+             "first term occurs d times; the second sums to `2*s^2*m`{second}.",
+             wrong={"added a factor d, although m already sums over d entries":
+                        ("d*s^4 + 2*d*s^2*m", lambda d, s, m: sum(s**4 + 2 * s * s * m for _ in range(d))),
+                    "forgot that the mean of one vector multiplies the noise of the other":
+                        ("d*s^4 + m^2", lambda d, s, m: variance_by_entries(d, s, 0) + m * m)},
+             only_if={"the mean is zero": ("d*s^4", {"m": 0})}),
         Part("unit", "By which factor must the score be multiplied for its variance to be one?",
              Formula("1/sqrt(d*s^4 + 2*s^2*m)", OF_SCORE), "symbolic", lambda: Finding(1 / sympy.sqrt(moments()[1]),
                  "one over the square root of the variance, which follows from the moments"),
-             why="A factor f multiplies the variance by `f^2`.",
-             wrong={"divided by the variance, not by its square root": "1/(d*s^4 + 2*s^2*m)"},
-             only_if={"`mu = 0` and s = 1": "1/sqrt(d)", "`mu = 0`": "1/(sqrt(d)*s^2)"}),
-        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", "the mean is zero and s = 1"),
+             why="A factor f multiplies the variance by `f^2`{factor}.",
+             wrong={"divided by the variance, not by its square root":
+                        ("1/(d*s^4 + 2*s^2*m)", lambda d, s, m: 1 / variance_by_entries(d, s, m))},
+             only_if={"the mean is zero and s is one": ("1/sqrt(d)", {"m": 0, "s": 1}),
+                      "the mean is zero": ("1/(sqrt(d)*s^2)", {"m": 0})}),
+        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", Choice("standard",
+             {"centred": "the mean is zero", "unit": "s is one", "standard": "the mean is zero and s is one"})),
              "symbolic", root_d_is_enough,
-             why="In general it becomes `s^4 + 2*s^2*m/d`: it no longer grows with d if the means of the entries do "
-             "not, but it is not one.", wrong={"assumed mean 0 and variance 1": True}),
+             why="In general it becomes `s^4 + 2*s^2*m/d`{scaled}: it no longer grows with d if the means of the "
+             "entries do "
+             "not, but it is not one.", wrong={"assumed mean zero and variance one": True}),
         Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
              Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
              "symbolic", linear_mean,
-             why="The mean is a sum of d terms `c^2`: `d*c^2`. Divided by `sqrt(d)` it is `sqrt(d)*c^2`, divided by d "
-             "it is `c^2`."),
+             why="The mean is a sum of d terms `c^2`{term}: `d*c^2`{spread}. Divided by `sqrt(d)` it is "
+             "`sqrt(d)*c^2`{rooted}, divided by d it is `c^2`{term}."),
         Part("no-scaling", "Without scaling, the derivatives of the softmax vanish as d grows; divided by `sqrt(d)`, "
              "they do not.", Truth("true"), "monte carlo", unscaled_vanishes,
              why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and `a_i*((i=j) - "
