@@ -142,7 +142,8 @@ ORTHOGONAL = Exercise(
              Number("sqrt(log(100*sqrt(90)-9))"), "numeric",
              lambda: Finding(bisect(lambda r: _relative_error(10, r) <= ERROR, 1.0, 5.0, steps=60),
                  "bisection for the norm at which 10 inputs have an error of 1 %"),
-             why="Solve `sqrt(90)/(exp(r^2)+9) = 0.01` for r.", where={"r": lambda: _norm_for(ERROR)},
+             why="Solve for the r at which `sqrt(90)/(exp(r^2)+9)`{target} is 0.01{target}.", where={"r": lambda:
+                 _norm_for(ERROR)},
              wrong={"forgot the square root of the logarithm": ("log(100*sqrt(90)-9)", lambda: _norm_for(ERROR) ** 2),
                     "solved for ten times the error": ("sqrt(log(10*sqrt(90)-9))", lambda: _norm_for(10 * ERROR))}),
         Part("zero", "If all orthogonal inputs are either zero or have a large norm, every `y_n` is close to `x_n`.",
