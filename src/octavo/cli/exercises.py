@@ -16,11 +16,20 @@ from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
-from octavo.exercises.framework.grading import Student, answer_hints, answer_template, as_csv, as_json, find_answers
+from octavo.exercises.framework.grading import (
+    Student,
+    answer_hints,
+    answer_template,
+    as_csv,
+    as_json,
+    condition_hints,
+    find_answers,
+)  # fmt: skip
 from octavo.exercises.framework.grading import grade as grade_answers
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
 from octavo.exercises.question_sets import QuestionSet, find_question_set, tags_of, usual_answers
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
@@ -122,10 +131,16 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
         for number, part in enumerate(exercise.parts, 1):
             print(f"\n{number}. [{part.id}]")
             _print_prose(f"True or false? {part.ask}" if isinstance(part.answer, Truth) else part.ask, "   ")
-            for hint in answer_hints(part.answer):
+            hints = answer_hints(part.answer)
+            if isinstance(part.answer, Truth) and part.answer.condition is not None:
+                hints += condition_hints(part.answer)
+            for hint in hints:
                 _print_prose(hint, "   ")
             if answer:
                 _print_answer(part)
+        if any(isinstance(part.answer, Truth) for part in exercise.parts):
+            print("\nVerdicts")
+            _print_prose("; ".join(f"{verdict}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items()), "   ")
         if answer:
             print("\nSummary")
             _print_prose(exercise.answer, "   ")
@@ -300,10 +315,10 @@ def _print_student(student: Student) -> None:
 
 
 def _print_class(students: list[Student]) -> None:
-    outcomes = ("right", "only if", "wrong", "refused", "missing")
+    outcomes = ("right", "only if", "partly", "wrong", "refused", "missing")
     rows = [(one.name, f"{one.points:g}", f"{one.of:g}", *(str(one.count(outcome)) for outcome in outcomes),  # type: ignore[arg-type]
              one.problem) for one in students]  # fmt: skip
-    print_table(("student", "points", "of", *outcomes, "problem"), rows, left=(0, 8))
+    print_table(("student", "points", "of", *outcomes, "problem"), rows, left=(0, 9))
 
 
 def book(names: Names = (), out: str = "exercises.html", quick: bool = False, folder: str | None = None) -> None:
