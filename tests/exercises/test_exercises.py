@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from octavo.exercises import Choice, Exercise, Function, Part, Truth
+from octavo.exercises.framework.exercise import MissingDataError
 from octavo.exercises.framework.grading import grade
 from octavo.exercises.framework.mathml import prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic
@@ -22,7 +23,10 @@ NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @pytest.mark.parametrize(("exercise", "part"), PARTS)
 def test_the_evidence_agrees_with_the_answer_and_refutes_the_wrong_ones(exercise: Exercise, part: Part) -> None:
-    value, note, tolerance = part.evidence()
+    try:
+        value, note, tolerance = part.evidence()
+    except MissingDataError as missing:
+        pytest.skip(str(missing))
     assert note, "evidence describes the computation"
     if isinstance(part.answer, Truth | Choice) and part.kind in ("numeric", "monte carlo", "autograd", "trained"):
         assert tolerance, "a verdict that rests on numbers states their tolerance"

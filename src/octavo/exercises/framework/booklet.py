@@ -10,6 +10,7 @@ from octavo.exercises.framework.answers import Answer, Choice, Formula, Function
 from octavo.exercises.framework.checking import CheckedExercise
 from octavo.exercises.framework.exercise import Evidence, Exercise, Part
 from octavo.exercises.framework.mathml import as_mathml, inline_as_html, prose_as_html
+from octavo.exercises.question_sets import tags_of, usual_answers
 from octavo.pages.markup import NOTHING, element, join, render
 from octavo.pages.sections import bullets, code, link, paragraph, render_page, section
 
@@ -57,7 +58,8 @@ def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> Mark
     return render(
         "exercise.html", id=one.id, title=one.title, question=prose_as_html(one.question),
         asked=[_asked(part) for part in one.parts], problem=checked.problem if checked else "",
-        answer=prose_as_html(one.answer), figure=Markup(figure),
+        answer=prose_as_html(one.answer), figure=Markup(figure), sources=", ".join(tags_of(one.id)),
+        usual=[inline_as_html(text) for text in usual_answers(one.id)],
         parts=[_part(part, evidence.get(part.id)) for part in one.parts],
     )  # fmt: skip
 
@@ -93,6 +95,8 @@ def _part(part: Part, evidence: Evidence | None) -> Markup:
 
 
 def _evidence(part: Part, evidence: Evidence) -> Markup:
+    if evidence.skipped:
+        return paragraph(f"Evidence ({part.kind}): skipped: {evidence.note}.", quiet=True)
     result = "confirmed" if evidence.holds else element("span", "not confirmed", class_="fails")
     return paragraph(
         f"Evidence ({part.kind}, {evidence.tolerance}): ", result, f" in {evidence.seconds:.2f} s: ",

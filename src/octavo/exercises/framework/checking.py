@@ -38,7 +38,7 @@ class CheckedExercise(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        return not self.problem and all(evidence.holds for _, _, evidence in self.parts)
+        return not self.problem and all(evidence.holds or evidence.skipped for _, _, evidence in self.parts)
 
 
 def check_exercise(exercise: Exercise, full: bool = False, draw: bool = False) -> CheckedExercise:
