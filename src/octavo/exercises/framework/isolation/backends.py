@@ -51,7 +51,7 @@ class Launch(NamedTuple):
     """How to start the runner once, and what it must be told."""
 
     command: list[str]
-    environment: dict[str, str] = ENVIRONMENT  # noqa: RUF012
+    environment: dict[str, str] = ENVIRONMENT
     packages: tuple[str, ...] = (PACKAGES_FOLDER,)
     users: tuple[int, ...] = ()  # of whom the runner becomes one
     filter: bytes = b""

@@ -121,6 +121,7 @@ class Process:
         self.poll = select.poll()
         self.poll.register(self.stream, select.POLLIN)
         self.memory, self.buffer, self.received, self.child = memory, b"", 0, 0
+        self.is_ready = False  # until then it may still see the machine's files
 
     def read(self, deadline: float) -> dict[str, Any]:
         """The next line as JSON; Stopped if none comes in time."""
@@ -129,7 +130,8 @@ class Process:
             if remaining <= 0:
                 raise TimeoutError
             if not self.poll.poll(min(remaining, POLL_SECONDS) * 1000):
-                self._check_use()
+                if self.is_ready:
+                    self._check_use()
                 continue
             chunk = os.read(self.stream.fileno(), 1 << 16)
             if not chunk:
@@ -168,7 +170,8 @@ def _await_ready(process: Process, errors: IO[bytes], name: str) -> None:
         first = process.read(time.monotonic() + START_SECONDS)
     except (TimeoutError, Stopped, Forged):
         first = {}
-    if first == {"ready": True}:
+    process.is_ready = first == {"ready": True}
+    if process.is_ready:
         return
     errors.seek(0)
     lines = [*errors.read(1 << 16).decode("utf-8", "replace").strip().splitlines(), str(first.get("failed", ""))]

@@ -50,7 +50,11 @@ def enter_namespaces(in_user_namespace: bool) -> None:
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     call("unshare", flags | (CLONE_NEWUSER if in_user_namespace else 0))
     if in_user_namespace:
-        for name, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {user} 1"), ("gid_map", f"{NOBODY} {group} 1")):
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{NOBODY} {user} 1"),
+            ("gid_map", f"{NOBODY} {group} 1"),
+        ):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
                 file.write(text)
 

@@ -1,9 +1,9 @@
 """Runs a student's functions: a standalone program that imports nothing of octavo and knows no expected value.
 
 It reads one JSON object from standard input (see `calls.py`) and writes one line of JSON for each step:
-{"ready": true} when the limits are set (or {"failed": why}), {"loaded": true} when the student's file has been executed, and
-{"at": [function, case], "value": ...} or {"at": [function, case], "error": [type, line, message]} for each call;
-{"error": ...} without "at" says why the file could not be executed. What the student's file prints is discarded.
+{"ready": true} when the limits are set, or {"failed": why}; {"loaded": true} when the student's file has been executed,
+or {"error": [type, line, message]}; and {"at": [function, case], "value": ...} or {"at": ..., "error": ...} for each
+call. What the student's file prints is discarded.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ def send(**message: Any) -> None:
 def run(request: dict[str, Any], folder: str) -> None:
     """Execute the file, then call each function with each of its cases."""
     file = os.path.join(folder, request["file"])
+    sys.path.insert(0, folder)
     try:
         spec = importlib.util.spec_from_file_location("answers", file)
         assert spec is not None
@@ -133,13 +134,13 @@ def run(request: dict[str, Any], folder: str) -> None:
 
 
 def prepare(request: dict[str, Any], folder: str) -> None:
-    """Write the student's files, then give up every right that the program still has."""
+    """Write the student's files, then give up every right that this process still has."""
     if request["users"]:
         become(request["users"])
     for name, source in request["sources"].items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(base64.b64decode(source))
-    sys.path[:0] = [folder, *request["packages"]]
+    sys.path[:0] = request["packages"]  # the student's folder follows when all is done: it may have a file ctypes.py
     if request["forbidden"] and importlib.util.find_spec(request["forbidden"]) is not None:
         raise OSError(f"the package {request['forbidden']} can be read; use a Python or an image without it")
     set_limits(request["limits"])
@@ -152,8 +153,8 @@ def main() -> None:
     take_streams()
     try:
         prepare(request, folder)
-    except OSError as error:
-        send(failed=str(error))
+    except Exception as error:
+        send(failed=f"{type(error).__name__}: {error}")
         return
     send(ready=True)
     run(request, folder)

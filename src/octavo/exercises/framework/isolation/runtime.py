@@ -61,7 +61,7 @@ def find_packages() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:  # not installed, or needed only elsewhere
             continue
         for entry in _top_level(distribution):
-            path = os.path.realpath(distribution.locate_file(entry))  # type: ignore[arg-type]
+            path = os.path.realpath(str(distribution.locate_file(entry)))
             if os.path.exists(path):
                 found.setdefault(entry, path)
         waiting += [re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]

@@ -93,7 +93,7 @@ def build_filter(starting: bool = False, machine: str = "") -> bytes:
     for name, number in _numbers(CHECKED, column).items():
         if name not in allowed:
             program += [_op(JUMP_EQUAL, number, 0, len(checks[name])), *checks[name]]
-    for name, number in allowed.items():
+    for number in allowed.values():
         program += [_op(JUMP_EQUAL, number, 0, 1), _op(RETURN, ALLOW)]
     for name, number in refused.items():
         if name not in allowed:
