@@ -422,7 +422,11 @@ def test_a_function_earns_the_share_of_its_cases_that_are_right(tmp_path: Path) 
 def test_a_stopped_function_costs_only_its_own_remaining_cases(tmp_path: Path) -> None:
     names = ("first", "second", "third")
     parts = [part(name, Function(name, doubled, [(1.0,), (2.5,)], name), wrong={"no": lambda x: 0}) for name in names]
-    code = "def first(x):\n    while x > 2: pass\n    return 2 * x\ndef second(x):\n    return 2 * x\ndef third(x):\n    import os; os._exit(0)"
+    code = (
+        "def first(x):\n    while x > 2: pass\n    return 2 * x\n"
+        "def second(x):\n    return 2 * x\n"
+        "def third(x):\n    import os; os._exit(0)\n"
+    )
     file = write_answers(tmp_path, "[e]\n" + "\n".join(f'{name} = "mine.py"' for name in names), code)
     [student] = grade(file, [Exercise("e", "E", "Q.", "A.", parts)], limits=Limits(1.0, 1 << 29))
     assert [(row.outcome, row.points) for row in student.rows] == [("partly", 0.5), ("right", 1.0), ("refused", 0.0)]
@@ -442,7 +446,7 @@ def test_files_that_the_answers_name_can_import_each_other_and_no_others(tmp_pat
 
 
 def test_a_file_named_like_a_module_of_the_runner_runs_only_in_isolation(tmp_path: Path) -> None:
-    """The runner imports ctypes itself; were the student's folder first on the path, it would run without the filter."""
+    """The runner imports ctypes itself; with the student's folder on the path, it would run unfiltered."""
     parts = [part(name, Function(name, doubled, [(1.0,)], name), wrong={"no": lambda x: 0}) for name in ("f", "g")]
     file = write_answers(tmp_path, '[e]\nf = "mine.py"\ng = "ctypes.py"', "def f(x):\n    return 2 * x\n")
     (tmp_path / "ctypes.py").write_text("import os\nos.fork()\n")
