@@ -17,7 +17,7 @@ from octavo.exercises.framework.submissions import grade
 
 ALL = [exercise for exercises in exercises_by_topic().values() for exercise in exercises]
 PARTS = [pytest.param(one, part, id=f"{one.id}.{part.id}") for one in ALL for part in one.parts]
-VERDICTS: dict[Any, Any] = {"true": True, "false": False, "nearly": "only if so"}
+VERDICTS: dict[Any, Any] = {"true": True, "false": False, "nearly": "nearly"}
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -70,6 +70,8 @@ def test_the_grader_accepts_every_right_answer_and_names_every_common_mistake(tm
                 given = [("", part.answer.right)] if n < 0 else [*part.wrong.items()][n : n + 1]
                 if given and not isinstance(part.answer, Function):
                     lines.append(answer_line(part, given[0][1]))
+                    if isinstance(part.answer, Truth) and part.answer.right == "nearly" and n < 0:
+                        lines.append(f"{part.id}-condition = {json.dumps(str(part.answer.condition.right))}")
                     expected[f"student{n}", one.id, part.id] = given[0][0]
         folder = tmp_path / f"student{n}"
         folder.mkdir()

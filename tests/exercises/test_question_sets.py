@@ -74,7 +74,10 @@ def test_every_question_is_answered_by_parts_that_exist(question: Question) -> N
 def test_a_usual_answer_is_among_those_that_evidence_refutes(question: Question) -> None:
     if question.usual is not None:
         part = PARTS[question.usual.part]
-        assert question.usual.given in part.wrong_answers().values()
+        lacks_condition = (
+            question.usual.given is False and part.answer.right == "nearly"
+        )  # a right verdict, half the points
+        assert lacks_condition or question.usual.given in part.wrong_answers().values()
         assert part.answer.compare(question.usual.given) is not None
 
 

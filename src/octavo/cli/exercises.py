@@ -17,9 +17,10 @@ from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
-from octavo.exercises.framework.grading import answer_hints, answer_template
+from octavo.exercises.framework.grading import answer_hints, answer_template, condition_hints
 from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
 from octavo.exercises.question_sets import QuestionSet, find_question_set, tags_of, usual_answers
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
@@ -120,10 +121,16 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
         for number, part in enumerate(exercise.parts, 1):
             print(f"\n{number}. [{part.id}]")
             _print_prose(f"True or false? {part.ask}" if isinstance(part.answer, Truth) else part.ask, "   ")
-            for hint in answer_hints(part.answer):
+            hints = answer_hints(part.answer)
+            if isinstance(part.answer, Truth) and part.answer.condition is not None:
+                hints += condition_hints(part.answer)
+            for hint in hints:
                 _print_prose(hint, "   ")
             if answer:
                 _print_answer(part)
+        if any(isinstance(part.answer, Truth) for part in exercise.parts):
+            print("\nVerdicts")
+            _print_prose("; ".join(f"{verdict}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items()), "   ")
         if answer:
             print("\nSummary")
             _print_prose(exercise.answer, "   ")
