@@ -95,7 +95,8 @@ def mean_cosine() -> Finding:
         f"entries between 0 and 1: the mean cosine is {shifted.low:.3f} to {shifted.high:.3f}; with a random sign "
         f"{centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    wide = torch.cosine_similarity(*torch.rand(2, 2000, 512, generator=generator, dtype=torch.float64).unbind())
+    wide_a, wide_b = torch.rand(2, 2000, 512, generator=generator, dtype=torch.float64).unbind()
+    wide = torch.cosine_similarity(wide_a, wide_b)
     holds = [one.low <= 0 <= one.high for one in (shifted, centred, mean_interval(wide, STANDARD_ERRORS))]
     under = {"same": holds[0], "centred": holds[1], "large": holds[2]}
     return Finding(verdict(holds[0], under), note, "5 standard errors")
