@@ -9,21 +9,20 @@ from typing import Any
 
 import mpmath
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
-from octavo.ops.attention import attention_weights
 from octavo.pages.figures.bars import bars
 
 Array = NDArray[np.float64]
 
 
 def attend_unscaled(q_TK: Array, k_SK: Array, v_SV: Array) -> Array:
-    """Attention with unscaled dot products as scores, by octavo's attention weights."""
-    q, k = (torch.from_numpy(np.ascontiguousarray(x))[None, None] for x in (q_TK, k_SK))
-    output: Array = attention_weights(q, k, scale=1.0)[0, 0].numpy() @ v_SV
+    """Attention with unscaled dot products as scores."""
+    scores_TS = q_TK @ k_SK.T
+    e_TS = np.exp(scores_TS - scores_TS.max(-1, keepdims=True))
+    output: Array = (e_TS / e_TS.sum(-1, keepdims=True)) @ v_SV
     return output
 
 
