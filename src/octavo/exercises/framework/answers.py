@@ -60,10 +60,10 @@ class Number:
 
     def compare(self, given: Any, found: Any = None) -> str | None:
         """How the number differs."""
-        x, right = _number(given), found if found is not None else self.right
+        x, right = number_of(given), found if found is not None else self.right
         if isinstance(right, Interval):
             return None if right.low <= x <= right.high else f"{x:.6g} is not {right}"
-        expected = _number(right)
+        expected = number_of(right)
         is_close = abs(x - expected) <= max(self.abs, self.rel * abs(expected))
         return None if is_close else f"{x:.8g} is not {expected:.8g}"
 
@@ -80,6 +80,9 @@ class Formula:
 
     right: str
     symbols: Mapping[str, str]
+    descending: tuple[
+        str, ...
+    ] = ()  # symbols of which each is at least as large as the next, wherever values are drawn
 
     @property
     def template(self) -> str:
@@ -228,7 +231,8 @@ def verdict(as_stated: bool, on_condition: bool | None = None) -> Verdict:
     return "true" if as_stated else "nearly" if on_condition else "false"
 
 
-def _number(given: Any) -> float:
+def number_of(given: Any) -> float:
+    """The value of an answer that is a number or a formula of numbers."""
     if isinstance(given, str):
         with mpmath.workdps(DIGITS):
             try:
