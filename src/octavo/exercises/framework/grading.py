@@ -245,11 +245,12 @@ def as_csv(students: Sequence[Student]) -> str:
     writer.writerow(("student", *GradedPart._fields))
     for student in students:
         for row in student.rows:
-            writer.writerow(_quote_formula(value) for value in (student.name, *row))
+            writer.writerow(quote_spreadsheet_formula(value) for value in (student.name, *row))
     return out.getvalue()
 
 
-def _quote_formula(value: Any) -> Any:
+def quote_spreadsheet_formula(value: Any) -> Any:
+    """A cell that a spreadsheet will not evaluate."""
     return "'" + value if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 

@@ -46,7 +46,7 @@ def at_point(part: Part, rng: random.Random) -> Part:
     for _ in range(MAX_TRIES):
         point = _draw(formula, rng)
         right = _value(formula.right, formula, point)
-        others = {name: _value(str(given), formula, point) for name, given in (part.wrong | part.only_if).items()}
+        others = {name: _value(str(given), formula, point) for name, given in {**part.wrong, **part.only_if}.items()}
         if right is None or not SMALLEST <= abs(right) <= LARGEST:
             continue
         if all(other is None or abs(other - right) > MIN_DISTANCE * abs(right) for other in others.values()):
