@@ -14,15 +14,21 @@ from octavo.errors import UserError
 from octavo.exercises import Exercise
 from octavo.exercises.formats.canvas import canvas_zip
 from octavo.exercises.formats.course import (
-    Mark, gradebook_csv, load_course, mark, read_manual, read_times, total_percent,
+    Mark,
+    gradebook_csv,
+    load_course,
+    mark,
+    read_manual,
+    read_times,
+    total_percent,
 )  # fmt: skip
 from octavo.exercises.formats.gradescope import Assignment, Visibility, autograder_zip
-from octavo.exercises.formats.leaderboard import EntryLimits, rank_runs
+from octavo.exercises.formats.leaderboard import Entry, EntryLimits, rank_runs
 from octavo.exercises.formats.moodle import moodle_xml
 from octavo.exercises.formats.notebooks import Layout, notebook_files
 from octavo.exercises.formats.quiz import left_out, quiz_questions
 from octavo.exercises.formats.sheet import print_pdf, question_sheet
-from octavo.exercises.framework.grading import ANSWER_FILE, grade
+from octavo.exercises.framework.grading import ANSWER_FILE, csv_text, grade
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.variants import student_variant
 from octavo.io.files import whole_file
@@ -183,14 +189,17 @@ def gradebook(
     if json:
         print_json({"title": loaded.title, "percent": percents, "marks": [one._asdict() for one in marks]})
         return
-    rows = [(name, *_points(loaded.assignments, marks, name), f"{percents[name]:.1f} %") for name in names]
+    own_marks = {(one.student, one.assignment): one for one in marks}
+    rows = [
+        (name, *(_points(own_marks.get((name, one.name))) for one in loaded.assignments), f"{percents[name]:.1f} %")
+        for name in names
+    ]
     print_table(("student", *(one.name for one in loaded.assignments), "mark"), rows)
 
 
-def _points(assignments: Sequence[Any], marks: Sequence[Mark], name: str) -> list[str]:
-    own = {one.assignment: one for one in marks if one.student == name}
-    return [f"{own[one.name].points:g} of {own[one.name].of:g}" + f", {own[one.name].days_late} d late" * bool(
-        own[one.name].days_late) if one.name in own else "" for one in assignments]  # fmt: skip
+def _points(one: Mark | None) -> str:
+    late = f", {one.days_late} d late" if one and one.days_late else ""
+    return f"{one.points:g} of {one.of:g}{late}" if one else ""
 
 
 def leaderboard(
@@ -215,18 +224,20 @@ def leaderboard(
     with progress("measuring", max(1, len(teams)), "runs") as advance:
         entries = rank_runs(submissions, text, EntryLimits(megabytes, seconds), advance)
     titles = ("rank", "team", "bits/byte", "model", "parameters", "MB", "seconds", "problem")
-    rows = [
-        ("" if one.bits_per_byte is None else str(place), one.team,
-         "" if one.bits_per_byte is None else f"{one.bits_per_byte:.4f}", one.model,
-         "" if one.parameters is None else f"{one.parameters:,}", f"{one.megabytes:.1f}", f"{one.seconds:.1f}", one.problem)
-        for place, one in enumerate(entries, 1)
-    ]  # fmt: skip
+    rows = [_entry(place, one) for place, one in enumerate(entries, 1)]
     if out is not None:
-        _write(out, "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in [titles, *rows]).encode())
+        _write(out, csv_text([titles, *rows]).encode())
     if json:
         print_json([one._asdict() for one in entries])
     else:
         print_table(titles, rows, left=(1, 3, 7))
+
+
+def _entry(place: int, one: Entry) -> tuple[str, ...]:
+    used = (f"{one.megabytes:.1f}", f"{one.seconds:.1f}")
+    if one.bits_per_byte is None:
+        return "", one.team, "", "", "", *used, one.problem
+    return str(place), one.team, f"{one.bits_per_byte:.4f}", one.model, f"{one.parameters:,}", *used, ""
 
 
 def variants_of(exercises: Sequence[Exercise], student: str | None, seed: int | None) -> list[Exercise]:

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from octavo.errors import UserError
 from octavo.exercises.framework.exercise import Exercise
-from octavo.exercises.framework.grading import Student, quote_spreadsheet_formula
+from octavo.exercises.framework.grading import Student, csv_text
 from octavo.exercises.framework.registry import select_exercises
 
 DAY_SECONDS = 86_400
@@ -253,15 +253,13 @@ def total_percent(course: Course, marks: Sequence[Mark]) -> float:
 
 def gradebook_csv(course: Course, marks: Sequence[Mark]) -> str:
     """One line per student: the points of every assignment, the days it was late, and the final mark in percent."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     columns = [title for one in course.assignments for title in (one.name, f"{one.name} of", f"{one.name} days late")]
-    writer.writerow(("student", *map(quote_spreadsheet_formula, columns), "percent"))
+    rows: list[tuple[Any, ...]] = [("student", *columns, "percent")]
     for name in sorted({one.student for one in marks}):
         own = {one.assignment: one for one in marks if one.student == name}
         cells: list[Any] = []
         for one in course.assignments:
             got = own.get(one.name)
             cells += [f"{got.points:g}", f"{got.of:g}", got.days_late] if got else ["", "", ""]
-        writer.writerow((quote_spreadsheet_formula(name), *cells, f"{total_percent(course, list(own.values())):.2f}"))
-    return out.getvalue()
+        rows.append((name, *cells, f"{total_percent(course, list(own.values())):.2f}"))
+    return csv_text(rows)

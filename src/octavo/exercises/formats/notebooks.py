@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -88,8 +89,8 @@ def _answer_cell(exercise: Exercise, part: Part, layout: Layout, solved: bool) -
     answer = part.answer
     name = variable(exercise, part)
     if isinstance(answer, Function):
-        parameters = answer.signature.partition("(")[2].partition(")")[0]
-        names = ", ".join(piece.split(":")[0].strip() for piece in parameters.split(",") if piece.strip())
+        inside = re.split("[,;]", answer.signature.partition("(")[2].partition(")")[0])
+        names = ", ".join(name for piece in inside if (name := piece.split(":")[0].strip()).isidentifier())
         empty = f"# {answer.signature}\ndef {answer.name}({names}):\n    raise NotImplementedError"
         right = f"# {answer.signature}\nfrom octavo.exercises.notebook import solution\n\n" \
                 f'{answer.name} = solution("{exercise.id}", "{part.id}")'  # fmt: skip

@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -239,18 +239,19 @@ def _shorten(text: str, limit: int) -> str:
 
 
 def as_csv(students: Sequence[Student]) -> str:
-    """One line per part of each student; no cell is one that a spreadsheet would evaluate."""
+    """One line per part of each student."""
+    rows = [(student.name, *row) for student in students for row in student.rows]
+    return csv_text([("student", *GradedPart._fields), *rows])
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV; no cell is one that a spreadsheet would evaluate."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("student", *GradedPart._fields))
-    for student in students:
-        for row in student.rows:
-            writer.writerow(quote_spreadsheet_formula(value) for value in (student.name, *row))
+    csv.writer(out, lineterminator="\n").writerows([_quote_formula(value) for value in row] for row in rows)
     return out.getvalue()
 
 
-def quote_spreadsheet_formula(value: Any) -> Any:
-    """A cell that a spreadsheet will not evaluate."""
+def _quote_formula(value: Any) -> Any:
     return "'" + value if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
