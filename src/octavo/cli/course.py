@@ -223,21 +223,21 @@ def leaderboard(
     teams = [one for one in Path(submissions).iterdir() if one.is_dir()] if Path(submissions).is_dir() else []
     with progress("measuring", max(1, len(teams)), "runs") as advance:
         entries = rank_runs(submissions, text, EntryLimits(megabytes, seconds), advance)
-    titles = ("rank", "team", "bits/byte", "model", "parameters", "MB", "seconds", "problem")
+    titles = ("rank", "team", "bits/byte", "model", "MB", "seconds", "problem")
     rows = [_entry(place, one) for place, one in enumerate(entries, 1)]
     if out is not None:
         _write(out, csv_text([titles, *rows]).encode())
     if json:
         print_json([one._asdict() for one in entries])
     else:
-        print_table(titles, rows, left=(1, 3, 7))
+        print_table(titles, rows, left=(1, 3, 6))
 
 
 def _entry(place: int, one: Entry) -> tuple[str, ...]:
     used = (f"{one.megabytes:.1f}", f"{one.seconds:.1f}")
     if one.bits_per_byte is None:
-        return "", one.team, "", "", "", *used, one.problem
-    return str(place), one.team, f"{one.bits_per_byte:.4f}", one.model, f"{one.parameters:,}", *used, ""
+        return "", one.team, "", "", *used, one.problem
+    return str(place), one.team, f"{one.bits_per_byte:.4f}", one.model, *used, ""
 
 
 def variants_of(exercises: Sequence[Exercise], student: str | None, seed: int | None) -> list[Exercise]:

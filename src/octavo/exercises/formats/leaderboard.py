@@ -36,7 +36,6 @@ class Entry(NamedTuple):
     bits_per_byte: float | None
     archive_bytes: int | None = None
     model: str = ""
-    parameters: int | None = None
     megabytes: float = 0.0
     seconds: float = 0.0
     problem: str = ""
@@ -109,8 +108,7 @@ def audit(run: str, text: str) -> dict[str, Any]:
         return {"problem": f"the claim of {proof['claimed_bytes']:,.0f} bytes is not confirmed: the archive has "
                            f"{proof['archive_bytes']:,}, restored: {proof['restored']}"}  # fmt: skip
     return {
-        "bits_per_byte": score.bits_per_byte, "archive_bytes": proof["archive_bytes"], "model": loaded.record["model"],
-        "parameters": sum(weight.numel() for weight in loaded.model.parameters()),
+        "bits_per_byte": score.bits_per_byte, "archive_bytes": proof["archive_bytes"], "model": loaded.name,
         "seconds": time.perf_counter() - start,
     }  # fmt: skip
 
