@@ -29,7 +29,7 @@ def new_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_registered_exercise_is_listed_shown_and_checked(new_topic: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["exercises", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert listed[-1] == {"id": new_topic, "topic": "Sums", "title": "A sum", "parts": ["sum"]}
+    assert listed[-1] == {"id": new_topic, "topic": "Sums", "title": "A sum", "parts": ["sum"], "sources": []}
     assert main(["exercises", "show", new_topic, "--answer"]) == 0
     shown = capsys.readouterr().out
     assert "Answer: 5,050" in shown

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from octavo.exercises import Exercise, Finding, Formula, Number, Part
-from octavo.exercises.framework.answers import number_of
+from octavo.exercises.framework.answers import read_number
 from octavo.exercises.framework.registry import select_exercises
-from octavo.exercises.framework.variants import ROUNDING, at_point, student_variant
+from octavo.exercises.framework.variants import MIN_DISTANCE, at_point, student_variant
 
 FORMULAS = [(one, part) for one in select_exercises(()) for part in one.parts if isinstance(part.answer, Formula)]
 
@@ -23,7 +23,7 @@ def test_the_value_is_that_of_the_formula_at_the_point_in_the_question() -> None
     part = at_point(area(), random.Random(3))
     assert isinstance(part.answer, Number)
     a, b = (float(piece.split(" = ")[1]) for piece in part.ask.split("`")[1::2])
-    assert number_of(part.answer.right) == a * b
+    assert read_number(part.answer.right) == a * b
     assert part.wrong == {"added": a + b}
     assert part.check().holds
 
@@ -46,7 +46,7 @@ def test_symbols_in_descending_order_are_drawn_so() -> None:
     for seed in range(50):
         answer = at_point(part, random.Random(seed)).answer
         assert isinstance(answer, Number)
-        assert number_of(answer.right) >= 1
+        assert read_number(answer.right) >= 1
 
 
 @pytest.mark.parametrize(("exercise", "part"), FORMULAS, ids=[f"{one.id}.{part.id}" for one, part in FORMULAS])
@@ -54,6 +54,6 @@ def test_every_formula_has_variants_whose_answer_differs_from_its_mistakes(exerc
     for student in ("ada", "grace"):
         asked = next(one for one in student_variant(exercise, student, 1).parts if one.id == part.id)
         assert isinstance(asked.answer, Number)
-        right = number_of(asked.answer.right)
+        right = read_number(asked.answer.right)
         for mistake in asked.wrong.values():
-            assert abs(number_of(mistake) - right) > ROUNDING * abs(right)
+            assert abs(read_number(mistake) - right) > MIN_DISTANCE * abs(right)

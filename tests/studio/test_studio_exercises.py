@@ -180,11 +180,11 @@ def grade(asks: TestClient, answers: str) -> dict[tuple[str, str], dict[str, Any
 
 
 def test_answers_are_right_half_right_or_shown_where_they_go_wrong(asks: TestClient) -> None:
-    rows = grade(asks, f'[{ONE}]\nsums-to-one = true\npositive = true\nfirst-zero = 700\n[score-square]\nmean = "D^2"\n'
-                       "[nonsense]\na = 1\n")  # fmt: skip
+    rows = grade(asks, f"[{ONE}]\nsums-to-one = true\npositive = false\nfirst-zero = 700\n"
+                       '[score-square]\nmean = "D^2"\n[nonsense]\na = 1\n')  # fmt: skip
     assert (rows[ONE, "sums-to-one"]["outcome"], rows[ONE, "sums-to-one"]["points"]) == ("right", 1)
     assert (rows[ONE, "positive"]["outcome"], rows[ONE, "positive"]["points"]) == ("only if", 0.5)
-    assert rows[ONE, "positive"]["answer"] == "true"
+    assert rows[ONE, "positive"]["answer"] == "false"
     assert rows[ONE, "first-zero"]["outcome"] == "wrong"
     assert rows[ONE, "never-one"]["outcome"] == "missing"
     assert re.search(r"for D = .* it gives .*, and .* is right", rows["score-square", "mean"]["why"])

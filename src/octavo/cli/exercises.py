@@ -16,11 +16,21 @@ from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
-from octavo.exercises.framework.grading import Student, answer_hints, answer_template, as_csv, as_json, find_answers
+from octavo.exercises.framework.grading import (
+    Student,
+    answer_hints,
+    answer_template,
+    as_csv,
+    as_json,
+    condition_hints,
+    find_answers,
+)  # fmt: skip
 from octavo.exercises.framework.grading import grade as grade_answers
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
+from octavo.exercises.question_sets import QuestionSet, find_question_set, tags_of, usual_answers
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
 
@@ -30,16 +40,16 @@ Answers = Annotated[Positional[str], arg(metavar="ANSWERS")]
 MAX_WIDTH = 100  # characters of a line of prose
 VERDICTS = {"true": "true", "false": "false", "nearly": "nearly true"}
 
-USAGE = """usage: octavo exercises list                 list the exercises by topic
+USAGE = """usage: octavo exercises list                 list the exercises by topic; --source by question of a textbook
        octavo exercises show ID              show the question; --answer adds the answer and its derivation
        octavo exercises check [ID...]        compute the evidence for every claim; exit code 1 if one fails
        octavo exercises template [ID...]     write an empty answer file
        octavo exercises grade ANSWERS        grade an answer file, or a folder with one folder per student
        octavo exercises book [ID...]         write all exercises as one HTML page
 
-ID is an exercise (softmax-range) or a topic ("Recurrent networks"). Every action takes --folder FOLDER with your own
-exercises: Python files, which are executed, so name only a folder whose code you trust. list, show, check and grade
-take --json. --help after an action shows all its options.
+ID is an exercise (softmax-range), a topic ("Recurrent networks") or a source (bishop). Every action takes --folder
+FOLDER with your own exercises: Python files, which are executed, so name only a folder whose code you trust. list,
+show, check and grade take --json. --help after an action shows all its options.
 
 example: octavo exercises check softmax-range
 """
@@ -55,25 +65,46 @@ def run_exercises(argv: list[str]) -> None:
     run_command(ACTIONS[argv[0]], f"octavo exercises {argv[0]}", argv[1:])
 
 
-def list_(folder: str | None = None, json: bool = False) -> None:
-    """List the exercises by topic.
+def list_(source: str | None = None, folder: str | None = None, json: bool = False) -> None:
+    """List the exercises by topic, or the questions of a textbook or course with the exercises that answer them.
 
-    Example: octavo exercises list
+    Example: octavo exercises list --source bishop
 
     Args:
+        source: bishop, prince, cs224n, language-models or laboratory: list its questions by number.
         folder: A folder with your own exercises.
         json: Print JSON.
     """
+    if source is not None:
+        _list_questions(find_question_set(source), json)
+        return
     topics = exercises_by_topic(folder)
     listed = [(topic, exercise) for topic, exercises in topics.items() for exercise in exercises]
     if json:
-        print_json([{"id": one.id, "topic": topic, "title": one.title, "parts": [part.id for part in one.parts]}
-                    for topic, one in listed])  # fmt: skip
+        print_json([{"id": one.id, "topic": topic, "title": one.title, "parts": [part.id for part in one.parts],
+                     "sources": tags_of(one.id)} for topic, one in listed])  # fmt: skip
         return
     rows = [(one.id, one.title, str(len(one.parts)), topic) for topic, one in listed]
     print_table(("id", "title", "claims", "topic"), rows, left=(0, 1, 3))
     claims = sum(int(row[2]) for row in rows)
     note(f"{len(rows)} exercises with {claims} claims; next: octavo exercises show ID")
+
+
+def _list_questions(chosen: QuestionSet, json: bool) -> None:
+    if json:
+        print_json([
+            {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.parts,
+             "usual_answer": one.usual and {"text": one.usual.text, "part": one.usual.part, "given": one.usual.given}}
+            for one in chosen.questions
+        ])  # fmt: skip
+        return
+    rows = [(one.number if i == 0 else "", part, "differs" if one.usual and i == 0 else "",
+             prose_as_text(one.asks) if i == 0 else "")
+            for one in chosen.questions for i, part in enumerate(one.parts)]  # fmt: skip
+    print_table(("number", "exercise.part", "usual answer", "question"), rows, left=(0, 1, 2, 3))
+    differing = sum(one.usual is not None for one in chosen.questions)
+    note(f"{chosen.title}: {len(chosen.questions)} questions; {differing} usual answers differ from the right one, and "
+         "show EXERCISE --answer says how; next: octavo exercises show EXERCISE")  # fmt: skip
 
 
 def show(name: Name, answer: bool = False, folder: str | None = None, json: bool = False) -> None:
@@ -94,16 +125,27 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
     for exercise in exercises:
         print(f"{exercise.title}\n")
         _print_prose(exercise.question)
+        if tags := tags_of(exercise.id):
+            print()
+            _print_prose(f"Usual sources: {', '.join(tags)}")
         for number, part in enumerate(exercise.parts, 1):
             print(f"\n{number}. [{part.id}]")
             _print_prose(f"True or false? {part.ask}" if isinstance(part.answer, Truth) else part.ask, "   ")
-            for hint in answer_hints(part.answer):
+            hints = answer_hints(part.answer)
+            if isinstance(part.answer, Truth) and part.answer.condition is not None:
+                hints += condition_hints(part.answer)
+            for hint in hints:
                 _print_prose(hint, "   ")
             if answer:
                 _print_answer(part)
+        if any(isinstance(part.answer, Truth) for part in exercise.parts):
+            print("\nVerdicts")
+            _print_prose("; ".join(f"{verdict}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items()), "   ")
         if answer:
             print("\nSummary")
             _print_prose(exercise.answer, "   ")
+            for text in usual_answers(exercise.id):
+                _print_prose(text, "   ")
         print()
     note(f"to compute the evidence: octavo exercises check {name}" if answer
          else f"to see the answer: octavo exercises show {name} --answer")  # fmt: skip
@@ -146,14 +188,16 @@ def _print_prose(text: str, indent: str = "") -> None:
 def _exercise_json(exercise: Exercise, answer: bool) -> dict[str, Any]:
     parts = []
     for part in exercise.parts:
-        record = {"id": part.id, "ask": part.ask, "answer_as": part.answer.template, "points": part.points}
+        record = {"id": part.id, "ask": part.ask, "answer_as": part.answer.template, "points": part.points,
+                  "sources": tags_of(exercise.id, part.id)}  # fmt: skip
         if answer:
             wrong = {name: _format_answer(part, given) for name, given in part.wrong_answers().items()}
             right = _format_answer(part, part.answer.right)
             record |= {"answer": right, "why": part.why, "evidence": part.kind, "wrong": wrong}
         parts.append(record)
     return {"id": exercise.id, "title": exercise.title, "question": exercise.question, "parts": parts,
-            **({"answer": exercise.answer} if answer else {})}  # fmt: skip
+            "sources": tags_of(exercise.id),
+            **({"answer": exercise.answer, "usual_answers": usual_answers(exercise.id)} if answer else {})}  # fmt: skip
 
 
 def check(names: Names = (), full: bool = False, folder: str | None = None, json: bool = False) -> None:
@@ -182,14 +226,14 @@ def _print_checked(checked: list[CheckedExercise]) -> None:
     rows = []
     for one in checked:
         for name, kind, evidence in one.parts:
-            outcome = "holds" if evidence.holds else "FAILS"
-            rows.append((f"{one.id}.{name}", outcome, kind, f"{evidence.seconds:.2f} s", evidence.tolerance,
+            rows.append((f"{one.id}.{name}", evidence.outcome, kind, f"{evidence.seconds:.2f} s", evidence.tolerance,
                          prose_as_text(evidence.note)))  # fmt: skip
         if one.problem:
             rows.append((one.id, "FAILS", "", "", "", one.problem))
     print_table(("claim", "result", "evidence", "time", "tolerance", "what was computed"), rows, left=(0, 1, 2, 4, 5))
-    confirmed = sum(row[1] == "holds" for row in rows)
-    note(f"{confirmed} of {len(rows)} claims hold; {sum(one.seconds for one in checked):.1f} s of computing")
+    confirmed, skipped = (sum(row[1] == outcome for row in rows) for outcome in ("holds", "skipped"))
+    without = f", {skipped} were skipped for want of data" if skipped else ""
+    note(f"{confirmed} of {len(rows)} claims hold{without}; {sum(one.seconds for one in checked):.1f} s of computing")
 
 
 def _check_json(one: CheckedExercise) -> dict[str, Any]:
@@ -271,10 +315,10 @@ def _print_student(student: Student) -> None:
 
 
 def _print_class(students: list[Student]) -> None:
-    outcomes = ("right", "only if", "wrong", "refused", "missing")
+    outcomes = ("right", "only if", "partly", "wrong", "refused", "missing")
     rows = [(one.name, f"{one.points:g}", f"{one.of:g}", *(str(one.count(outcome)) for outcome in outcomes),  # type: ignore[arg-type]
              one.problem) for one in students]  # fmt: skip
-    print_table(("student", "points", "of", *outcomes, "problem"), rows, left=(0, 8))
+    print_table(("student", "points", "of", *outcomes, "problem"), rows, left=(0, 9))
 
 
 def book(names: Names = (), out: str = "exercises.html", quick: bool = False, folder: str | None = None) -> None:

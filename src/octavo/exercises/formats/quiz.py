@@ -6,14 +6,12 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from octavo.exercises.framework.answers import Choice, Function, Number, Truth, number_of
+from octavo.exercises.framework.answers import Choice, Function, Number, Truth, read_number
 from octavo.exercises.framework.exercise import Exercise, Part
 from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.variants import at_point
 
-VERDICT_OPTIONS = {
-    "true": "True, as it is stated", "nearly": "True only under a further condition", "false": "False"
-}  # fmt: skip
+AS_STATED, UNDER_A_CONDITION, NEVER = "True, as it is stated", "Not as stated, but under a condition", "False"
 
 
 @dataclass(frozen=True)
@@ -68,19 +66,32 @@ def _questions(exercise: Exercise, part: Part, variants: int, seed: int) -> Iter
 def _choice(exercise: Exercise, part: Part, name: str) -> Question:
     answer = part.answer
     assert isinstance(answer, Truth | Choice)
-    meanings = VERDICT_OPTIONS if isinstance(answer, Truth) else answer.options
-    options = tuple(Option(prose_as_text(text), key == answer.right) for key, text in meanings.items())
+    if isinstance(answer, Choice):
+        options = [Option(prose_as_text(text), name == answer.right) for name, text in answer.options.items()]
+    else:
+        options = _verdicts(answer)
     ask = f"True or false? {part.ask}" if isinstance(answer, Truth) else part.ask
-    return Question(name, *_texts(exercise, part, ask), options=options)
+    return Question(name, *_texts(exercise, part, ask), options=tuple(options))
+
+
+def _verdicts(answer: Truth) -> list[Option]:
+    """True, false, and each condition that is offered."""
+    right, conditions = "", {"": UNDER_A_CONDITION}
+    if isinstance(answer.condition, Choice):
+        right = answer.condition.right
+        conditions = {name: f"Not as stated, but if {text}" for name, text in answer.condition.options.items()}
+    under = [Option(prose_as_text(text), answer.right == "nearly" and name == right)
+             for name, text in conditions.items()]  # fmt: skip
+    return [Option(AS_STATED, answer.right == "true"), *under, Option(NEVER, answer.right == "false")]
 
 
 def _number(exercise: Exercise, part: Part, name: str) -> Question:
     answer = part.answer
     assert isinstance(answer, Number)
-    right = number_of(answer.right)
-    mistakes = [(number_of(given), mistake) for mistake, given in part.wrong.items()]
+    right = read_number(answer.right)
+    mistakes = [(read_number(given), mistake) for mistake, given in part.wrong.items()]
     return Question(
-        name, *_texts(exercise, part, part.ask), number=right, tolerance=max(answer.abs, answer.rel * abs(right)),
+        name, *_texts(exercise, part, part.ask), number=right, tolerance=answer.allowed(right),
         mistakes=tuple((x, prose_as_text(mistake)) for x, mistake in mistakes),
     )  # fmt: skip
 

@@ -11,17 +11,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import mpmath
 
 from octavo.errors import UserError
 from octavo.exercises.framework.formula import parse
 from octavo.exercises.framework.formula_values import DIGITS, find_difference, value
+from octavo.exercises.framework.verdicts import Choice, Judgement, Truth, text_of, verdict
+from octavo.exercises.framework.verdicts import shorten as _short
 
-Verdict = Literal["true", "nearly", "false"]
-VERDICTS: dict[bool, Verdict] = {True: "true", False: "false"}
-ONLY_IF = "only if"
+__all__ = [
+    "Answer", "Choice", "Formula", "Function", "Interval", "IntervalAt", "Judgement", "Number", "Truth", "read_number",
+    "verdict",
+]  # fmt: skip
+ROUNDING = 1e-9  # relative
+MAX_FORMULA_ERROR = 1e-6  # of measured values that confirm a formula, relative
 
 
 class Interval(NamedTuple):
@@ -48,30 +53,49 @@ class IntervalAt(NamedTuple):
 
 @dataclass(frozen=True)
 class Number:
-    """A number with a relative tolerance `rel` or an absolute `abs`, whichever is larger; `right` may be a formula."""
+    """A number, right to so many significant `digits`, or within the tolerance `rel` or `abs` where one is given.
+
+    `right` may be a formula of numbers; `rel=0` asks for the exact number.
+    """
 
     right: float | int | Fraction | str
-    rel: float = 1e-6
+    rel: float | None = None
     abs: float = 0.0
+    digits: int = 3
 
     @property
     def template(self) -> str:
-        return f"a number, or a formula of numbers in quotes; tolerance: {self.tolerance()}"
+        return f"a number or a formula of numbers, {self.tolerance()}"
 
     def compare(self, given: Any, found: Any = None) -> str | None:
         """How the number differs."""
-        x, right = number_of(given), found if found is not None else self.right
+        x, right = read_number(given), found if found is not None else self.right
         if isinstance(right, Interval):
             return None if right.low <= x <= right.high else f"{x:.6g} is not {right}"
-        expected = number_of(right)
-        is_close = abs(x - expected) <= max(self.abs, self.rel * abs(expected))
-        return None if is_close else f"{x:.8g} is not {expected:.8g}"
+        expected = read_number(right)
+        return None if abs(x - expected) <= self.allowed(expected, x) else f"{x:.8g} is not {expected:.8g}"
+
+    def allowed(self, right: float, x: float | None = None) -> float:
+        """How far off an answer x may be: half a unit of the last digit that is asked for, or the tolerance given."""
+        if self.rel is not None or not right or x == 0:
+            return max(self.abs, (self.rel or 0) * abs(right))
+        smaller = abs(right) if x is None else min(abs(right), abs(x))
+        unit = 10.0 ** (math.floor(math.log10(smaller)) + 1 - self.digits)
+        return max(self.abs, unit / 2 * (1 + ROUNDING))
 
     def tolerance(self) -> str:
-        """How far off a right answer may be."""
-        if not self.rel and not self.abs:
-            return "exact"
-        return " or ".join([f"{self.rel:g} relative"] * bool(self.rel) + [f"{self.abs:g} absolute"] * bool(self.abs))
+        """How precise a right answer must be."""
+        tolerances = [f"{self.rel or 0:g} relative"] * bool(self.rel) + [f"{self.abs:g} absolute"] * bool(self.abs)
+        if tolerances:
+            return f"to {' or '.join(tolerances)}"
+        return "exact" if self.rel is not None else f"right to {self.digits} digits"
+
+    def too_loose(self, found: Any) -> str | None:
+        """How evidence is less precise than what is asked of students; None if it is not."""
+        if not isinstance(found, Interval):
+            return None
+        error, allowed = (found.high - found.low) / 2, self.allowed(read_number(self.right))
+        return None if error <= allowed else f"the evidence is known to {error:.2g}, students must hit {allowed:.2g}"
 
 
 @dataclass(frozen=True)
@@ -80,9 +104,7 @@ class Formula:
 
     right: str
     symbols: Mapping[str, str]
-    descending: tuple[
-        str, ...
-    ] = ()  # symbols of which each is at least as large as the next, wherever values are drawn
+    descending: tuple[str, ...] = ()  # where values are drawn, each of these is at least as large as the next
 
     @property
     def template(self) -> str:
@@ -90,7 +112,7 @@ class Formula:
 
     def compare(self, given: Any, found: Any = None) -> str | None:
         """A point where the formula is wrong; `found` is another formula, a SymPy result, or a list of IntervalAt."""
-        node = parse(_text(given), self.symbols)
+        node = parse(text_of(given), self.symbols)
         if isinstance(found, Sequence) and not isinstance(found, str):
             return next((difference for at in found if (difference := _outside(node, at))), None)
         if found is not None and not isinstance(found, str):
@@ -106,67 +128,16 @@ class Formula:
         where = f"for {point} " if point else ""
         return f"{where}it gives {counterexample.left}, and {counterexample.right} is right"
 
+    def too_loose(self, found: Any) -> str | None:
+        """How measured values are less precise than an exact formula deserves; None if they are not."""
+        if not isinstance(found, Sequence) or isinstance(found, str):
+            return None
+        worst = max((at.high - at.low) / 2 / max(abs(at.high), abs(at.low), 1e-300) for at in found)
+        return None if worst <= MAX_FORMULA_ERROR else f"the evidence is known to {worst:.1g} only"
+
     def tolerance(self) -> str:
         """How equality is decided."""
         return "equal to 20 digits at 24 random points"
-
-
-@dataclass(frozen=True)
-class Truth:
-    """Whether a statement is true, false, or true only under a condition, which `only_if` states."""
-
-    right: Verdict
-    only_if: str = ""
-    template = 'true, false, or "only if ..."'
-
-    def compare(self, given: Any, found: Any = None) -> str | None:
-        """The right verdict, if the given one differs."""
-        verdict, right = self.verdict(given), found if found is not None else self.right
-        if verdict == right:
-            return None
-        return {
-            "true": "it is true", "false": "it is false",
-            "nearly": f"it is true only if {self.only_if}" if self.only_if else "it is true only under a condition",
-        }[right]  # fmt: skip
-
-    def verdict(self, given: Any) -> Verdict:
-        """The verdict that an answer gives."""
-        if isinstance(given, bool):
-            return VERDICTS[given]
-        text = _text(given).strip().lower()
-        if text in ("true", "false", "nearly"):
-            return text  # type: ignore[return-value]
-        if text.startswith(ONLY_IF):
-            return "nearly"
-        raise UserError(f'the answer must be true, false or "only if ...": it is {_short(given)}')
-
-    def tolerance(self) -> str:
-        """Verdicts are equal or not."""
-        return "same verdict"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several named options."""
-
-    right: str
-    options: Mapping[str, str]  # name -> meaning
-
-    @property
-    def template(self) -> str:
-        return "one of " + ", ".join(f'"{name}"' for name in self.options)
-
-    def compare(self, given: Any, found: Any = None) -> str | None:
-        """The right option, if the given one differs."""
-        option = _text(given).strip()
-        if option not in self.options:
-            raise UserError(f"the answer must be one of {', '.join(self.options)}: it is {_short(option)}")
-        right = found if found is not None else self.right
-        return None if option == right else f"{option} is wrong; {right} is right: {self.options[right]}"
-
-    def tolerance(self) -> str:
-        """Options are equal or not."""
-        return "same option"
 
 
 @dataclass(frozen=True)
@@ -198,6 +169,11 @@ class Function:
                 return f"{call}{index} is {_short(one)}, and {_short(other)} is right"
         return None
 
+    def count_right(self, results: Sequence[Any], expected: Sequence[Any] | None = None) -> int:
+        """The number of cases with a right result."""
+        expected = [self.right(*case) for case in self.cases] if expected is None else expected
+        return sum(self.first_difference(one, right) is None for one, right in zip(results, expected, strict=True))
+
     def first_difference(self, one: Any, other: Any, index: str = "") -> tuple[str, Any, Any] | None:
         """The first index at which two results differ by more than the tolerance, such as [i][j], and both entries."""
         if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
@@ -226,36 +202,26 @@ class Function:
 Answer = Number | Formula | Truth | Choice | Function
 
 
-def verdict(as_stated: bool, on_condition: bool | None = None) -> Verdict:
-    """The verdict on a statement: whether it holds as stated and, if not, whether it holds under the condition."""
-    return "true" if as_stated else "nearly" if on_condition else "false"
-
-
-def number_of(given: Any) -> float:
-    """The value of an answer that is a number or a formula of numbers."""
+def read_number(given: Any) -> float:
+    """The number that an answer gives: a number, or a formula of numbers as text."""
     if isinstance(given, str):
         with mpmath.workdps(DIGITS):
             try:
                 return float(value(parse(given), {}))
             except (ArithmeticError, ValueError) as error:
                 raise UserError(f"{_short(given)} has no finite value") from error
-    if isinstance(given, bool) or not isinstance(given, int | float | Fraction) or not math.isfinite(given):
-        raise UserError(f"the answer must be a finite number: it is {_short(given)}")
-    return float(given)
-
-
-def _text(given: Any) -> str:
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
-        raise UserError(f"the answer must be text in quotes: it is {_short(given)}")
-    return str(given)
+    if isinstance(given, bool) or not isinstance(given, int | float | Fraction):
+        raise UserError(f"the answer must be a number: it is {_short(given)}")
+    try:
+        x = float(given)
+    except OverflowError:
+        raise UserError("the answer must be a number below 10^308 in size; check its digits") from None
+    if not math.isfinite(x):
+        raise UserError(f"the answer must be a finite number: it is {x}")
+    return x
 
 
 def _outside(node: Any, at: IntervalAt) -> str | None:
     with mpmath.workdps(DIGITS):
         x = float(value(node, at.values))
     return None if at.low <= x <= at.high else f"it gives {x:.6g}, but the measurement is {at}"
-
-
-def _short(value: Any) -> str:
-    text = f"{value:.8g}" if isinstance(value, float) else repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

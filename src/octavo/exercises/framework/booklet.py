@@ -9,7 +9,10 @@ from markupsafe import Markup
 from octavo.exercises.framework.answers import Answer, Choice, Formula, Function, Number, Truth
 from octavo.exercises.framework.checking import CheckedExercise
 from octavo.exercises.framework.exercise import Evidence, Exercise, Part
+from octavo.exercises.framework.grading import condition_hints
 from octavo.exercises.framework.mathml import as_mathml, inline_as_html, prose_as_html
+from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
+from octavo.exercises.question_sets import tags_of, usual_answers
 from octavo.pages.markup import NOTHING, element, join, render
 from octavo.pages.sections import bullets, code, link, paragraph, render_page, section
 
@@ -29,6 +32,8 @@ def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, Checked
             f"{confirmed} of {total} claims were confirmed when this page was written, in {seconds:.0f} s of "
             "computing.", quiet=True
         ))  # fmt: skip
+    meanings = "; ".join(f"{VERDICTS[verdict]}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items())
+    lead.append(paragraph(f"Statements have three verdicts. {meanings}."))
     lead.append(paragraph("Made with ", code(command), quiet=True))
     body = [
         section(topic, *(article(one, checked.get(one.id), _figure(one, checked.get(one.id))) for one in exercises))
@@ -57,7 +62,8 @@ def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> Mark
     return render(
         "exercise.html", id=one.id, title=one.title, question=prose_as_html(one.question),
         asked=[asked(part) for part in one.parts], problem=checked.problem if checked else "",
-        answer=prose_as_html(one.answer), figure=Markup(figure),
+        answer=prose_as_html(one.answer), figure=Markup(figure), sources=", ".join(tags_of(one.id)),
+        usual=[inline_as_html(text) for text in usual_answers(one.id)],
         parts=[_part(part, evidence.get(part.id)) for part in one.parts],
     )  # fmt: skip
 
@@ -66,7 +72,11 @@ def asked(part: Part) -> Markup:
     """The question, with what a statement or a choice leaves to choose from."""
     ask = inline_as_html(part.ask)
     if isinstance(part.answer, Truth):
-        return Markup("True or false? ") + ask
+        hints = condition_hints(part.answer) if part.answer.condition is not None else []
+        question = Markup("True or false? ") + ask
+        return (
+            question + " " + inline_as_html(hints[0]) + bullets(map(inline_as_html, hints[2:])) if hints else question
+        )
     if isinstance(part.answer, Choice):
         return ask + bullets(_option(part.answer, name) for name in part.answer.options)
     return ask
@@ -93,6 +103,8 @@ def _part(part: Part, evidence: Evidence | None) -> Markup:
 
 
 def _evidence(part: Part, evidence: Evidence) -> Markup:
+    if evidence.skipped:
+        return paragraph(f"Evidence ({part.kind}): skipped: {evidence.note}.", quiet=True)
     result = "confirmed" if evidence.holds else element("span", "not confirmed", class_="fails")
     return paragraph(
         f"Evidence ({part.kind}, {evidence.tolerance}): ", result, f" in {evidence.seconds:.2f} s: ",

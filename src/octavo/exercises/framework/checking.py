@@ -38,26 +38,27 @@ class CheckedExercise(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        return not self.problem and all(evidence.holds for _, _, evidence in self.parts)
+        return not self.problem and all(evidence.holds or evidence.skipped for _, _, evidence in self.parts)
 
 
 def check_exercise(exercise: Exercise, full: bool = False, draw: bool = False) -> CheckedExercise:
     """Check every part, then draw the figure if asked to; an exception counts as a failed check of this exercise."""
     start, parts, problem = time.perf_counter(), [], ""
     for part in exercise.parts:
-        evidence, problem = check_part(part, full)
+        evidence, problem = check_part(exercise, part, full)
         if evidence is None:
             break
         parts.append((part.id, part.kind, evidence))
+    problem = problem or "; ".join(exercise.text_problems())
     seconds = time.perf_counter() - start
     figure = exercise.figure() if draw and exercise.figure else ""  # here, where trained models are still cached
     return CheckedExercise(exercise.id, tuple(parts), seconds, problem, figure)
 
 
-def check_part(part: Part, full: bool = False) -> tuple[Evidence | None, str]:
+def check_part(exercise: Exercise, part: Part, full: bool = False) -> tuple[Evidence | None, str]:
     """The evidence for one claim; None and a description if computing it raised an exception."""
     try:
-        return part.check(full), ""
+        return part.check(full, exercise.facts(part)), ""
     except Exception as error:
         return None, f"{part.id}: {type(error).__name__}: {error}"
 
@@ -150,7 +151,7 @@ def answer_request(request: dict[str, Any]) -> dict[str, Any]:
         if request["do"] == "figure":
             return {"figure": exercise.figure() if exercise.figure else ""}
         part = exercise.part(request["part"])
-        evidence, problem = check_part(part)
+        evidence, problem = check_part(exercise, part)
         if evidence is None:
             return {"id": part.id, "evidence": part.kind, "holds": False, "problem": problem}
         return {"id": part.id, "evidence": part.kind, **evidence._asdict(), "note": prose_as_text(evidence.note)}

@@ -1,17 +1,19 @@
-"""Helpers for computing evidence: seeded random tensors, tables of values, intervals of estimates, bisection, FLOPs."""
+"""Helpers for computing evidence: random tensors, tables of values, intervals of estimates, FLOPs, datasets."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from octavo.datasets.sources import where
 from octavo.exercises.framework.answers import Interval, IntervalAt
-from octavo.exercises.framework.exercise import Finding
+from octavo.exercises.framework.exercise import Finding, MissingDataError
 from octavo.ops.attention.reference import attend_reference
 
 
@@ -78,3 +80,11 @@ def count_attention_flops(queries: int, keys: int, width: int, heads: int = 1) -
 def meta(*shape: int) -> Tensor:
     """A tensor without data: operations on it are counted, not computed."""
     return torch.empty(*shape, device="meta")
+
+
+def dataset(name: str) -> Path:
+    """The file or folder of a named dataset; a claim whose dataset is not on this machine is skipped."""
+    path = where(name)
+    if path is None:
+        raise MissingDataError(f"needs the dataset {name}: octavo data get {name}")
+    return path

@@ -28,6 +28,7 @@ CONSTANTS: dict[str, Callable[[], Any]] = {"pi": lambda: +mpmath.pi, "e": lambda
 CALLS: dict[str, Callable[..., Any]] = {
     "sqrt": mpmath.sqrt, "exp": mpmath.exp, "log": mpmath.log, "ln": mpmath.log, "sin": mpmath.sin, "cos": mpmath.cos,
     "tan": mpmath.tan, "atan": mpmath.atan, "sinh": mpmath.sinh, "cosh": mpmath.cosh, "tanh": mpmath.tanh, "abs": abs,
+    "log2": lambda x: mpmath.log(x, 2), "log10": mpmath.log10,
     "gamma": mpmath.gamma, "factorial": mpmath.factorial, "binomial": mpmath.binomial, "min": min, "max": max,
 }  # fmt: skip
 

@@ -16,12 +16,16 @@ from octavo.exercises.framework.exercise import CONDITIONAL_CREDIT, Exercise, Pa
 from octavo.exercises.framework.limits import Limits, Worker, call_function
 from octavo.exercises.framework.mathml import prose_as_text
 
-Outcome = Literal["right", "only if", "wrong", "refused", "missing", "not run"]
+Outcome = Literal["right", "only if", "partly", "wrong", "refused", "missing", "not run"]
 REASON = "-reason"  # suffix of the key under which a student explains a true or false
+CONDITION = "-condition"  # suffix of the key under which a student names the condition of a nearly true statement
 ANSWER_FILE = "answers.toml"
 HEADER = """# Answers to octavo's exercises. Write your answers between the quotes; an empty answer counts as missing.
-# Numbers need no quotes. Formulas need quotes: "sqrt(x^2 + 1)/(2*pi)"; write 2*x, not 2x.
-# true and false need no quotes; "only if ..." names the condition under which a statement holds.
+# Numbers: 0.25, 1/4, 25%, 65,536 or a formula such as "sqrt(2)/3"; three digits are enough unless a part asks for more.
+# Formulas: "4*D^2", "4 D²" and '4\\cdot D^{2}' are read alike; any equivalent form is right.
+# Statements have three verdicts. true: it holds as stated, without exception. false: it does not always hold.
+# nearly: it does not always hold, but it does under a condition, which you name. Where a statement is nearly true,
+# false is a right verdict too; half of the points are for the verdict, half for the condition.
 # To grade this file: octavo exercises grade answers.toml
 """
 COMMENT_CHARACTERS = 110  # of a line of the template
@@ -142,7 +146,8 @@ def _grade_student(
             raise_if_cancelled()
             rows.append(_grade_part(exercise, part, answers, file, worker))
         ids = [part.id for part in exercise.parts]
-        rows += [_unknown_key(exercise.id, key, ids) for key in answers if key.removesuffix(REASON) not in ids]
+        known = [part + suffix for part in ids for suffix in ("", REASON, CONDITION)]
+        rows += [_unknown_key(exercise.id, key, ids) for key in answers if key not in known]
     ids = [exercise.id for exercise in exercises]
     rows += [_unknown_key(key, "", ids) for key, value in given.items() if key not in ids and isinstance(value, dict)]
     return rows
@@ -158,49 +163,92 @@ def _grade_part(
     if file is None and isinstance(part.answer, Function):
         return GradedPart(exercise.id, part.id, "not run", NOT_RUN, 0.0, 0.0, shown, "")
     try:
-        outcome, why = judge(part, given, file, worker)
+        outcome, why, share = judge(part, given, file, worker, answers.get(part.id + CONDITION, ""))
     except UserError as error:
-        outcome, why = "refused", _without_backticks(str(error))
-    points = {"right": part.points, "only if": CONDITIONAL_CREDIT * part.points}.get(outcome, 0.0)
-    return GradedPart(exercise.id, part.id, outcome, _shorten(why, MAX_WHY_CHARACTERS), points, part.points, shown,
-                      _shorten(reason, MAX_REASON_CHARACTERS))  # fmt: skip
+        outcome, why, share = "refused", _without_backticks(str(error)), 0.0
+    why, reason = _shorten(why, MAX_WHY_CHARACTERS), _shorten(reason, MAX_REASON_CHARACTERS)
+    return GradedPart(exercise.id, part.id, outcome, why, share * part.points, part.points, shown, reason)
 
 
-def judge(part: Part, given: Any, file: Path | None, worker: Worker) -> tuple[Outcome, str]:
-    """The outcome of an answer, and why; a UserError if it cannot be read or computed."""
+class Judged(NamedTuple):
+    """The outcome of an answer, why, and the share of the points."""
+
+    outcome: Outcome
+    why: str
+    share: float
+
+
+def judge(part: Part, given: Any, file: Path | None, worker: Worker, condition: Any = "") -> Judged:
+    """The outcome of an answer; a UserError if it cannot be read or computed."""
+    if isinstance(part.answer, Truth):
+        return _judge_verdict(part, part.answer, given, condition, worker)
     if isinstance(part.answer, Function):
         assert file is not None
         given = call_function(_file_beside(file, given), part.answer.name, part.answer.cases, worker.limits)
     difference = compare_answers(part, part.answer.right, given, worker)
     if difference is None:
-        return "right", ""
-    for condition, other in part.only_if.items():
+        return Judged("right", "", 1.0)
+    for name, other in part.only_if.items():
         if compare_answers(part, other, given, worker) is None:
-            return "only if", f"right only if {condition}; {difference}"
+            return Judged("only if", f"right only if {name}; {difference}", CONDITIONAL_CREDIT)
+    mistake = _name_mistake(part, given, worker)
+    if isinstance(part.answer, Function) and (right := part.answer.count_right(given)) and not mistake:
+        cases = len(part.answer.cases)
+        return Judged("partly", f"{right} of {cases} cases are right: {difference}", right / cases)
+    why = f". {part.why}" if isinstance(part.answer, Choice) else ""  # other kinds show where they differ
+    return Judged("wrong", mistake + difference + why, 0.0)
+
+
+def _name_mistake(part: Part, given: Any, worker: Worker) -> str:
     matching = (name for name, other in part.wrong.items() if compare_answers(part, other, given, worker) is None)
-    mistake = next((f"{name}: " for name in matching), "")
-    if isinstance(part.answer, Truth) and part.answer.right == "nearly":
-        is_half_right = part.answer.verdict(given) == "true"
-        verdict = "right only if" if is_half_right else "as stated it is not true, but it is if"
-        return "only if", f"{mistake}{verdict} {part.answer.only_if}. {part.why}"
-    why = f". {part.why}" if isinstance(part.answer, Truth | Choice) else ""  # other kinds show where they differ
-    return "wrong", mistake + difference + why
+    return next((f"{name}: " for name in matching), "")
+
+
+def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker: Worker) -> Judged:
+    """Half of the points of a nearly true statement are for the verdict, half for the condition."""
+    verdict, named = truth.read(given)
+    condition = condition if condition != "" else named
+    verdict = "nearly" if condition != "" else verdict  # whoever names a condition does not mean it as stated
+    if verdict == "true" or (verdict != truth.right and truth.right != "nearly"):
+        if verdict == truth.right:
+            return Judged("right", "", 1.0)
+        return Judged("wrong", f"{_name_mistake(part, verdict, worker)}{truth.compare(verdict)}. {part.why}", 0.0)
+    if truth.right != "nearly":
+        return Judged("right", "", 1.0)
+    explanation = f"it holds only if {truth.only_if}. {part.why}"
+    if condition == "":
+        return Judged("only if", f"the verdict is right, the condition is missing: {explanation}", CONDITIONAL_CREDIT)
+    try:
+        difference = compare_values(truth.condition, truth.condition.right, condition, worker)
+    except UserError as error:
+        problem = f"the verdict is right, the condition cannot be read: {_without_backticks(str(error))}"
+        return Judged("only if", problem, CONDITIONAL_CREDIT)
+    if difference is None:
+        return Judged("right", "", 1.0)
+    return Judged("only if", f"the verdict is right, the condition is not: {explanation}", CONDITIONAL_CREDIT)
 
 
 def compare_answers(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
     """How an answer differs from this one, None if it does not; formulas and numbers are computed by the worker."""
     answer = part.answer
-    if isinstance(answer, Truth | Choice):
-        return answer.compare(given, answer.verdict(right) if isinstance(answer, Truth) else right)
+    if isinstance(answer, Truth):
+        return answer.compare(given, answer.verdict(right))
     if isinstance(answer, Function):
         difference = answer.compare(given, [right(*case) for case in answer.cases] if callable(right) else right)
         return difference and _without_backticks(difference)
+    return compare_values(answer, right, given, worker)
+
+
+def compare_values(answer: Choice | Number | Formula, right: Any, given: Any, worker: Worker) -> str | None:
+    """How a choice, a number or a formula differs from this one."""
+    if isinstance(answer, Choice):
+        return answer.compare(given, right)
     if isinstance(answer, Formula):
         request: dict[str, Any] = {"do": "formula", "as": {"right": right, "symbols": dict(answer.symbols)}}
     else:
-        assert isinstance(answer, Number)
         value = right if isinstance(right, int | float | str) else str(right)  # a Fraction becomes a formula
-        request = {"do": "number", "as": {"right": value, "rel": answer.rel, "abs": answer.abs}}
+        request = {"do": "number",
+                   "as": {"right": value, "rel": answer.rel, "abs": answer.abs, "digits": answer.digits}}  # fmt: skip
     reply: str | None = worker.ask({**request, "given": given})
     return reply
 
@@ -276,6 +324,8 @@ def answer_template(exercises: Sequence[Exercise]) -> str:
 def _part_lines(part: Part) -> str:
     lines = ["", _comment(part.ask), *map(_comment, answer_hints(part.answer)), f'{part.id} = ""']
     if isinstance(part.answer, Truth):
+        if part.answer.condition is not None:
+            lines += [*map(_comment, condition_hints(part.answer)), f'{part.id}{CONDITION} = ""']
         lines.append(f'{part.id}{REASON} = ""')
     return "\n".join(lines)
 
@@ -284,6 +334,13 @@ def answer_hints(answer: Answer) -> list[str]:
     """The format of an answer, and the options of a choice."""
     options = answer.options.items() if isinstance(answer, Choice) else ()
     return [f"({answer.template})", *(f"{name}: {meaning}" for name, meaning in options)]
+
+
+def condition_hints(answer: Truth) -> list[str]:
+    """The question for the condition of a statement, and its options."""
+    if isinstance(answer.condition, Choice):
+        return ["If it holds only under a condition, which one?", *answer_hints(answer.condition)]
+    return [f"If it holds only under a condition: {answer.phrase}", *answer_hints(answer.condition)]
 
 
 def _comment(text: str) -> str:

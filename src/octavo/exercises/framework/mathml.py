@@ -102,7 +102,8 @@ def _text(node: Node) -> str:
             return f"{_text_tight(inside[0])}^{_text_tight(inside[1])}"
         case "*":
             dot = " · " if _ends_in_number(inside[0]) and _starts_with_number(inside[1]) else " "
-            return _text(inside[0]) + dot + _text(inside[1])
+            right = f"({_text(inside[1])})" if inside[1].kind == "sign" else _text(inside[1])
+            return _text(inside[0]) + dot + right
         case "/":
             return f"{_text(inside[0])}/{_text(inside[1])}"
         case ",":

@@ -13,15 +13,23 @@ from pathlib import Path
 
 from octavo.errors import UserError
 from octavo.exercises.framework.exercise import Exercise
+from octavo.exercises.question_sets import QUESTION_SETS, exercises_in
 
 TOPICS_PACKAGE = "octavo.exercises.topics"
 TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
-    "Attention and softmax": ("softmax", "score_scaling", "attention", "heads", "permutation"),
+    "Attention and softmax": (
+        "softmax", "weight_bounds", "score_scaling", "attention", "sparse_factors", "heads", "projection_counts",
+        "permutation",
+    ),
     "Copy and average": ("copying", "noisy_keys", "key_value_lookup"),
-    "Positions": ("positions",),
-    "Efficient attention": ("attention_cost", "linear_attention", "encoder_decoder"),
-    "Recurrent networks": ("sigmoid", "gates", "lstm_gradients", "vanishing_gradients"),
-    "Language models": ("ngrams", "greedy_decoding", "perplexity", "preprocessing"),
+    "Positions": ("positions", "head_patterns"),
+    "Efficient attention": (
+        "attention_cost", "linear_attention", "feature_products", "encoder_decoder", "attention_products",
+    ),
+    "Recurrent networks": (
+        "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",
+    ),
+    "Language models": ("ngrams", "ngram_sequences", "greedy_decoding", "greedy_tables", "perplexity", "preprocessing"),
     "Networks and pretraining": (
         "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision",
         "factual_knowledge", "unknown_names", "confidence_threshold",
@@ -45,19 +53,20 @@ def exercises_by_topic(folder: str | Path | None = None) -> dict[str, list[Exerc
 
 
 def select_exercises(names: Sequence[str], folder: str | Path | None = None) -> list[Exercise]:
-    """The exercises with these ids or of these topics; all of them if no name is given."""
+    """The exercises with these ids, of these topics or for these sources; all of them if no name is given."""
     topics = exercises_by_topic(folder)
     by_id = {exercise.id: exercise for exercises in topics.values() for exercise in exercises}
     if not names:
         return list(by_id.values())
-    by_topic = {topic.lower(): exercises for topic, exercises in topics.items()}
+    groups = {name: [by_id[one] for one in exercises_in(source)] for name, source in QUESTION_SETS.items()}
+    groups |= {topic.lower(): exercises for topic, exercises in topics.items()}
     selected: dict[str, Exercise] = {}
     for name in names:
-        if name not in by_id and name.lower() not in by_topic:
-            similar = difflib.get_close_matches(name, [*by_id, *topics], 1)
+        if name not in by_id and name.lower() not in groups:
+            similar = difflib.get_close_matches(name, [*by_id, *topics, *QUESTION_SETS], 1)
             remedy = f"did you mean {similar[0]}?" if similar else "octavo exercises list shows them"
-            raise UserError(f"there is no exercise or topic {name!r}; {remedy}")
-        exercises = by_topic[name.lower()] if name.lower() in by_topic else [by_id[name]]
+            raise UserError(f"there is no exercise, topic or source {name!r}; {remedy}")
+        exercises = groups[name.lower()] if name.lower() in groups else [by_id[name]]
         selected |= {exercise.id: exercise for exercise in exercises}
     return list(selected.values())
 

@@ -12,7 +12,8 @@ from octavo.exercises.framework.formula import Node, evaluate, parse
 
 CALLS: dict[str, Any] = {
     "sqrt": sympy.sqrt, "exp": sympy.exp, "log": sympy.log, "ln": sympy.log, "sin": sympy.sin, "cos": sympy.cos,
-    "tan": sympy.tan, "atan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh, "abs": sympy.Abs,
+    "tan": sympy.tan, "atan": sympy.atan, "sinh": sympy.sinh, "cosh": sympy.cosh, "tanh": sympy.tanh,
+    "log2": lambda x: sympy.log(x, 2), "log10": lambda x: sympy.log(x, 10), "abs": sympy.Abs,
     "gamma": sympy.gamma, "factorial": sympy.factorial, "binomial": sympy.binomial, "min": sympy.Min, "max": sympy.Max,
 }  # fmt: skip
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "^": operator.pow}

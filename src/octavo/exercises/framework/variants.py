@@ -27,9 +27,8 @@ DRAWN: dict[str, tuple[float, ...]] = {  # kind of a symbol -> values that can b
 }  # fmt: skip
 MAX_TRIES = 400
 SMALLEST, LARGEST = 1e-3, 1e12  # of an answer that can be typed
-MIN_DISTANCE = 0.02  # relative, of the answer from every common mistake
+MIN_DISTANCE = 0.02  # relative, of the answer from a common mistake, for the point to tell them apart
 NOWHERE = Interval(math.inf, -math.inf)  # holds no number
-ROUNDING = 5e-3  # relative: three significant digits are right
 
 
 def student_variant(exercise: Exercise, student: str, seed: int) -> Exercise:
@@ -43,19 +42,24 @@ def at_point(part: Part, rng: random.Random) -> Part:
     formula = part.answer
     if not isinstance(formula, Formula) or not formula.symbols:
         return part
+    best: tuple[int, dict[str, float], float, dict[str, float]] | None = None
     for _ in range(MAX_TRIES):
         point = _draw(formula, rng)
         right = _value(formula.right, formula, point)
-        others = {name: _value(str(given), formula, point) for name, given in {**part.wrong, **part.only_if}.items()}
         if right is None or not SMALLEST <= abs(right) <= LARGEST:
             continue
-        if all(other is None or abs(other - right) > MIN_DISTANCE * abs(right) for other in others.values()):
-            return _number_part(part, formula, point, right, others)
-    return part
+        others = {name: _value(str(given), formula, point) for name, given in {**part.wrong, **part.only_if}.items()}
+        distinct = {name: x for name, x in others.items()
+                      if x is not None and abs(x - right) > MIN_DISTANCE * abs(right)}  # fmt: skip
+        if best is None or len(distinct) > best[0]:
+            best = len(distinct), point, right, distinct
+        if len(distinct) == len(others):
+            break
+    return part if best is None else _number_part(part, formula, *best[1:])
 
 
 def _number_part(
-    part: Part, formula: Formula, point: Mapping[str, float], right: float, others: Mapping[str, float | None]
+    part: Part, formula: Formula, point: Mapping[str, float], right: float, others: Mapping[str, float]
 ) -> Part:
     where = ", ".join(f"`{name} = {x:g}`" for name, x in point.items())
     counted = right == int(right)
@@ -67,11 +71,11 @@ def _number_part(
         return Finding(right, f"{found.note}; the formula at {where.replace('`', '')}")
 
     return replace(
-        part, ask=f"{part.ask} Give its value for {where}.", evidence=evidence, full=None,
-        answer=Number(int(right) if counted else right, rel=0 if counted else ROUNDING),
+        part, ask=f"{part.ask} Give its value for {where}.", evidence=evidence, full=None, makers={},
+        answer=Number(int(right) if counted else right, rel=0 if counted else None),
         why=f"{part.why} In general: `{formula.right}`.",
-        wrong={name: others[name] for name in part.wrong if others[name] is not None},
-        only_if={name: others[name] for name in part.only_if if others[name] is not None},
+        wrong={name: others[name] for name in part.wrong if name in others},
+        only_if={name: others[name] for name in part.only_if if name in others},
     )  # fmt: skip
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import tomllib
 from typing import Any
 
 from octavo.errors import UserError
+from octavo.exercises.framework.answer_file import parse_answers, read_answers
 from octavo.exercises.framework.answers import Formula, Number
 from octavo.exercises.framework.function_runner import set_limits
-
-MAX_FILE_BYTES = 1 << 18
-MAX_DEPTH = 8  # tables within tables
 
 
 def answer_request(request: dict[str, Any]) -> dict[str, Any]:
@@ -36,39 +33,6 @@ def answer_request(request: dict[str, Any]) -> dict[str, Any]:
         return {"refused": "it is nested too deeply; flatten it"}
     except (ArithmeticError, ValueError) as error:
         return {"refused": f"it cannot be computed: {error}"[:300]}
-
-
-def read_answers(file: str) -> dict[str, Any]:
-    """An answer file as plain values."""
-    try:
-        with open(file, "rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"it cannot be opened: {error.strerror}") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise UserError(f"an answer file may have {MAX_FILE_BYTES:,} bytes; shorten it")
-    try:
-        return parse_answers(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"it is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-
-
-def parse_answers(text: str) -> dict[str, Any]:
-    """TOML text as plain values."""
-    try:
-        return {key: _plain(value) for key, value in tomllib.loads(text).items()}
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"it is not valid TOML: {error}"[:300]) from error
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    if depth > MAX_DEPTH:
-        raise UserError(f"tables and lists may be nested {MAX_DEPTH} deep; flatten them")
-    if isinstance(value, dict):
-        return {key: _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, depth + 1) for item in value]
-    return value if isinstance(value, bool | int | float | str) else str(value)  # dates
 
 
 def main() -> None:

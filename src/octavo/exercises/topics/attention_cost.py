@@ -80,11 +80,11 @@ NEW_TOKEN = Exercise(
         "Query-key pairs for generating N tokens one by one.", ("tokens N", "pairs"), True, True),
     parts=[
         Part("changes", "Appending a token changes no earlier output.", Truth("nearly",
-             only_if="attention is causal: no token attends to a later one"), "numeric", earlier_outputs_unchanged,
+             condition="attention is causal: no token attends to a later one"), "numeric", earlier_outputs_unchanged,
              why="Row t of the attention weights covers `s <= t`; the new column is masked in all rows but the last.",
              wrong={"assumed a causal mask": True}),
         Part("kept", "In a network with several layers, the keys and values of earlier tokens can be cached.",
-             Truth("nearly", only_if="every layer is causal"), "numeric", cached_keys_valid,
+             Truth("nearly", condition="every layer is causal"), "numeric", cached_keys_valid,
              why="The keys of the first layer depend on one token each, but those of the second on all tokens attended "
              "to.", wrong={"assumed a causal mask in every layer": True}),
         Part("which", "Which pairs are new?", Choice("new-row", {"new-row": "the new query with all keys",
@@ -268,7 +268,7 @@ CHANNEL = Exercise(
              why="`(4*N*D^2 + 8*N*D^2)/(4*N^2*D + 8*N*D^2) = 3*D/(N + 2*D) = 1536/1280`.",
              wrong={"forgot the projections": 2, "counted three projections": 1.25}),
         Part("cheaper", "Channel attention is cheaper than attention over patches.",
-             Truth("nearly", only_if="there are more patches than channels per group"), "counted", channel_cheaper,
+             Truth("nearly", condition="there are more patches than channels per group"), "counted", channel_cheaper,
              why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.", wrong={"considered large images only": True}),
         Part("groups", "How many operations does channel attention in G groups take, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,

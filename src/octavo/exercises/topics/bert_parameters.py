@@ -103,4 +103,67 @@ BERT_LARGE = Exercise(
              "embeddings.", wrong={"gave that of BERT-Base": 0.7769, "counted only the feed-forward networks": 0.6011}),
     ])  # fmt: skip
 
-EXERCISES = (BERT_LARGE,)
+USUAL_VOCAB = 30_000  # as textbooks round it
+
+
+def in_one_layer(part: str, biases: bool) -> int:
+    """The parameters of "attention" or "feed_forward" in one layer of octavo's BERT, with or without biases."""
+    with torch.device("meta"):
+        model = Bert(replace(LARGE, layers=1, pooler=False), USUAL_VOCAB)
+    return sum(p.numel() for name, p in model.named_parameters() if f".{part}." in name and (biases or p.dim() == 2))
+
+
+def weights_count() -> Finding:
+    layer = in_one_layer("attention", False) + in_one_layer("feed_forward", False)
+    total = USUAL_VOCAB * LARGE.width + LARGE.layers * layer
+    return Finding(total, f"24 layers of {layer:,} weights and the word embeddings")
+
+
+def usual_reaches() -> Finding:
+    built = count(replace(LARGE, tasks=("words", "next")), USUAL_VOCAB)
+    untied = built + USUAL_VOCAB * LARGE.width
+    note = f"octavo's BERT with both heads has {built:,}; with an output matrix of its own it would have {untied:,}"
+    return Finding(verdict(built >= 340_000_000), note)
+
+
+USUAL = Exercise(
+    id="bert-large-usual", title="The parameters of BERT-Large as textbooks ask for them",
+    question="BERT-Large as it is usually set: width D = 1024, 24 layers, 16 heads with queries, keys and values of "
+    "size 64, feed-forward networks with 4096 hidden units, sequences of 512 tokens and a vocabulary of 30,000. Show "
+    "that it has about 340 million parameters.",
+    answer="Word embeddings `30000*1024 = 30720000`; per layer `4*1024^2 = 4194304` weights for attention and "
+    "`8*1024^2 = 8388608` for the feed-forward network: 332,709,888 weights. Positions, segments, biases, layer norms "
+    "and the pooler make it 334,607,360. That is 340 million only if it is rounded to two digits: nothing that was "
+    "left out closes the gap. The real vocabulary has 30,522 entries, half a million parameters more.",
+    parts=[
+        Part("embeddings", "How many weights do the word embeddings have?", Number(30_720_000, rel=0), "counted",
+             lambda: Finding(USUAL_VOCAB * (count(LARGE, VOCAB) - count(LARGE, VOCAB - 1)),
+                 "30,000 times what one more word adds to octavo's BERT"),
+             why="A row of 1024 for each of the 30,000 words.",
+             wrong={"used the real vocabulary": 31_254_528, "counted words and positions": 31_244_288}),
+        Part("attention", "How many weights does the attention of one layer have, without biases?",
+             Number(4_194_304, rel=0), "counted",
+             lambda: Finding(in_one_layer("attention", False), "the matrices of one layer of octavo's BERT, counted"),
+             why="16 heads of `3*1024*64`, and an output projection of `1024^2`.",
+             wrong={"left out the output projection": 3_145_728, "counted one head": 196_608}),
+        Part("feed-forward", "How many parameters does the feed-forward network of one layer have, with biases?",
+             Number(8_393_728, rel=0), "counted",
+             lambda: Finding(in_one_layer("feed_forward", True), "counted in one layer of octavo's BERT"),
+             why="`2*1024*4096 + 4096 + 1024`.",
+             wrong={"left out the biases": 8_388_608, "counted one of its two layers": 4_198_400}),
+        Part("weights", "How many weights are there in the 24 layers and the word embeddings, without biases?",
+             Number(332_709_888, rel=0), "counted", weights_count, why="`24*12*1024^2 + 30000*1024`.",
+             wrong={"left out the embeddings": 301_989_888, "left out the output projections": 307_544_064}),
+        Part("all", "And with positions, two segments, all biases and layer norms, and the pooler?",
+             Number(334_607_360, rel=0), "counted",
+             lambda: Finding(count(LARGE, USUAL_VOCAB), "octavo's BERT with this vocabulary, built without memory"),
+             why="`30514*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`.",
+             wrong={"gave the rounded number": 340_000_000, "left out the pooler": 333_557_760,
+                    "used the real vocabulary": 335_141_888}),
+        Part("reaches", "Counting everything, both pretraining heads included, there are at least 340 million.",
+             Truth("false"), "counted", usual_reaches,
+             why="The heads add 1.1 million. Only an output matrix of its own would exceed 340 million, by far: BERT "
+             "ties it to the embeddings.", wrong={"attributed the gap to biases and layer norms": True}),
+    ])  # fmt: skip
+
+EXERCISES = (BERT_LARGE, USUAL)

@@ -81,7 +81,7 @@ COPY = Exercise(
              why="Solve `(n - 1)*exp(-m) = p/(1 - p)` for m.",
              wrong={"left out the number of keys": "ln((1 - p)/p)", "mistook p for the odds": "ln(n - 1) - ln(p)"}),
         Part("ten", "A margin of 10 gives the best key at least 99% of the weight.",
-             Truth("nearly", only_if="there are at most 223 keys"), "numeric", ten_is_enough,
+             Truth("nearly", condition="there are at most 223 keys"), "numeric", ten_is_enough,
              why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
              wrong={"forgot that many small weights add up": True}),
         Part("most-keys", "For up to how many keys does a margin of 10 guarantee 99% of the weight?",
@@ -135,7 +135,7 @@ AVERAGE = Exercise(
              why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
              wrong={"forgot that two keys share the weight": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
-             Truth("nearly", only_if="the two keys have equal norms"), "numeric", equal_weights,
+             Truth("nearly", condition="the two keys have equal norms"), "numeric", equal_weights,
              why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: `dot(k_1, k_2)` is in both and cancels.",
              wrong={"assumed keys of equal norm": True}),
     ])  # fmt: skip
@@ -203,7 +203,7 @@ PROJECTOR = Exercise(
         "oblique one lets nothing through, but amplifies noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
-             Truth("nearly", only_if="the subspaces of A and B are orthogonal"), "numeric", projector_works,
+             Truth("nearly", condition="the subspaces of A and B are orthogonal"), "numeric", projector_works,
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
              wrong={"mistook different subspaces for orthogonal ones": True}),
         Part("error", "A and B are single unit vectors with cosine c between 0 and 1, and `v_b` has norm L. What is "
@@ -215,7 +215,7 @@ PROJECTOR = Exercise(
              why="It is `a*T(u)` with u orthogonal to b and `dot(u, a) = 1`, so `norm(u) = 1/sqrt(1 - c^2)`.",
              wrong={"thought that all projectors have norm 1": "1", "used the cosine instead of the sine": "1/c"}),
         Part("exists", "Some linear map recovers `v_a` from the sum.",
-             Truth("nearly", only_if="the two subspaces have only zero in common"), "numeric", some_map_works,
+             Truth("nearly", condition="the two subspaces have only zero in common"), "numeric", some_map_works,
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
     ])  # fmt: skip

@@ -165,7 +165,7 @@ ENCODER_DECODER = Exercise(
              "`4*N*k`.", wrong={"compared only the powers": "k", "thought that the pairs always dominate": "1"},
              only_if={"the layer has no feed-forward network": "2*k"}),
         Part("square", "Twice as many tokens make an encoder layer four times as expensive.", Truth("nearly",
-             only_if="N is much larger than 6k, so that the pairs dominate the cost"), "counted", growth,
+             condition="N is much larger than 6k, so that the pairs dominate the cost"), "counted", growth,
              why="The factor is `2*(24*k + 8*N)/(24*k + 4*N)`: 2 for short sequences, 3 at N = 6k, 4 only in the "
              "limit.", wrong={"considered only the pairs": True}),
         Part("second", "N = M = 128, k = 512, one layer each. What fraction of the cost of the first translation does "
@@ -186,7 +186,7 @@ ENCODER_DECODER = Exercise(
              wrong={"confused dependence of activations with dependence of gradients": True}),
         Part("prefix", "In one network that reads source and target as one sequence, the source's outputs do not "
              "depend on the target either.", Truth("nearly",
-             only_if="source tokens do not attend to target tokens, as with a causal mask"), "numeric", source_in_front,
+             "source tokens do not attend to target tokens, as with a causal mask"), "numeric", source_in_front,
              why="With the mask the source acts as an encoder; without it, it depends on the target.",
              wrong={"mistook the order of the tokens for a mask": True}),
     ])  # fmt: skip

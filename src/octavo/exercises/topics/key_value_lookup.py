@@ -141,7 +141,7 @@ RAW = Exercise(
              wrong={"gave token 2 no weight": "1/sqrt(2)", "thought that the other vectors cancel": 0,
                     "used one token only": 1}),
         Part("itself", "With raw dot products every token attends most to itself.",
-             Truth("nearly", only_if="all tokens have the same norm"), "numeric", attends_to_itself,
+             Truth("nearly", condition="all tokens have the same norm"), "numeric", attends_to_itself,
              why="`dot(x, y) <= norm(x)*norm(y)` is at most `norm(x)^2` if the norm of y does not exceed that of x; a "
              "longer y can have a larger score.", wrong={"forgot that a longer token has larger dot products": True}),
         Part("projections", "Write a function that builds Q, K and V from the four vectors and returns attention's "
@@ -283,7 +283,7 @@ SYNTHESIZER = Exercise(
              why="Whatever is learnt, the position attended to is independent of the position of the key.",
              wrong={"thought that training finds what the weights cannot express": True}),
         Part("cannot", "One synthesizer layer cannot look up values by key.", Truth("nearly",
-             only_if="its values contain no information about the keys, or it has fewer heads than keys"), "numeric",
+             condition="its values contain no information about the keys, or it has fewer heads than keys"), "numeric",
              cannot_look_up,
              why="`W_v*x_s` can combine key and value; then only the choice of the head must depend on the question, "
              "which a synthesizer can do.", wrong={"forgot that values may contain their keys": True}),

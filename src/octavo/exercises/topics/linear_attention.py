@@ -124,7 +124,7 @@ LINEAR = Exercise(
              wrong={"compared with the first order": "2*D*F/(D + F)", "used the width": "D",
                     "thought that it always is": "1"}),
         Part("cheaper", "Linear attention is cheaper than softmax attention.", Truth("nearly",
-             only_if="there are more tokens than features, `N > F*(1 + 1/(2*D))`"), "counted", cheaper_sizes,
+             condition="there are more tokens than features, `N > F*(1 + 1/(2*D))`"), "counted", cheaper_sizes,
              why="It replaces `N^2` by `N*F`.", wrong={"compared the powers of N and forgot F": True}),
         Part("softmax", "With some fixed, sufficiently large number of features, it equals softmax attention for every "
              "sequence.", Truth("false"), "exact", enough_features,

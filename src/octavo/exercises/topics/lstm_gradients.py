@@ -228,7 +228,7 @@ ALIVE = Exercise(
              why="The gate is `sigma(1) = 0.7311` at every step: `0.7311^100`.",
              wrong={"used the bias as the gate": 1, "forgot the bias": "2^(-100)"}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
-             Truth("nearly", only_if="the forget gates stay close to one"), "autograd", cannot_vanish,
+             Truth("nearly", condition="the forget gates stay close to one"), "autograd", cannot_vanish,
              why="A product of numbers below one vanishes too, but at a learnt rate.",
              wrong={"assumed forget gates near one": True}),
     ])  # fmt: skip

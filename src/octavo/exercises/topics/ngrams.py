@@ -121,7 +121,7 @@ BAG = Exercise(
              why="Their number depends only on the counts, not on p: it is a constant factor.",
              wrong={"thought that a constant factor moves the maximum": True}),
         Part("unseen", "The fitted model assigns every text over the same vocabulary a positive probability.",
-             Truth("nearly", only_if="every word of the vocabulary occurs in the training text"), "exact", all_possible,
+             Truth("nearly", "every word of the vocabulary occurs in the training text"), "exact", all_possible,
              why="A word with count zero has probability zero, and one such word is enough.",
              wrong={"forgot words that never occur": True}),
     ])  # fmt: skip
@@ -247,7 +247,7 @@ CONDITIONALS = Exercise(
              why="Every a that has a successor is followed by b.",
              wrong={"counted the last a too": "2/3", "gave the relative frequency of b": "2/5"}),
         Part("sum", "L-gram counts divided by (L - 1)-gram counts are distributions.",
-             Truth("nearly", only_if="the last L - 1 tokens are not counted as a context"), "exact", sums_to_one,
+             Truth("nearly", condition="the last L - 1 tokens are not counted as a context"), "exact", sums_to_one,
              why="Only then is the count of a context the number of L-grams that start with it.",
              wrong={"forgot that the last context has no successor": True}),
         Part("rows", "How many rows are wrong otherwise?", Number(1, rel=0), "exact", affected_rows,

@@ -222,7 +222,7 @@ TWO_HEADS = Exercise(
              wrong={"used the sum of the heads instead of their mean": 0.07246384, "thought there is none": 0,
                     "gave that of one head": 0.25}),
         Part("settles", "The variance of the output of the two heads goes to zero as b -> infinity.",
-             Truth("nearly", only_if="the noise does not flip the key, `1 + s*z > 0`"), "monte carlo", two_heads_settle,
+             Truth("nearly", "the noise does not flip the key, `1 + s*z > 0`"), "monte carlo", two_heads_settle,
              why="Given `1 + s*z > 0`, the output of every draw tends to the mean of both values. The other 7.9% of "
              "the draws tend to something else.", wrong={"forgot that noise can flip the key": True}),
         Part("one-head-given", "What is the variance of one head's weight as b -> infinity, given `1 + s*z > 0`?",

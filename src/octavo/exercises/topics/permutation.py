@@ -11,7 +11,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from octavo.exercises import Exercise, Finding, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.topics.heads import random_heads, random_tokens
 from octavo.ops.attention import CAUSAL, FULL, Pattern
 from octavo.ops.attention.multi_head import concatenated, maps, queries_and_keys
@@ -145,4 +145,57 @@ PERMUTATION = Exercise(
              "has some sense of order even without positions.", wrong={"thought that the mask is permuted too": True}),
     ])  # fmt: skip
 
-EXERCISES = (PERMUTATION,)
+
+def column_matrices() -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of four tokens as columns, each D × N."""
+    return tuple(random_tokens(N, D, seed)[0].T for seed in (1, 2, 3))  # type: ignore[return-value]
+
+
+def column_scores() -> Finding:
+    q_DN, k_DN, _ = column_matrices()
+    s_NN = k_DN.T @ q_DN
+    options: dict[str, Callable[[Tensor], Tensor]] = {
+        "both": lambda p: p.T @ s_NN @ p, "unchanged": lambda p: s_NN, "right": lambda p: s_NN @ p,
+    }  # fmt: skip
+    errors = {name: largest_difference(lambda p: (k_DN @ p).T @ (q_DN @ p) - option(p))  # noqa: B023
+              for name, option in options.items()}  # fmt: skip
+    [found] = [name for name, error in errors.items() if error < TOLERANCE]
+    listed = ", ".join(f"{name} {error:.0e}" for name, error in errors.items())
+    return Finding(found, f"all 24 permutations of 4 random tokens, largest differences: {listed}", f"to {TOLERANCE:g}")
+
+
+def column_layer(cancelled: bool) -> Finding:
+    """Whether attention over permuted columns is permuted; `cancelled` leaves P out of the scores."""
+    q_DN, k_DN, v_DN = column_matrices()
+    y_DN = v_DN @ (k_DN.T @ q_DN).softmax(0)
+
+    def difference(p_NN: Tensor) -> Tensor:
+        scores = k_DN.T @ q_DN if cancelled else (k_DN @ p_NN).T @ (q_DN @ p_NN)
+        return (v_DN @ p_NN) @ scores.softmax(0) - y_DN @ p_NN
+
+    return _always_equal("the two sides", difference)
+
+
+COLUMNS = Exercise(
+    id="permutation-columns", title="Permutation equivariance with tokens as columns",
+    question="Tokens are the columns of X, so `X*P` has them in another order. Self-attention is `Sa(X) = "
+    "V*softmax(T(K)*Q)`, where the softmax runs down each column. Show that `Sa(X*P) = Sa(X)*P`.",
+    answer="Keys, queries and values become `K*P`, `Q*P` and `V*P`, so the scores become `T(P)*T(K)*Q*P`: their rows "
+    "and columns are permuted, and so are those of the attention weights A. Then `V*P*T(P)*A*P = V*A*P`, because "
+    "`P*T(P) = I` meets between values and weights. Inside the scores P and its transpose do not meet: whoever cancels "
+    "them there is left with `V*P*A`, which is not the permuted output.",
+    parts=[
+        Part("scores", "What are the scores of the permuted tokens, with `S = T(K)*Q`?",
+             Choice("both", {"both": "`T(P)*S*P`", "unchanged": "S: the permutations cancel", "right": "`S*P`"}),
+             "numeric", column_scores, why="`T(K*P)*(Q*P) = T(P)*(T(K)*Q)*P`; P stands on the outside."),
+        Part("layer", "`Sa(X*P) = Sa(X)*P`.", Truth("true"), "numeric", lambda: column_layer(False),
+             why="The weights become `T(P)*A*P`, and `(V*P)*(T(P)*A*P) = (V*A)*P`.",
+             wrong={"thought that the softmax depends on the order of the keys": False}),
+        Part("cancelled",
+             "With unchanged scores, as if P cancelled inside them, `V*P*softmax(S)` is the permuted output, "
+             "too.", Truth("false"), "numeric", lambda: column_layer(True),
+             why="It gives every permuted value the weight of another token.",
+             wrong={"cancelled matrices that are not next to each other": True}),
+    ])  # fmt: skip
+
+EXERCISES = (PERMUTATION, COLUMNS)

@@ -172,7 +172,7 @@ COMPARE = Exercise(
              wrong={"divided the perplexity": "P*W/C", "inverted the ratio": "P^(C/W)",
                     "thought that it stays the same": "P"}),
         Part("lower", "On the same passage, the model with the lower perplexity needs fewer bits.",
-             Truth("nearly", only_if="both models predict the same tokens"), "numeric", lower_is_better,
+             Truth("nearly", condition="both models predict the same tokens"), "numeric", lower_is_better,
              why="Bits are the number of tokens times the log of the perplexity, and a passage has several times as "
              "many characters as words.", wrong={"compared words with characters": True}),
         Part("factor", "One exponent converts word perplexity to character perplexity for all texts.", Truth("false"),

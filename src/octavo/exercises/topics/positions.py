@@ -183,8 +183,7 @@ SINE = Exercise(
              sine_alone_enough,
              why="`sin(w*(t+k))` needs `cos(w*t)` unless its coefficient `sin(w*k)` is zero. Finitely many positions "
              "can be fitted if there are no more positions than frequencies, but that map does not hold for all t.",
-             wrong={"forgot the cosine term of the addition formula": True,
-                    "forgot the case in which the coefficient of the cosine is zero": False}),
+             wrong={"forgot the cosine term of the addition formula": True}),
         Part("proof", "The proof needs only one position: at t = 0 the encoding is zero, and that of k is not.",
              Truth("true"), "exact", at_zero,
              why="A linear map maps zero to zero. An affine map, with a bias, could fit this position, but not the "

@@ -111,7 +111,7 @@ SIGMOID = Exercise(
              why="`exp(-x)/(1 + exp(-x))^2 = S*(1 - S)`, unchanged when S and 1 - S are swapped.",
              wrong={"gave that of tanh": "1 - S^2", "forgot one factor": "1 - S"}),
         Part("complement", "In float64, `1 - sigma(x)` equals `sigma(-x)` to six digits, for every x from -700 to 700.",
-             Truth("nearly", only_if="x is not large: up to about 20"), "numeric", complement_in_floats,
+             Truth("nearly", condition="x is not large: up to about 20"), "numeric", complement_in_floats,
              why="S near 1 has an absolute error of `1.1*10^(-16)`; one minus it has the same error, however small it "
              "is.", wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
         Part("gone", "In float32, above which x is `1 - 1/(1 + exp(-x))` exactly zero?", Number("24*ln(2)"), "numeric",
@@ -129,7 +129,7 @@ SIGMOID = Exercise(
              wrong={"used the logarithm of the rounded sigmoid": log_of_sigmoid,
                     "rounded 1 + exp(-x)": log_without_log1p}),
         Part("tanh", "`tanh(x) = 2*sigma(2*x) - 1`, so in float64 the right side gives tanh(x) to 12 digits.",
-             Truth("nearly", only_if="x is not close to zero"), "numeric", tanh_by_sigmoid,
+             Truth("nearly", condition="x is not close to zero"), "numeric", tanh_by_sigmoid,
              why="The identity is exact; but near zero it subtracts 1 from a number near 1. The absolute error is "
              "`10^(-16)`, which is negligible for a gate, but can be larger than a tiny tanh.",
              wrong={"assumed that what holds in exact arithmetic holds in floats": True}),

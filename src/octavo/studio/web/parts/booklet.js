@@ -89,7 +89,8 @@ async function run(found, place, signal, stop) {
       const result = await post(`/api/exercises/${encodeURIComponent(found.id)}/check`, { part: part.id }, signal);
       held += result.holds;
       rows.append(h("tr", {}, h("th", { scope: "row" }, result.id),
-        h("td", { class: result.holds ? "good" : "bad" }, result.holds ? "holds" : "fails"),
+        h("td", { class: result.holds ? "good" : result.skipped ? "" : "bad" },
+          result.holds ? "holds" : result.skipped ? "skipped" : "fails"),
         h("td", {}, `${result.evidence}, ${result.seconds < 0.01 ? "under 0.01" : result.seconds.toFixed(2)} s`),
         h("td", {}, result.tolerance),
         h("td", { class: "note" }, result.problem || result.note || result.found)));

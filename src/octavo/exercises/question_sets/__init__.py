@@ -1,0 +1,59 @@
+"""The questions that courses set, by source and number, with the exercises and parts that answer them.
+
+To add a set, write one module here that ends with `SET = QuestionSet(...)` and add it to `QUESTION_SETS`. Questions are
+put in our own words; `usual` names an answer that is often given and wrong, and the part whose evidence refutes it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from octavo.errors import UserError
+from octavo.exercises.question_sets import bishop, cs224n, laboratory, language_models, prince
+from octavo.exercises.question_sets.question import Question, QuestionSet, UsualAnswer
+
+__all__ = [
+    "QUESTION_SETS", "Question", "QuestionSet", "UsualAnswer", "exercises_in", "find_question_set", "tags_of",
+    "usual_answers",
+]  # fmt: skip
+
+QUESTION_SETS: dict[str, QuestionSet] = {
+    one.SET.id: one.SET for one in (bishop, prince, cs224n, language_models, laboratory)
+}
+
+
+def find_question_set(name: str) -> QuestionSet:
+    """The set with this id."""
+    if name.lower() in QUESTION_SETS:
+        return QUESTION_SETS[name.lower()]
+    similar = difflib.get_close_matches(name.lower(), QUESTION_SETS, 1)
+    remedy = f"did you mean {similar[0]}?" if similar else f"the sources are {', '.join(QUESTION_SETS)}"
+    raise UserError(f"there is no source {name!r}; {remedy}")
+
+
+def exercises_in(chosen: QuestionSet) -> list[str]:
+    """The exercises that answer the questions of a set, in its order."""
+    return list(dict.fromkeys(part.split(".")[0] for question in chosen.questions for part in question.parts))
+
+
+def _questions_of(exercise: str, part: str | None = None) -> Iterator[tuple[QuestionSet, Question]]:
+    """The questions that an exercise, or one part of it, answers."""
+    for one in QUESTION_SETS.values():
+        for question in one.questions:
+            if any(name.split(".")[0] == exercise and part in (None, name.split(".")[1]) for name in question.parts):
+                yield one, question
+
+
+def tags_of(exercise: str, part: str | None = None) -> list[str]:
+    """The source and number of each of these questions, such as "bishop 12.6a"."""
+    return [f"{one.id} {question.number}" for one, question in _questions_of(exercise, part)]
+
+
+def usual_answers(exercise: str) -> list[str]:
+    """What is often answered instead, with source and number, where a part of this exercise refutes it."""
+    return [
+        f"The usual answer ({one.id} {question.number}): {question.usual.text} [{question.usual.part}]."
+        for one in QUESTION_SETS.values() for question in one.questions
+        if question.usual is not None and question.usual.part.split(".")[0] == exercise
+    ]  # fmt: skip
