@@ -21,7 +21,7 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
         "softmax", "weight_bounds", "score_scaling", "attention", "sparse_factors", "heads", "projection_counts",
         "permutation",
     ),
-    "Copy and average": ("copying", "noisy_keys", "key_value_lookup"),
+    "Copy and average": ("copying", "noisy_keys", "query_design", "key_value_lookup"),
     "Positions": ("positions", "head_patterns"),
     "Efficient attention": (
         "attention_cost", "linear_attention", "feature_products", "encoder_decoder", "attention_products",
@@ -29,9 +29,12 @@ TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOP
     "Recurrent networks": (
         "sigmoid", "gates", "gru_conventions", "lstm_gradients", "vanishing_gradients", "gradient_paths",
     ),
-    "Language models": ("ngrams", "ngram_sequences", "greedy_decoding", "greedy_tables", "perplexity", "preprocessing"),
+    "Language models": (
+        "ngrams", "ngram_sequences", "vector_bigram", "characters_or_words", "shakespeare_characters",
+        "greedy_decoding", "greedy_tables", "perplexity", "two_passages", "preprocessing",
+    ),
     "Networks and pretraining": (
-        "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision",
+        "cross_entropy", "hidden_layer", "deep_averaging", "bert_parameters", "self_supervision", "pretraining_tasks",
         "factual_knowledge", "unknown_names", "confidence_threshold",
     ),
 }  # fmt: skip

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """A laboratory sheet on recurrent networks, GRU, LSTM, attention and encoder-decoder transformers."""
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ SET = QuestionSet("laboratory", "A laboratory sheet on RNN, GRU, LSTM, attention
     Question("4a", "the gradient of an LSTM with respect to the weights of its candidate",
              ("lstm-gradient-wg.partial", "lstm-gradient-wg.total-cell", "lstm-gradient-wg.total",
               "lstm-gradient-wg.assembled", "lstm-gradient-paths.summed"),
-             UsualAnswer("the sum over all steps of the derivative by `h_t` times that of `h_t` by the weights; it counts "
-                         "the paths through several states several times", "lstm-gradient-paths.summed", True)),
+             UsualAnswer("the sum over all steps of the derivative by `h_t` times that of `h_t` by the weights; it "
+                         "counts the paths through several states several times", "lstm-gradient-paths.summed", True)),
     Question("4b", "the factor that keeps it from vanishing",
              ("lstm-gradient-alive.term", "lstm-gradient-alive.near-one", "lstm-gradient-alive.vanish"),
              UsualAnswer("so it does not vanish; only with forget gates near one",

@@ -1,0 +1,255 @@
+"""Queries for one head and for two when the keys are noisy, with mean and covariance of the noise as they are given.
+
+mu means of the keys, t variance of the small noise, b length of a query along each mean, n number of keys.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
+from octavo.exercises.framework.evidence import bisect, normal, tabulate, tabulated
+from octavo.exercises.topics.noisy_keys import NOISE, normal_mean, sigmoid
+from octavo.ops.attention.reference import attend_reference
+
+Array = NDArray[np.float64]
+POINTS = ((2.0, 0.1, 4), (5.0, 0.01, 8), (0.5, 0.3, 6))  # b, t, size of the keys
+
+
+def orthonormal(size: int, seed: int = 0) -> Tensor:
+    """Orthonormal means, as rows."""
+    rows: Tensor = torch.linalg.qr(normal(size, size, seed=seed))[0]
+    return rows
+
+
+def covariance(mu_D: Tensor, t: float, along: float) -> Tensor:
+    """t I + along mu muᵀ."""
+    return t * torch.eye(len(mu_D), dtype=torch.float64) + along * torch.outer(mu_D, mu_D)
+
+
+def score_moments(b: float, t: float, size: int, along: float) -> tuple[float, float]:
+    """Mean and variance of the score of a key, for the query along the means of keys a and b; exact, by matrices."""
+    mu_ND = orthonormal(size, seed=size)
+    q_D = b * (mu_ND[0] + mu_ND[1])
+    return float(q_D @ mu_ND[0]), float(q_D @ covariance(mu_ND[0], t, along) @ q_D)
+
+
+def key_square(t: float, d: int) -> float:
+    """E |k|^2 = |mu|^2 plus the trace of the covariance."""
+    mu_D = orthonormal(d, seed=d)[0]
+    return float(mu_D @ mu_D + covariance(mu_D, t, 0.5).trace())
+
+
+@tabulated("n b", ((3, 2.0), (10, 1.0), (50, 4.0)), "octavo's attention with noise of variance 1e-20", rel=1e-7)
+def small_noise(n: int, b: float) -> float:
+    mu_ND = orthonormal(n, seed=n)
+    k_ND = mu_ND + 1e-10 * normal(n, n, seed=1)
+    q_D, v_NN = b * (mu_ND[0] + mu_ND[1]), torch.eye(n, dtype=torch.float64)
+    return float(attend_reference(q_D[None, None, None], k_ND[None, None], v_NN[None, None], scale=1.0)[0, 0, 0, 0])
+
+
+def output_variance() -> Finding:
+    rows = []
+    z = np.random.default_rng(5).normal(size=20_000)
+    for b, seed in ((1.0, 1), (10.0, 2)):
+        w = sigmoid(b * NOISE * z)
+        v = np.random.default_rng(seed).normal(size=(2, 3))
+        c = w[:, None] * v[0] + (1 - w)[:, None] * v[1]
+        rows.append((float(w.var()), float(np.linalg.norm(v[0] - v[1])), float(c.var(0).sum())))
+    points = {(variance, length): total for variance, length, total in rows}
+    table = tabulate("U L", list(points), lambda *at: points[at], rel=1e-9)
+    return Finding(table, "20,000 outputs each for two lengths of the query: the sum of the variances of their entries")
+
+
+def balanced() -> Finding:
+    """The bounds of z by bisection, the probability by the normal distribution function."""
+    bound = bisect(lambda z: float(sigmoid(np.array(20 * NOISE * z))) >= 0.75, 0.0, 5.0)
+    z = np.random.default_rng(6).normal(size=1_000_000)
+    w = sigmoid(20 * NOISE * z)
+    drawn = float(((w > 0.25) & (w < 0.75)).mean())
+    note = f"the normal distribution function up to z = {bound:.5f}; a million draws give {drawn:.4f}"
+    return Finding(math.erf(bound / math.sqrt(2)), note)
+
+
+def stays_near_average() -> Finding:
+    distance = normal_mean(lambda z: np.abs(sigmoid(20 * NOISE * z) - 0.5))
+    note = f"b = 20: the mean distance of the output from the average is {distance:.2f} of that between the two values"
+    return Finding(verdict(distance < 0.1), note, "below 0.1")
+
+
+BT = {"b": "positive", "t": "positive"}
+LONG_KEY = Exercise(
+    id="long-key", title="One head and a key of varying length",
+    question="Keys are drawn from normal distributions with orthonormal means. All have covariance `t*I` with a tiny "
+    "t, but key a has `t*I + (1/2)*mu_a*T(mu_a)`: it varies along its own direction. The query is `q = b*(mu_a + "
+    "mu_b)`.",
+    answer="With tiny noise everywhere, the weights are those of the means: nearly one half each for a long query. "
+    "With the large covariance, the score of key a has mean b and variance `b^2*(1/2 + 2*t)`, against `2*t*b^2` for "
+    "key b. The difference of the two scores is multiplied by b, so a long query, which is needed to suppress the "
+    "other keys, makes the output jump between the two values. The variance of the output is that of the weight, times "
+    "the squared distance of the values; it does not have the covariance of the key.",
+    parts=[
+        Part("small-noise", "All n keys have covariance `t*I`, and t goes to zero. What is the weight of value a?",
+             Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", small_noise,
+             why="The keys are then their means: two scores are b, the others are zero.",
+             wrong={"forgot the other keys": "1/2", "counted them as n": "1/(2 + n*exp(-b))"}),
+        Part("score-mean", "Key a has the large covariance. What is the mean of its score, `dot(k_a, q)`?",
+             Formula("b", BT), "numeric",
+             tabulated("b t _", POINTS, "the product of mean and query, three sizes", rel=1e-9)(
+                 lambda b, t, size: score_moments(b, t, size, 0.5)[0]),
+             why="`dot(mu_a, q) = b*(dot(mu_a, mu_a) + dot(mu_a, mu_b))`, and the means are orthonormal.",
+             wrong={"added both means": "2*b", "added the variance": "b*(1 + t)"}),
+        Part("score-variance", "What is its variance?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
+             tabulated("b t _", POINTS, "query times covariance times query, three sizes", rel=1e-9)(
+                 lambda b, t, size: score_moments(b, t, size, 0.5)[1]),
+             why="`t*dot(q, q) + dot(mu_a, q)^2/2`, and the squared norm of q is `2*b^2`.",
+             wrong={"did not multiply by the query": "1/2 + t", "forgot that the query has two directions":
+                    "b^2*(1/2 + t)", "gave that of key b": "2*t*b^2"}),
+        Part("key-norm", "What is the mean squared norm of key a, if it has d entries?",
+             Formula("3/2 + d*t", {"d": "whole", "t": "positive"}), "numeric",
+             tabulated("t d", ((0.1, 4), (0.01, 8), (0.3, 6)), "squared mean plus trace, three sizes", rel=1e-9)(
+                 key_square),
+             why="The squared mean is one, and the trace of the covariance is `d*t + 1/2`.",
+             wrong={"forgot the mean": "1/2 + d*t", "forgot the small noise": "3/2"}),
+        Part("output-variance",
+             "The weight of value a has variance U, the values have distance L, other keys are ignored. "
+             "What is the sum of the variances of the output's entries?",
+             Formula("U*L^2", {"U": "positive", "L": "positive"}), "numeric", output_variance,
+             why="`c = v_b + w*(v_a - v_b)`: only w is random.",
+             wrong={"did not square the distance": "U*L", "took the variance of the weight": "U"}),
+        Part("balanced", "b = 20, and t is negligible. With which probability is the weight of value a between one "
+             "quarter and three quarters?", Number(0.0619202759), "numeric", balanced,
+             why="The log-odds of the weight are `20*z/sqrt(2)` with a standard normal z; they must be between "
+             "`-ln(3)` and `ln(3)`.", wrong={"thought that the average is typical": 1, "used a uniform weight": 0.5}),
+        Part("near-average", "With b = 20, the output is on average close to the mean of the two values: nearer than a "
+             "tenth of their distance.", Truth("false"), "numeric", stays_near_average,
+             why="The weight is mostly close to zero or one.",
+             wrong={"took the mean of the weight for its typical value": True}),
+    ])  # fmt: skip
+
+
+def two_heads(means: list[list[float]], keys: list[list[float]], a: int, b: int) -> list[list[float]]:
+    """The attention weights of two heads, whose queries are long multiples of the means of keys a and b."""
+    return [_weights([40 * x for x in means[one]], keys) for one in (a, b)]
+
+
+def _weights(query: list[float], keys: list[list[float]]) -> list[float]:
+    scores = [sum(x * y for x, y in zip(query, key, strict=True)) for key in keys]
+    top = max(scores)
+    e = [math.exp(score - top) for score in scores]
+    return [x / sum(e) for x in e]
+
+
+def _same_query(means: list[list[float]], keys: list[list[float]], a: int, b: int) -> list[list[float]]:
+    query = [40 * (x + y) for x, y in zip(means[a], means[b], strict=True)]
+    return [_weights(query, keys)] * 2
+
+
+def _short_queries(means: list[list[float]], keys: list[list[float]], a: int, b: int) -> list[list[float]]:
+    return [_weights(means[one], keys) for one in (a, b)]
+
+
+def noisy_case(
+    size: int, seed: int, length: float, a: int, b: int
+) -> tuple[list[list[float]], list[list[float]], int, int]:
+    """Means, keys with little noise of which key a has another length, and the places of the two values."""
+    mu_ND = orthonormal(size, seed)
+    k_ND = mu_ND + 0.005 * normal(size, size, seed=seed + 1)
+    k_ND[a] *= length
+    return mu_ND.mul(1e6).round().div(1e6).tolist(), k_ND.mul(1e6).round().div(1e6).tolist(), a, b
+
+
+NOISY_CASES = [noisy_case(4, 1, 1.0, 0, 2), noisy_case(5, 2, 1.8, 3, 1), noisy_case(6, 3, 0.5, 2, 5)]
+
+
+def copied_values() -> Finding:
+    """The limit of infinitely long queries: all weight on the key that is largest along each mean."""
+    results = []
+    for means, keys, a, b in NOISY_CASES:
+        along = np.array(keys) @ np.array(means)[[a, b]].T
+        results.append([[float(i == along[:, h].argmax()) for i in range(len(keys))] for h in range(2)])
+    return Finding(results, "the limit of long queries: all weight on the key that is longest along the mean")
+
+
+def head_variance(b: float, n: int, queries: str) -> float:
+    """The variance of the weight of value a in the mean of two heads, given that the score of key a is positive."""
+    low = -1 / NOISE
+    z = np.linspace(low, 12, 240_001)
+    density = np.exp(-(z**2) / 2)
+    density /= density.sum()
+    score = b * (1 + NOISE * z)
+    if queries == "different":  # the first head's other keys have score 0, the second never attends to a
+        w = 0.5 / (1 + (n - 1) * np.exp(-score))
+    else:
+        w = 1 / (1 + np.exp(b - score) + (n - 2) * np.exp(-score))
+    mean = float((w * density).sum())
+    return float(((w - mean) ** 2 * density).sum())
+
+
+def same_query_helps() -> Finding:
+    z = np.random.default_rng(7).normal(size=100_000)
+    one = sigmoid(20 * NOISE * z)
+    both = (one + one) / 2
+    note = f"b = 20, 100,000 draws: variance {one.var():.4f} with one head, {both.var():.4f} with two"
+    return Finding(verdict(bool(both.var() < one.var() - 1e-12)), note, "any smaller")
+
+
+def longer_helps() -> Finding:
+    variances = {b: head_variance(b, 10, "different") for b in (5.0, 20.0, 100.0, 500.0)}
+    listed = ", ".join(f"{v:.5f} for b = {b:g}" for b, v in variances.items())
+    falls = list(variances.values()) == sorted(variances.values(), reverse=True)
+    note = f"ten keys, given a positive score: variance {listed}"
+    return Finding(verdict(falls and variances[500.0] < 0.001), note, "below 0.001 at the end")
+
+
+def one_head_longer() -> Finding:
+    variances = {b: head_variance(b, 10, "same") for b in (5.0, 20.0, 100.0)}
+    listed = ", ".join(f"{v:.4f} for b = {b:g}" for b, v in variances.items())
+    return Finding(
+        verdict(variances[100.0] < variances[5.0]),
+        f"ten keys, given a positive score: variance {listed}",
+        "any smaller",
+    )
+
+
+TWO_HEADS = Exercise(
+    id="two-heads-found", title="Find queries for two heads",
+    question="Keys are drawn around orthonormal means, and key a varies in length, as in the previous exercise. The "
+    "output is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the means, "
+    "for which it is close to the average of the values of keys a and b, however long key a is.",
+    answer="`q_1 = s*mu_a` and `q_2 = s*mu_b` with a large s: each head copies one value. The length of key a now "
+    "changes only a margin that is large anyway, so the output hardly varies as long as the key does not point "
+    "backwards. Two heads that share the query of a single head gain nothing: they make the same error.",
+    parts=[
+        Part("weights",
+             "Write a function that chooses two queries and returns the attention weights of both heads, key a in the "
+             "first and key b in the second, each right to 0.001. Scores are dot products without scaling; a and b are "
+             "indices into the lists of means and keys.", Function("two_heads", two_heads, NOISY_CASES,
+             "two_heads(means: list of lists, keys: list of lists, a: integer, b: integer) -> [weights, weights]",
+             rel=0.0, abs=1e-3), "numeric", copied_values,
+             why="A query along one mean has a large score with that key alone.",
+             wrong={"gave both heads the query of a single head": _same_query, "left the queries short":
+                    _short_queries}),
+        Part("same-query",
+             "Two heads with the same query `b*(mu_a + mu_b)` have an output with smaller variance than one "
+             "head.", Truth("false"), "monte carlo", same_query_helps,
+             why="Their outputs are equal in every draw, so averaging changes nothing.",
+             wrong={"thought that averaging always reduces the variance": True}),
+        Part("longer",
+             "With different queries, and given that the score of key a is positive, longer queries reduce the "
+             "variance of the output, down to zero.", Truth("true"), "numeric", longer_helps,
+             why="The weight of value a in the first head goes to one for every positive length of the key.",
+             wrong={"thought that a long query amplifies the noise, as with one head": False}),
+        Part("one-head-longer",
+             "With one head and the query `b*(mu_a + mu_b)`, longer queries reduce the variance, too.",
+             Truth("false"), "numeric", one_head_longer,
+             why="There the two scores compete, and b multiplies the noise in their difference.",
+             wrong={"thought that it is as with two heads": True}),
+    ])  # fmt: skip
+
+EXERCISES = (LONG_KEY, TWO_HEADS)
