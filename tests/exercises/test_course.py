@@ -88,7 +88,7 @@ def test_marks_add_up_by_hand(course: Course) -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("", "at least one"), ("[[assignment]]\nweight = 1", "needs a name"), ("titel = 1", "no setting 'titel'"),
-    ('[[assignment]]\nname = "a"\nexercises = ["no-such"]', "no exercise or topic"),
+    ('[[assignment]]\nname = "a"\nexercises = ["no-such"]', "no exercise, topic or source"),
     ('[[assignment]]\nname = "a"\ndeadline = "monday"', "date and time"),
     ('[[assignment]]\nname = "a"\nweight = -1', "must not be negative"),
     ('[[assignment]]\nname = "a"\npoints = { "b" = 1 }', "b is none"),

@@ -43,7 +43,9 @@ def test_a_lecture_has_its_parts_and_its_commands_run(page: Path, tmp_path: Path
     assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
     lines = [words for words in commands(page) if words[:2] == ["octavo", "exercises"] and words[2] in WRITTEN]
     assert {words[2] for words in lines} >= {"sheet", "notebook", "template", "gradescope", "moodle"}
-    program = "import sys\nfrom octavo.cli import main\nsys.exit(max(main(line.split(chr(0))) for line in sys.argv[1:]))\n"
+    program = (
+        "import sys\nfrom octavo.cli import main\nsys.exit(max(main(line.split(chr(0))) for line in sys.argv[1:]))\n"
+    )
     done = subprocess.run([sys.executable, "-P", "-c", program, *("\0".join(words[1:]) for words in lines)],
                           cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -51,7 +53,9 @@ def test_a_lecture_has_its_parts_and_its_commands_run(page: Path, tmp_path: Path
         assert (tmp_path / words[words.index("--out") + 1]).exists()
 
 
-@pytest.mark.parametrize("page", [*LECTURES, COURSE / "README.md", COURSE.parent / "course.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*LECTURES, COURSE / "README.md", COURSE.parent / "course.md"], ids=lambda page: page.stem
+)
 def test_every_flag_on_the_pages_is_known(page: Path) -> None:
     from octavo.cli import VERBS
     from octavo.cli.exercises import ACTIONS

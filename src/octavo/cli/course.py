@@ -28,8 +28,9 @@ from octavo.exercises.formats.moodle import moodle_xml
 from octavo.exercises.formats.notebooks import Layout, notebook_files
 from octavo.exercises.formats.quiz import left_out, quiz_questions
 from octavo.exercises.formats.sheet import print_pdf, question_sheet
-from octavo.exercises.framework.grading import ANSWER_FILE, csv_text, grade
+from octavo.exercises.framework.grading import csv_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
+from octavo.exercises.framework.submissions import ANSWER_FILE, grade
 from octavo.exercises.framework.variants import student_variant
 from octavo.io.files import whole_file
 from octavo.io.progress import progress
@@ -179,9 +180,8 @@ def gradebook(
                for name, file in files.items()}  # fmt: skip
         exercises = assignment.selected()
         with progress(f"grading {assignment.name}", max(1, len(files)), "students") as advance:
-            students = grade(
-                folder, exercises, [one.id for one in exercises], advance=advance, seed=assignment.seed
-            )  # fmt: skip
+            names = [one.id for one in exercises]
+            students = grade(folder, exercises, names, finished=lambda _: advance(1), seed=assignment.seed)
         marks += mark(assignment, students, {**own, **told}, by_hand)
     _write(out, gradebook_csv(loaded, marks).encode())
     names = sorted({one.student for one in marks})

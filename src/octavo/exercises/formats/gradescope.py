@@ -21,8 +21,13 @@ from octavo.errors import UserError
 from octavo.exercises.formats.archive import zip_bytes
 from octavo.exercises.formats.leaderboard import EntryLimits, measure_run
 from octavo.exercises.framework.exercise import Exercise
-from octavo.exercises.framework.grading import ANSWER_FILE, GradedPart, Student, grade
+from octavo.exercises.framework.functions import FunctionRunner
+from octavo.exercises.framework.grading import GradedPart, Student, conceal
+from octavo.exercises.framework.isolation import Backend, choose_backend
+from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.mathml import prose_as_text
 from octavo.exercises.framework.registry import select_exercises
+from octavo.exercises.framework.submissions import ANSWER_FILE, grade
 from octavo.exercises.framework.variants import student_variant
 
 Visibility = Literal["visible", "hidden", "after_due_date", "after_published"]
@@ -96,10 +101,20 @@ def _graded(root: Path, assignment: Assignment) -> dict[str, Any]:
         exercises = [student_variant(one, student_of(root), assignment.seed) for one in exercises]
     if not (root / "submission" / ANSWER_FILE).is_file():
         raise UserError(f"the submission must hold a file {ANSWER_FILE}: there is none; hand it in again")
-    (student,) = grade(
-        root / "submission", exercises, [one.id for one in exercises], reveal=assignment.reveal, trust=assignment.trust
-    )  # fmt: skip
-    return results_json(student, assignment)
+    limits = Limits()
+    runner = FunctionRunner(limits, lambda: _backend(assignment.trust))
+    (student,) = grade(root / "submission", exercises, [one.id for one in exercises], limits, runner=runner)
+    return results_json(student if assignment.reveal else conceal(student), assignment)
+
+
+def _backend(trust: bool) -> Backend:
+    """The best isolation that the container offers; none where there is none and the teacher said so."""
+    try:
+        return choose_backend()
+    except UserError:
+        if not trust:
+            raise
+        return choose_backend(trust=True)
 
 
 def results_json(student: Student, assignment: Assignment) -> dict[str, Any]:
@@ -114,11 +129,12 @@ def results_json(student: Student, assignment: Assignment) -> dict[str, Any]:
 
 
 def _test(row: GradedPart, weight: float, visibility: Visibility, number: int) -> dict[str, Any]:
+    output = prose_as_text(f"{row.outcome}. {row.explanation}".removesuffix(" "))
     return {
         "name": f"{row.exercise}: {row.part}".removesuffix(": "), "number": str(number),
         "score": round(weight * row.points, 6), "max_score": round(weight * row.of, 6),
         "status": "passed" if row.outcome == "right" else "failed",
-        "output": f"{row.outcome}. {row.why}".removesuffix(" "), "visibility": visibility, "tags": [row.exercise],
+        "output": output, "visibility": visibility, "tags": [row.exercise],
     }  # fmt: skip
 
 
