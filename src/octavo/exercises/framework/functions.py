@@ -118,7 +118,9 @@ def grade_function(part: Part, results: Sequence[CaseResult]) -> FunctionGrade:
             return FunctionGrade(share, condition, "", first)
     mistake = next((name for name, other in part.wrong.items() if _matches(answer, results, other)), "")
     count = f"{differences.count(None)} of {len(differences)} cases are right" if share else ""
-    return FunctionGrade(share, "", "; ".join(filter(None, (mistake, count))), first)
+    problem = next((result.problem for result in results if result.problem), "")
+    solution = first if first != problem else ""
+    return FunctionGrade(share, "", "; ".join(filter(None, (mistake, count, problem))), solution)
 
 
 def _difference(answer: Function, case: tuple[Any, ...], result: CaseResult, expected: Any) -> str | None:
