@@ -11,9 +11,9 @@ import pytest
 
 from octavo.exercises import Choice, Exercise, Function, Part, Truth
 from octavo.exercises.framework.exercise import MissingDataError
-from octavo.exercises.framework.grading import grade
 from octavo.exercises.framework.mathml import prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic
+from octavo.exercises.framework.submissions import grade
 
 ALL = [exercise for exercises in exercises_by_topic().values() for exercise in exercises]
 PARTS = [pytest.param(one, part, id=f"{one.id}.{part.id}") for one in ALL for part in one.parts]

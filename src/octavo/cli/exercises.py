@@ -10,23 +10,14 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from octavo.cli.exercises_grade import grade
 from octavo.cli.flags import run_command
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
-from octavo.exercises.framework.grading import (
-    Student,
-    answer_hints,
-    answer_template,
-    as_csv,
-    as_json,
-    condition_hints,
-    find_answers,
-)  # fmt: skip
-from octavo.exercises.framework.grading import grade as grade_answers
-from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.grading import answer_hints, answer_template, condition_hints
 from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
@@ -36,7 +27,6 @@ from octavo.io.progress import progress
 
 Name = Annotated[Positional[str], arg(metavar="ID")]
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="ID...")]
-Answers = Annotated[Positional[str], arg(metavar="ANSWERS")]
 MAX_WIDTH = 100  # characters of a line of prose
 VERDICTS = {"true": "true", "false": "false", "nearly": "nearly true"}
 
@@ -260,65 +250,6 @@ def template(names: Names = (), out: str = "answers.toml", folder: str | None = 
     with whole_file(out) as file:
         file.write(text.encode())
     note(f"wrote {out}; fill in the answers, then: octavo exercises grade {out}")
-
-
-def grade(
-    answers: Answers, only: tuple[str, ...] = (), seconds: float = 10.0, megabytes: int = 1024, csv: str | None = None,
-    folder: str | None = None, json: bool = False,
-) -> None:  # fmt: skip
-    """Grade an answer file, or a folder with one folder per student and answers.toml in each.
-
-    Students' Python files are run with your permissions, with limits on time and memory and without writing files;
-    run files that you do not trust in a container.
-
-    Example: octavo exercises grade answers.toml
-
-    Args:
-        answers: The answer file or the folder.
-        only: The assigned exercises or topics; if none is named, those that anybody answered.
-        seconds: Time limit for one answer.
-        megabytes: Memory limit for one answer.
-        csv: Also write a CSV file with one line per part of each student.
-        folder: A folder with your own exercises.
-        json: Print JSON.
-    """
-    if seconds <= 0 or megabytes < 256:
-        raise UserError(f"limits must be above 0 s and at least 256 MB: seconds={seconds:g}, megabytes={megabytes}")
-    assigned = [exercise.id for exercise in select_exercises(only, folder)] if only else []
-    with progress("grading", len(find_answers(answers)), "students") as advance:
-        students = grade_answers(
-            answers, select_exercises((), folder), assigned, Limits(seconds, megabytes << 20), advance
-        )
-    if csv is not None:
-        with whole_file(csv) as file:
-            file.write(as_csv(students).encode())
-    if json:
-        print_json(as_json(students))
-    elif len(students) == 1:
-        _print_student(students[0])
-    else:
-        _print_class(students)
-    if csv is not None:
-        note(f"wrote {csv}")
-    if not only:
-        note("points are for the exercises that anybody answered; --only names those that were assigned")
-    note("to see an answer and its derivation: octavo exercises show ID --answer")
-
-
-def _print_student(student: Student) -> None:
-    if student.problem:
-        note(f"the answers of {student.name} cannot be read: {student.problem}")
-    rows = [(f"{row.exercise}.{row.part}".rstrip("."), str(row.outcome), f"{row.points:g}", f"{row.of:g}",
-             prose_as_text(row.why)) for row in student.rows]  # fmt: skip
-    rows.append(("all", "", f"{student.points:g}", f"{student.of:g}", ""))
-    print_table(("part", "result", "points", "of", "why"), rows, left=(0, 1, 4))
-
-
-def _print_class(students: list[Student]) -> None:
-    outcomes = ("right", "only if", "partly", "wrong", "refused", "missing")
-    rows = [(one.name, f"{one.points:g}", f"{one.of:g}", *(str(one.count(outcome)) for outcome in outcomes),  # type: ignore[arg-type]
-             one.problem) for one in students]  # fmt: skip
-    print_table(("student", "points", "of", *outcomes, "problem"), rows, left=(0, 9))
 
 
 def book(names: Names = (), out: str = "exercises.html", quick: bool = False, folder: str | None = None) -> None:

@@ -168,11 +168,6 @@ class Function:
                 return f"{call}{index} is {_short(one)}, and {_short(other)} is right"
         return None
 
-    def count_right(self, results: Sequence[Any], expected: Sequence[Any] | None = None) -> int:
-        """The number of cases with a right result."""
-        expected = [self.right(*case) for case in self.cases] if expected is None else expected
-        return sum(self.first_difference(one, right) is None for one, right in zip(results, expected, strict=True))
-
     def first_difference(self, one: Any, other: Any, index: str = "") -> tuple[str, Any, Any] | None:
         """The first index at which two results differ by more than the tolerance, such as [i][j], and both entries."""
         if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):

@@ -1,4 +1,4 @@
-"""Answer files: an empty one to fill in, and grading one or a folder with one folder per student."""
+"""Answer files: an empty one to fill in, and grading one student's answers, part by part."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Answer, Choice, Formula, Function, Number, Truth
 from octavo.exercises.framework.exercise import CONDITIONAL_CREDIT, Exercise, Part
-from octavo.exercises.framework.limits import Limits, Worker, call_function
+from octavo.exercises.framework.functions import FunctionRunner, grade_function
+from octavo.exercises.framework.limits import Limits, Worker
 from octavo.exercises.framework.mathml import prose_as_text
 
 Outcome = Literal["right", "only if", "partly", "wrong", "refused", "missing", "not run"]
 REASON = "-reason"  # suffix of the key under which a student explains a true or false
 CONDITION = "-condition"  # suffix of the key under which a student names the condition of a nearly true statement
-ANSWER_FILE = "answers.toml"
 HEADER = """# Answers to octavo's exercises. Write your answers between the quotes; an empty answer counts as missing.
 # Numbers: 0.25, 1/4, 25%, 65,536 or a formula such as "sqrt(2)/3"; three digits are enough unless a part asks for more.
 # Formulas: "4*D^2", "4 D²" and '4\\cdot D^{2}' are read alike; any equivalent form is right.
@@ -67,29 +67,6 @@ class Student(NamedTuple):
         return sum(row.outcome == outcome for row in self.rows)
 
 
-def grade(
-    answers: str | Path, exercises: Sequence[Exercise], only: Sequence[str] = (), limits: Limits = Limits(),  # noqa: B008
-    advance: Callable[[float], None] = lambda _: None,
-) -> list[Student]:  # fmt: skip
-    """Grade a file or a folder of students on the exercises `only` names or, without it, those anybody answered."""
-    path, files = Path(answers), find_answers(answers)
-    is_class = path.is_dir() and not (path / ANSWER_FILE).is_file()
-    with Worker(limits) as worker:
-        read = [(_shorten(name, MAX_NAME_CHARACTERS), file, *_read_answers(worker, file, is_class))
-                for name, file in files]  # fmt: skip
-        answered = {key for *_, given, _ in read for key, value in given.items() if isinstance(value, dict)}
-        assigned = [exercise for exercise in exercises if exercise.id in (only or answered)]
-        students = []
-        for name, file, given, problem in read:
-            if problem:
-                rows = [_no_points(one, part, "refused", problem) for one in assigned for part in one.parts]
-            else:
-                rows = _grade_student(file, given, assigned, exercises, worker)
-            students.append(Student(name, tuple(rows), problem))
-            advance(1)
-    return students
-
-
 def grade_text(
     text: str, exercises: Sequence[Exercise], limits: Limits = Limits(), raise_if_cancelled: Callable[[], None] = lambda: None,  # noqa: B008, E501
 ) -> Student:  # fmt: skip
@@ -103,48 +80,24 @@ def grade_text(
         except UserError as error:
             return Student("", (), str(error))
         assigned = [exercise for exercise in exercises if isinstance(given.get(exercise.id), dict)]
-        return Student("", tuple(_grade_student(None, given, assigned, exercises, worker, raise_if_cancelled)))
+        return Student("", tuple(grade_student(None, given, assigned, exercises, worker, None, raise_if_cancelled)))
 
 
-def find_answers(answers: str | Path) -> list[tuple[str, Path]]:
-    """Each student's name and file: for a file, a folder with answers.toml in it, or a folder of such folders."""
-    path = Path(answers)
-    if path.is_file():
-        return [(path.parent.name if path.name == ANSWER_FILE and path.parent.name else path.stem, path)]
-    if (path / ANSWER_FILE).is_file():
-        return [(path.resolve().name, path / ANSWER_FILE)]
-    folders = sorted(path.iterdir()) if path.is_dir() else []
-    files = [(one.name, one / ANSWER_FILE) for one in folders if one.is_dir() and one.name[0] not in "._"]
-    if not any(file.is_file() for _, file in files):
-        raise UserError(f"answers must be a TOML file, or a folder with one folder per student and {ANSWER_FILE} in "
-                        f"each: {answers} is neither; octavo exercises template writes an empty file")  # fmt: skip
-    return files
-
-
-def _read_answers(worker: Worker, file: Path, is_class: bool) -> tuple[dict[str, Any], str]:
-    """A student's answers, or why they cannot be read; in a class a link could lead to another student's file."""
-    if is_class and (file.is_symlink() or file.parent.is_symlink()):
-        return {}, f"{ANSWER_FILE} or its folder is a link; hand in the file itself"
-    if not file.is_file():
-        return {}, f"there is no file {ANSWER_FILE} in the folder"
-    try:
-        given: dict[str, Any] = worker.ask({"do": "read", "file": str(file)})
-        return given, ""
-    except UserError as error:
-        return {}, str(error)
-
-
-def _grade_student(
+def grade_student(
     file: Path | None, given: dict[str, Any], assigned: Sequence[Exercise], exercises: Sequence[Exercise],
-    worker: Worker, raise_if_cancelled: Callable[[], None] = lambda: None,
+    worker: Worker, runner: FunctionRunner | None = None, raise_if_cancelled: Callable[[], None] = lambda: None,
 ) -> list[GradedPart]:  # fmt: skip
+    """Grade every part of the assigned exercises; without a file or a runner, functions are not run."""
     rows = []
+    tables = {one.id: table if isinstance(table := given.get(one.id), dict) else {} for one in assigned}
+    functions = {(one.id, part.id): (tables[one.id][part.id], part.answer) for one in assigned for part in one.parts
+                 if isinstance(part.answer, Function) and tables[one.id].get(part.id, "") != ""}  # fmt: skip
+    results = runner.run(file, functions) if file is not None and runner is not None and functions else {}
     for exercise in assigned:
-        table = given.get(exercise.id)
-        answers = table if isinstance(table, dict) else {}
+        answers = tables[exercise.id]
         for part in exercise.parts:
             raise_if_cancelled()
-            rows.append(_grade_part(exercise, part, answers, file, worker))
+            rows.append(_grade_part(exercise, part, answers, results.get((exercise.id, part.id)), worker))
         ids = [part.id for part in exercise.parts]
         known = [part + suffix for part in ids for suffix in ("", REASON, CONDITION)]
         rows += [_unknown_key(exercise.id, key, ids) for key in answers if key not in known]
@@ -154,19 +107,22 @@ def _grade_student(
 
 
 def _grade_part(
-    exercise: Exercise, part: Part, answers: dict[str, Any], file: Path | None, worker: Worker
-) -> GradedPart:
+    exercise: Exercise, part: Part, answers: dict[str, Any], results: Any, worker: Worker
+) -> GradedPart:  # fmt: skip
+    """Grade one part; `results` are those of a function, case by case, or a UserError that says why there are none."""
     given, reason = answers.get(part.id, ""), str(answers.get(part.id + REASON, ""))
-    shown = _shorten(str(given), MAX_ANSWER_CHARACTERS)
+    shown = shorten(str(given), MAX_ANSWER_CHARACTERS)
     if given == "":
-        return _no_points(exercise, part, "missing")
-    if file is None and isinstance(part.answer, Function):
+        return refuse_part(exercise, part, "missing")
+    if results is None and isinstance(part.answer, Function):
         return GradedPart(exercise.id, part.id, "not run", NOT_RUN, 0.0, 0.0, shown, "")
     try:
-        outcome, why, share = judge(part, given, file, worker, answers.get(part.id + CONDITION, ""))
+        outcome, why, share = judge(
+            part, given if results is None else results, worker, answers.get(part.id + CONDITION, "")
+        )
     except UserError as error:
         outcome, why, share = "refused", _without_backticks(str(error)), 0.0
-    why, reason = _shorten(why, MAX_WHY_CHARACTERS), _shorten(reason, MAX_REASON_CHARACTERS)
+    why, reason = shorten(why, MAX_WHY_CHARACTERS), shorten(reason, MAX_REASON_CHARACTERS)
     return GradedPart(exercise.id, part.id, outcome, why, share * part.points, part.points, shown, reason)
 
 
@@ -178,13 +134,12 @@ class Judged(NamedTuple):
     share: float
 
 
-def judge(part: Part, given: Any, file: Path | None, worker: Worker, condition: Any = "") -> Judged:
-    """The outcome of an answer; a UserError if it cannot be read or computed."""
+def judge(part: Part, given: Any, worker: Worker, condition: Any = "") -> Judged:
+    """The outcome of an answer, or of a function's results; a UserError if it cannot be read or computed."""
     if isinstance(part.answer, Truth):
         return _judge_verdict(part, part.answer, given, condition, worker)
     if isinstance(part.answer, Function):
-        assert file is not None
-        given = call_function(_file_beside(file, given), part.answer.name, part.answer.cases, worker.limits)
+        return _judge_function(part, given)
     difference = compare_answers(part, part.answer.right, given, worker)
     if difference is None:
         return Judged("right", "", 1.0)
@@ -192,9 +147,6 @@ def judge(part: Part, given: Any, file: Path | None, worker: Worker, condition: 
         if compare_answers(part, other, given, worker) is None:
             return Judged("only if", f"right only if {name}; {difference}", CONDITIONAL_CREDIT)
     mistake = _name_mistake(part, given, worker)
-    if isinstance(part.answer, Function) and (right := part.answer.count_right(given)) and not mistake:
-        cases = len(part.answer.cases)
-        return Judged("partly", f"{right} of {cases} cases are right: {difference}", right / cases)
     why = f". {part.why}" if isinstance(part.answer, Choice) else ""  # other kinds show where they differ
     return Judged("wrong", mistake + difference + why, 0.0)
 
@@ -202,6 +154,18 @@ def judge(part: Part, given: Any, file: Path | None, worker: Worker, condition: 
 def _name_mistake(part: Part, given: Any, worker: Worker) -> str:
     matching = (name for name, other in part.wrong.items() if compare_answers(part, other, given, worker) is None)
     return next((f"{name}: " for name in matching), "")
+
+
+def _judge_function(part: Part, results: Any) -> Judged:
+    """A function earns the share of its cases that are right."""
+    if isinstance(results, UserError):
+        raise results
+    share, condition, why = grade_function(part, results)
+    if condition:
+        return Judged(
+            "only if", f"right only if {condition}; {_without_backticks(why)}", max(share, CONDITIONAL_CREDIT)
+        )
+    return Judged("right" if share == 1 else "partly" if share else "wrong", _without_backticks(why), share)
 
 
 def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker: Worker) -> Judged:
@@ -233,9 +197,7 @@ def compare_answers(part: Part, right: Any, given: Any, worker: Worker) -> str |
     answer = part.answer
     if isinstance(answer, Truth):
         return answer.compare(given, answer.verdict(right))
-    if isinstance(answer, Function):
-        difference = answer.compare(given, [right(*case) for case in answer.cases] if callable(right) else right)
-        return difference and _without_backticks(difference)
+    assert not isinstance(answer, Function)
     return compare_values(answer, right, given, worker)
 
 
@@ -258,18 +220,8 @@ def _without_backticks(text: str) -> str:
     return text.replace("`", "'")
 
 
-def _file_beside(file: Path, name: Any) -> Path:
-    """A Python file in the student's own folder; any other could be another student's."""
-    if not isinstance(name, str) or not name.endswith(".py"):
-        shown = _shorten(str(name), MAX_NAME_CHARACTERS)
-        raise UserError(f'the answer must be the name of a Python file, such as "answers.py": it is {shown!r}')
-    path = (file.parent / name).resolve()
-    if path.parent != file.parent.resolve() or not path.is_file():
-        raise UserError(f"the Python file must be beside {file.name}: {_shorten(name, MAX_NAME_CHARACTERS)!r} is not")
-    return path
-
-
-def _no_points(exercise: Exercise, part: Part, outcome: Outcome, why: str = "") -> GradedPart:
+def refuse_part(exercise: Exercise, part: Part, outcome: Outcome, why: str = "") -> GradedPart:
+    """A part without points, because its answer is missing or cannot be read."""
     return GradedPart(exercise.id, part.id, outcome, why, 0.0, part.points, "", "")
 
 
@@ -277,11 +229,12 @@ def _unknown_key(exercise: str, part: str, known: Sequence[str]) -> GradedPart:
     """An answer to a question that does not exist: shown, but it changes no points."""
     similar = difflib.get_close_matches(part or exercise, known, 1)
     why = f"there is no such {'part' if part else 'exercise'}" + (f"; did you mean {similar[0]}?" if similar else "")
-    exercise, part = (_shorten(name, MAX_NAME_CHARACTERS) for name in (exercise, part))
+    exercise, part = (shorten(name, MAX_NAME_CHARACTERS) for name in (exercise, part))
     return GradedPart(exercise, part, "refused", why, 0.0, 0.0, "", "")
 
 
-def _shorten(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
+    """Printable text with at most so many characters."""
     clean = "".join(character if character.isprintable() else " " for character in text)
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 

@@ -1,4 +1,4 @@
-"""Students' formulas, files and functions, each handled in a separate process with limited time and memory."""
+"""Students' formulas and answer files, handled in a separate process with limited time and memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,6 @@ from typing import Any, NamedTuple
 from octavo.errors import UserError
 
 MAX_REPLY_BYTES = 1 << 22
-MAX_RESULT_DEPTH = 10  # lists within lists
 POLL_SECONDS = 0.1  # between two measurements of a process's memory, and two calls of `poll`
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 START_SECONDS = 60.0  # until the worker must be ready
@@ -117,50 +115,6 @@ def explain_stop(seconds: float, otherwise: str) -> Iterator[None]:
         raise UserError("it needs more memory than the limit") from None
     except (ValueError, OSError, RecursionError):
         raise UserError(otherwise) from None
-
-
-def call_function(file: Path, function: str, cases: Any, limits: Limits) -> list[Any]:
-    """The results of a function in a student's file, one per case; a UserError says what went wrong."""
-    cpu_seconds = math.ceil(limits.seconds) + 1  # above the wall-clock limit, so that its message is shown
-    command = [sys.executable, "-B", "-P", str(Path(__file__).with_name("function_runner.py")),
-               str(cpu_seconds), str(limits.memory)]  # fmt: skip
-    environment = {"PATH": os.defpath, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    with tempfile.TemporaryDirectory() as empty_folder:
-        process = start_process(command, environment, empty_folder)
-        assert process.stdin is not None
-        try:
-            with explain_stop(limits.seconds, "it ended without an answer, or needed more than the limits allow"):
-                with contextlib.suppress(BrokenPipeError):
-                    request = {"file": str(file.resolve()), "function": function, "cases": cases}
-                    process.stdin.write(json.dumps(request).encode())
-                    process.stdin.close()
-                reply = json.loads(read_reply(process, time.monotonic() + limits.seconds, limits.memory))
-        finally:
-            end_process(process)
-    return _validate_results(reply, len(cases))
-
-
-def _validate_results(reply: Any, count: int) -> list[Any]:
-    """The results in a reply, all of which is validated: the student's file could have written it itself."""
-    if isinstance(reply, dict) and isinstance(reply.get("problem"), str):
-        raise UserError(reply["problem"][:300])
-    results = reply.get("results") if isinstance(reply, dict) else None
-    if not isinstance(results, list) or len(results) != count:
-        raise UserError("it ended without an answer")
-    if not _is_shallow(results, MAX_RESULT_DEPTH):
-        raise UserError(f"a result may be a list of lists {MAX_RESULT_DEPTH} deep; return less")
-    return [_restore_infinities(result) for result in results]
-
-
-def _restore_infinities(value: Any) -> Any:
-    """Numbers that are not finite travel as words, because JSON has none."""
-    if isinstance(value, list):
-        return [_restore_infinities(item) for item in value]
-    return float(value) if value in ("inf", "-inf", "nan") else value
-
-
-def _is_shallow(value: Any, depth: int) -> bool:
-    return not isinstance(value, list) or (depth > 0 and all(_is_shallow(item, depth - 1) for item in value))
 
 
 def start_process(

@@ -13,7 +13,7 @@ from typing import Any
 from octavo.errors import UserError
 from octavo.exercises.framework.answer_file import parse_answers, read_answers
 from octavo.exercises.framework.answers import Formula, Number
-from octavo.exercises.framework.function_runner import set_limits
+from octavo.exercises.framework.isolation.runner import set_limits
 
 
 def answer_request(request: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,8 @@ def answer_request(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    set_limits(int(sys.argv[1]), int(sys.argv[2]))
+    set_limits({"RLIMIT_CPU": int(sys.argv[1]), "RLIMIT_AS": int(sys.argv[2]), "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0,
+                "RLIMIT_NPROC": 0, "RLIMIT_NOFILE": 64})  # fmt: skip
     for line in sys.stdin:
         signal.alarm(int(sys.argv[3]))  # the client watches the clock too, but may have been killed
         print(json.dumps(answer_request(json.loads(line))), flush=True)

@@ -1,0 +1,289 @@
+"""How isolation is chosen and started: backends, containers, the filter, the runtime, what a killed grader leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from octavo.cli import main
+from octavo.errors import UserError
+from octavo.exercises import Exercise, Finding, Function, Part
+from octavo.exercises.framework import isolation
+from octavo.exercises.framework.functions import FunctionRunner
+from octavo.exercises.framework.isolation import backends, call_functions, choose_backend
+from octavo.exercises.framework.isolation.runtime import find_packages, find_runtime
+from octavo.exercises.framework.isolation.seccomp import build_filter, system_call_numbers
+from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.results import ResultFolder
+from octavo.exercises.framework.submissions import grade
+
+DOUBLE = b"def double(x):\n    return 2 * x\n"
+HEADERS = {"x86_64": "/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "/usr/include/asm-generic/unistd.h"}
+FAKE_DOCKER = """#!/bin/sh
+# Runs the command of `docker run` here, without a container, and notes what it was asked.
+echo "$@" >> {log}
+[ "$1" = run ] || exit 0
+while [ "$1" != --entrypoint=timeout ]; do shift; done
+shift 2
+cd {folder} && exec timeout "$@"
+"""
+
+
+def double(x: float) -> float:
+    """Twice the number."""
+    return 2 * x
+
+
+EXERCISE = Exercise("e", "E", "Q.", "A.", [
+    Part("f", "What?", Function("double", double, [(1.0,), (2.5,)], "double(x)"), "exact", lambda: Finding(None),
+         why="So.", wrong={"no": lambda x: 0})])  # fmt: skip
+
+
+def write_student(folder: Path, code: bytes = DOUBLE) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "answers.toml").write_text('[e]\nf = "mine.py"\n', encoding="utf-8")
+    (folder / "mine.py").write_bytes(code)
+    return folder / "answers.toml"
+
+
+def fake_docker(folder: Path, script: str) -> None:
+    program = folder / "docker"
+    program.write_text(script, encoding="utf-8")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+# Containers
+
+
+def test_a_container_has_no_network_no_rights_and_one_small_folder() -> None:
+    command = backends.Container("some/image", 512).command("name")
+    for option in ("--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--ipc=none",
+                   "--pids-limit=64", "--memory=528m", "--memory-swap=528m", "--user=65534:65534", "--name=name",
+                   "--pull=never", "--rm"):  # fmt: skip
+        assert option in command
+    assert not any(option.startswith(("-v", "--volume", "--mount", "--privileged")) for option in command)
+    assert [option for option in command if option.startswith("--tmpfs")] == [
+        f"--tmpfs=/work:rw,nosuid,nodev,size={16 << 20},nr_inodes=1000,mode=1777"
+    ]
+    image = command.index("some/image")
+    assert command[image - 1 : image + 4] == ["--entrypoint=timeout", "some/image", "--signal=KILL", "3600", "python3"]
+
+
+def test_a_container_is_started_asked_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_docker(tmp_path, FAKE_DOCKER.format(log=tmp_path / "log", folder=tmp_path))
+    python = tmp_path / "python3"  # an image without octavo
+    python.symlink_to(os.path.realpath(sys.executable))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    [[result]] = call_functions(backends.Container("i"), {"mine.py": DOUBLE}, "mine.py", [("double", [[2]])], Limits())
+    assert result.value == 4
+    log = (tmp_path / "log").read_text(encoding="utf-8")
+    [name] = re.findall(r"--name=(octavo-\w+)", log)
+    assert log.strip().splitlines()[-1] == f"rm --force {name}"
+
+
+def test_an_image_that_contains_octavo_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_docker(tmp_path, FAKE_DOCKER.format(log=tmp_path / "log", folder=tmp_path).replace("python3 -I", "python3"))
+    python = tmp_path / "python3"
+    source = Path(isolation.__file__).parents[4]
+    python.write_text(f'#!/bin/sh\nshift\nPYTHONPATH={source} exec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError, match="octavo can be read"):
+        choose_backend("container")
+
+
+def test_a_missing_container_program_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(backends, "CONTAINER_PROGRAMS", ("no-such-docker", "no-such-podman"))
+    answers = write_student(tmp_path / "ada")
+    assert main(["exercises", "grade", str(answers), "--isolation", "container"]) == 2
+    assert (
+        capsys.readouterr()
+        .err.strip()
+        .endswith("--isolation container needs no-such-docker or no-such-podman, and neither is installed")
+    )
+
+
+def test_a_container_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_docker(tmp_path, "#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(UserError, match="Cannot connect to the Docker daemon"):
+        choose_backend("container")
+
+
+# Choosing
+
+
+def refuse_isolation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "explain_failure", lambda backend: f"{backend.name} does not work")
+
+
+def test_without_isolation_functions_are_refused_and_the_reason_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_isolation(monkeypatch)
+    [student] = grade(write_student(tmp_path / "ada"), [EXERCISE])
+    assert [(row.outcome, row.points) for row in student.rows] == [("refused", 0)]
+    assert "bubblewrap does not work; namespaces does not work" in student.rows[0].why
+    assert "--trust" in student.rows[0].why
+
+
+def test_trust_runs_functions_without_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_isolation(monkeypatch)
+    runner = FunctionRunner(Limits(), lambda: choose_backend(trust=True))
+    [student] = grade(write_student(tmp_path / "ada"), [EXERCISE], runner=runner)
+    assert [(row.outcome, row.points) for row in student.rows] == [("right", 1)]
+
+
+def test_an_unknown_isolation_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="must be one of auto, bubblewrap, namespaces, container: it is 'magic'"):
+        choose_backend("magic")  # type: ignore[arg-type]
+
+
+def test_without_bubblewrap_namespaces_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    try:
+        assert choose_backend().name == "namespaces"
+    except UserError as error:
+        pytest.skip(f"needs isolation: {error}")
+
+
+# The filter and the runtime
+
+
+@pytest.mark.parametrize("machine", HEADERS)
+def test_the_numbers_of_system_calls_are_those_of_the_system(machine: str) -> None:
+    header = Path(HEADERS[machine])
+    if not header.is_file():
+        pytest.skip(f"needs the kernel's headers: {header} is not there")
+    text = header.read_text(encoding="utf-8")
+    numbers = {name: int(number) for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\s*$", text, re.M)}
+    numbers.setdefault("newfstatat", numbers.get("fstatat", -1))
+    assert {name: numbers[name] for name in system_call_numbers(machine)} == system_call_numbers(machine)
+
+
+def test_every_jump_of_the_filter_stays_inside_and_it_ends_by_refusing() -> None:
+    for machine in HEADERS:
+        for starting in (False, True):
+            program = build_filter(starting, machine)
+            operations = [program[i : i + 8] for i in range(0, len(program), 8)]
+            for i, operation in enumerate(operations):
+                if operation[0] & 7 == 5:  # a jump
+                    assert i + 1 + max(operation[2], operation[3]) < len(operations)
+            assert operations[-1][0] == 6
+
+
+def test_the_runtime_has_numpy_and_torch_and_nothing_of_octavo() -> None:
+    packages = find_packages()
+    assert {"numpy", "torch"} <= set(packages)
+    assert not any("octavo" in f"{name} {path}" for name, path in packages.items())
+    runtime = find_runtime()
+    package = Path(isolation.__file__).resolve().parents[3]
+    assert not any(package.is_relative_to(folder) for folder in runtime.libraries) or any(
+        package.is_relative_to(folder) for folder in runtime.hidden
+    )
+
+
+def test_torch_works_in_isolation() -> None:
+    code = b"import torch\ndef f(x):\n    a = torch.tensor(x, requires_grad=True)\n    (a * a).sum().backward()\n"
+    code += b"    return a.grad\n"
+    try:
+        backend = choose_backend()
+    except UserError as error:
+        pytest.skip(f"needs isolation: {error}")
+    [[result]] = call_functions(backend, {"mine.py": code}, "mine.py", [("f", [[[1.0, 2.0]]])], Limits(60.0))
+    assert result.value == [2.0, 4.0]
+
+
+# Storing and resuming
+
+
+def test_grading_resumes_with_the_students_who_are_missing(tmp_path: Path) -> None:
+    for name in ("ada", "bob", "cyd"):
+        write_student(tmp_path / "class" / name)
+    results = ResultFolder(tmp_path / "results")
+    graded: list[str] = []
+
+    def stop_after_one(student: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grade(tmp_path / "class", [EXERCISE], finished=stop_after_one, results=results)
+    [stored] = (tmp_path / "results").iterdir()
+    done = json.loads(stored.read_text(encoding="utf-8"))["student"]
+    before = stored.stat().st_mtime_ns
+    students = grade(tmp_path / "class", [EXERCISE], finished=lambda one: graded.append(one.name), results=results)
+    assert [(one.name, one.points) for one in students] == [("ada", 1), ("bob", 1), ("cyd", 1)]
+    assert graded[0] == done
+    assert stored.stat().st_mtime_ns == before
+    assert len([*(tmp_path / "results").iterdir()]) == 3
+
+
+def test_a_stored_result_counts_only_for_the_same_files_exercises_and_limits(tmp_path: Path) -> None:
+    answers, results = write_student(tmp_path / "ada"), ResultFolder(tmp_path / "results")
+    [first] = grade(answers, [EXERCISE], results=results)
+    assert results.load(answers, [EXERCISE], Limits()) == [list(row) for row in first.rows]
+    assert results.load(answers, [EXERCISE], Limits(1.0)) is None
+    assert results.load(answers, [], Limits()) is None
+    (tmp_path / "ada" / "mine.py").write_bytes(DOUBLE.replace(b"2", b"3"))
+    assert results.load(answers, [EXERCISE], Limits()) is None
+    [second] = grade(answers, [EXERCISE], results=results)
+    assert (first.points, second.points) == (1, 0)
+    for file in (tmp_path / "results").iterdir():
+        file.write_text("{", encoding="utf-8")
+    assert results.load(answers, [EXERCISE], Limits()) is None
+
+
+def test_nothing_is_left_of_a_program_when_the_grader_is_killed(tmp_path: Path) -> None:
+    try:
+        backend = choose_backend()
+    except UserError as error:
+        pytest.skip(f"needs isolation: {error}")
+    for name in dict.fromkeys((backend.name, "namespaces")):
+        script = f"""
+from octavo.exercises.framework.isolation import call_functions, choose_backend
+from octavo.exercises.framework.limits import Limits
+backend = choose_backend({name!r})
+print("started", flush=True)
+call_functions(backend, {{"a.py": b"import time\\ntime.sleep(600)"}}, "a.py", [("f", [[1]])], Limits(600.0))
+"""
+        grader = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        assert grader.stdout is not None
+        assert grader.stdout.readline() == b"started\n"
+        deadline = time.monotonic() + 30
+        while len(family := descendants(grader.pid)) < 3:  # the one that waits, process 1, and the program
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        grader.send_signal(signal.SIGKILL)
+        grader.wait()
+        grader.stdout.close()
+        while any(is_running(pid) for pid in family):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text(encoding="ascii").split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
