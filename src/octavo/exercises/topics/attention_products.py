@@ -5,6 +5,8 @@ M source tokens, N target tokens or tokens in the cache, k and D widths. A multi
 
 from __future__ import annotations
 
+from functools import cache
+
 from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulated
 from octavo.ops.attention import CAUSAL
@@ -16,11 +18,13 @@ WIDTHS = (8, 64, 512, 1024)  # for one sentence
 COUNTED = "half of the FLOPs that PyTorch counts, three sizes"
 
 
+@cache
 def project(tokens: int, width: int, matrices: int = 1) -> int:
     """Multiplications of some square projections."""
     return matrices * count_flops(lambda: meta(tokens, width) @ meta(width, width)) // 2
 
 
+@cache
 def attend(queries: int, keys: int, width: int) -> int:
     """Multiplications of scores and weighted sums in octavo's attention."""
     return count_attention_flops(queries, keys, width) // 2
@@ -40,10 +44,10 @@ def pairs_share(tokens: int, width: int) -> float:
 
 def threshold() -> Finding:
     points = []
-    for k in (8, 16, 32):
-        first = next(n for n in range(1, 10 * k) if pairs_share(n, k) >= 0.5)
-        points.append(IntervalAt({"k": k}, first - 1, first))
-    return Finding(points, "the first M at which the pairs are half of the multiplications, and the one before")
+    for k in (3, 8, 12):
+        equal = next(m for m in range(1, 10 * k) if attend(m, m, k) == project(m, k, 4))
+        points.append(IntervalAt({"k": k}, equal, equal))
+    return Finding(points, "the M at which pairs and projections take the same, counted for three widths")
 
 
 def pairs_only() -> Finding:
@@ -82,8 +86,8 @@ SUBLAYERS = Exercise(
         Part("cross", "Cross-attention?", Formula("2*N*k^2 + 2*M*k^2 + 2*M*N*k", {"M": "whole", "N": "whole",
              "k": "whole"}), "counted", tabulated("M N k", SIZES, COUNTED)(cross_attention),
              why="Queries and outputs of N tokens, keys and values of M tokens, and `M*N` pairs.",
-             wrong={"left out the projections":
-                    ("2*M*N*k", lambda M, N, k: attend(N, M, k)), "projected the target only":
+             wrong={"left out the projections": ("2*M*N*k", lambda M, N, k: attend(N, M, k)),
+                    "projected the target only":
                     ("4*N*k^2 + 2*M*N*k", lambda M, N, k: project(N, k, 4) + attend(N, M, k))}),
         Part("decoder", "Self-attention of the decoder?", Formula("4*N*k^2 + 2*N^2*k", {"N": "whole", "k": "whole"}),
              "counted", tabulated("N k", [(7, 16), (200, 64), (60, 8)], COUNTED)(self_attention),
@@ -130,7 +134,8 @@ SUBLAYERS = Exercise(
                     ("2*N^2*k + 2*M*N*k", lambda M, N, k: attend(N, N, k) + attend(N, M, k)),
                     "treated k as a constant": ("N^2 + M*N", lambda M, N: N * N + M * N),
                     "ran the encoder again":
-                    ("6*N*k^2 + 6*M*k^2 + 2*N^2*k + 2*M*N*k + 2*M^2*k", lambda M, N, k: self_attention(M, k) + self_attention(N, k) + cross_attention(M, N, k))}),
+                    ("6*N*k^2 + 6*M*k^2 + 2*N^2*k + 2*M*N*k + 2*M^2*k",
+                    lambda M, N, k: self_attention(M, k) + self_attention(N, k) + cross_attention(M, N, k))}),
     ])  # fmt: skip
 
 
@@ -173,13 +178,13 @@ NEW = Exercise(
              tabulated("N D", CACHED, "half of the FLOPs that PyTorch counts, three sizes")(
                  lambda n, d: project(1, d, 4) + attend(1, n + 1, d)),
              why="`3*D^2`{projections}, `2*(N + 1)*D`{products} and `D^2`{one}.",
-             wrong={"left out the projections":
-                    ("2*(N + 1)*D", lambda N, D: attend(1, N + 1, D)), "left out the output projection":
+             wrong={"left out the projections": ("2*(N + 1)*D", lambda N, D: attend(1, N + 1, D)),
+                    "left out the output projection":
                     ("3*D^2 + 2*(N + 1)*D", lambda N, D: project(1, D, 3) + attend(1, N + 1, D))}),
         Part("outputs", "How many outputs are new or change?", Formula("1", ND), "numeric", recomputed,
              why="Earlier tokens do not attend to the new one.",
-             wrong={"computed all outputs again":
-                    ("N + 1", lambda N: N + 1), "forgot the new one itself": ("0", lambda: 0)}),
+             wrong={"computed all outputs again": ("N + 1", lambda N: N + 1),
+                    "forgot the new one itself": ("0", lambda: 0)}),
         Part("cache", "How many numbers does the cache gain?", Formula("2*D", ND), "counted",
              tabulated("N D", CACHED, "the entries of one key and one value, counted")(
                  lambda n, d: meta(1, d).numel() + meta(1, d).numel()),

@@ -40,8 +40,9 @@ CHANNEL_SCORES = Exercise(
         Part("ratio", "How many times as many are they between channels?", Number(2), "counted",
              lambda: Finding(score_multiplications(CHANNELS, PATCHES) / score_multiplications(PATCHES, CHANNELS),
                  "the quotient of the two counts"),
-             why="`D^2*N/(N^2*D) = D/N`.", wrong={"inverted it": (0.5, lambda: PATCHES / CHANNELS),
-                                                  "squared it": (4, lambda: (CHANNELS / PATCHES) ** 2)}),
+             why="`D^2*N/(N^2*D) = D/N`.",
+             wrong={"inverted it": (0.5, lambda: PATCHES / CHANNELS),
+                    "squared it": (4, lambda: (CHANNELS / PATCHES) ** 2)}),
     ])  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def library_encodings() -> Finding:
     return Finding([library_encoding(*case) for case in CASES], "octavo's sinusoids, for four positions and widths")
 
 
-@tabulated("d", [(4,), (8,), (128,)], "from the smallest of octavo's frequencies", rel=1e-5)
+@tabulated("d", [(4,), (8,), (128,)], "from the smallest of octavo's frequencies", rel=1e-9)
 def wavelength(d: int) -> float:
     return float(2 * math.pi / frequencies(d, BASE).min().double())
 

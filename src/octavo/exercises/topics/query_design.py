@@ -118,8 +118,8 @@ LONG_KEY = Exercise(
              tabulated("b t _", POINTS, "the product of mean and query, three sizes", rel=1e-9)(
                  lambda b, t, size: score_moments(b, t, size, LARGE)[0]),
              why="`dot(mu_a, q) = b*(dot(mu_a, mu_a) + dot(mu_a, mu_b))`, and the means are orthonormal.",
-             wrong={"added both means":
-                    ("2*b", lambda b: b + b), "added the variance": ("b*(1 + t)", lambda b, t: b + b * t)}),
+             wrong={"added both means": ("2*b", lambda b: b + b),
+                    "added the variance": ("b*(1 + t)", lambda b, t: b + b * t)}),
         Part("score-variance", "What is its variance?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
              tabulated("b t _", POINTS, "query times covariance times query, three sizes", rel=1e-9)(
                  lambda b, t, size: score_moments(b, t, size, LARGE)[1]),
@@ -127,8 +127,8 @@ LONG_KEY = Exercise(
              "along the mean contributes half of the squared product of mean and query, which is b.",
              wrong={"did not multiply by the query": ("1/2 + t", lambda t: LARGE + t),
                     "forgot that the query has two directions":
-                    ("b^2*(1/2 + t)", lambda b, t: b * b * LARGE + t * b * b), "gave that of key b":
-                    ("2*t*b^2", lambda b, t: t * (b * b + b * b))}),
+                    ("b^2*(1/2 + t)", lambda b, t: b * b * LARGE + t * b * b),
+                    "gave that of key b": ("2*t*b^2", lambda b, t: t * (b * b + b * b))}),
         Part("key-norm", "What is the mean squared norm of key a, if it has d entries?",
              Formula("3/2 + d*t", {"d": "whole", "t": "positive"}), "numeric",
              tabulated("t d", ((0.1, 4), (0.01, 8), (0.3, 6)), "squared mean plus trace, three sizes", rel=1e-9)(
@@ -147,7 +147,8 @@ LONG_KEY = Exercise(
              "The query has `b = 20`, and t is negligible. With which probability is the weight of value a between "
              "one quarter and three quarters?", Number(0.0619202759), "numeric", balanced,
              why="The log-odds of the weight have standard deviation `20/sqrt(2)`{spread}; they must lie within "
-             "`ln(3)`{bound} of zero.", wrong={"thought that the average is typical": (1, lambda: 1.0),
+             "`ln(3)`{bound} of zero.",
+             wrong={"thought that the average is typical": (1, lambda: 1.0),
                     "used a uniform weight": (0.5, lambda: 0.75 - 0.25)}, where={"b": SHORT}),
         Part("near-average",
              "With `b = 20`, the output is on average close to the mean of the two values: nearer than a tenth of "

@@ -166,13 +166,14 @@ SHAKESPEARE = Exercise(
              "What is the loss of a model that gives all 65{characters} characters the same probability, in nats?",
              Number("ln(65)"),
              "numeric", uniform, why="Each has the same share of the probability: `-ln(1/65) = ln(65)`.",
-             wrong={"gave it in bits":
-                    ("ln(65)/ln(2)", lambda: math.log2(CHARACTERS)), "gave the perplexity": (65, lambda: CHARACTERS)}),
+             wrong={"gave it in bits": ("ln(65)/ln(2)", lambda: math.log2(CHARACTERS)),
+                    "gave the perplexity": (65, lambda: CHARACTERS)}),
         Part("bag",
              "What is the entropy of the character frequencies of the training part, in nats a character? (Count "
              "them.)", Number(3.309084), "counted", frequencies_entropy,
              why="The sum of `-p*ln(p)`; a model without context cannot be better on this text.",
-             wrong={"gave it in bits": (4.773999474, lambda: frequencies_entropy().value / math.log(2)), "gave that "
+             wrong={"gave it in bits": (4.773999474, lambda: frequencies_entropy().value / math.log(2)),
+                    "gave that "
              "of equal frequencies": ("ln(65)", lambda: math.log(CHARACTERS))}),
         Part("curve",
              "At the end, its loss on held-out text is below that of counted pairs of characters.", Truth("true"),

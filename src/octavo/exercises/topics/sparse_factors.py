@@ -122,8 +122,8 @@ SPARSE = Exercise(
              "column p."),
         Part("first", "How many nonzero entries can the factor of the values have?", Formula("N*D^2", OF_LAYER),
              "counted", nonzeros(0), why="N blocks of D × D on the diagonal: one of N entries in every row of blocks.",
-             wrong={"counted one block":
-                    ("D^2", lambda D: D * D), "counted all entries": ("N^2*D^2", lambda N, D: (N * D) ** 2)}),
+             wrong={"counted one block": ("D^2", lambda D: D * D),
+                    "counted all entries": ("N^2*D^2", lambda N, D: (N * D) ** 2)}),
         Part("second", "How many can the mixing factor have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
              why="A diagonal block of size D for every pair of tokens.",
              wrong={"counted one entry per pair of tokens": ("N^2", lambda N: N * N),
@@ -139,8 +139,7 @@ SPARSE = Exercise(
              count("N D H", distinct, "distinct nonzero numbers in the matrices of four layers"),
              why="H attention matrices and two D × D weight matrices; everything else is repetition.",
              wrong={"counted one attention matrix": ("N^2 + 2*D^2", lambda N, D: N * N + 2 * D * D),
-                    "forgot that parameters are shared":
-                    ("N^2*D + 2*N*D^2", lambda N, D: N * N * D + 2 * N * D * D)}),
+                    "forgot that parameters are shared": ("N^2*D + 2*N*D^2", lambda N, D: N * N * D + 2 * N * D * D)}),
     ])  # fmt: skip
 
 EXERCISES = (SPARSE,)

@@ -248,8 +248,8 @@ BIGRAM = Exercise(
              "A context occurs n times, and a word of probability p followed it m times. What is the gradient of the "
              "summed loss by that word's logit?", Formula("n*p - m", {"n": "whole", "m": "whole", "p": "share"}),
              "numeric", logit_gradient, why="Each occurrence contributes p, and one less where the word followed.",
-             wrong={"used one occurrence":
-                    ("p - m", lambda p, m: p - m), "used the wrong sign": ("m - n*p", lambda n, m, p: m - n * p),
+             wrong={"used one occurrence": ("p - m", lambda p, m: p - m),
+                    "used the wrong sign": ("m - n*p", lambda n, m, p: m - n * p),
                     "used a single label": ("p - 1", lambda p: p - 1)}),
         Part("uniform",
              "All output weights and biases are zero, and there are 1,000{words} words. What is the perplexity?",

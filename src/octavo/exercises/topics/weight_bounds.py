@@ -201,8 +201,9 @@ CLIPPING = Exercise(
         Part("odds", "Two keys have weights in the ratio r before scaling. What is the ratio after dividing the scores "
              "by `sqrt(d)`?", Formula("r^(1/sqrt(d))", {"r": "positive", "d": "whole"}), "numeric", scaled_odds,
              why="`ln(r)` is the difference of the scores, and it is divided by `sqrt(d)`: a softmax with temperature "
-             "`sqrt(d)`.", wrong={"divided the ratio": ("r/sqrt(d)", lambda r, d: r / d**0.5),
-                                  "thought that it stays the same": ("r", lambda r: r)}),
+             "`sqrt(d)`.",
+             wrong={"divided the ratio": ("r/sqrt(d)", lambda r, d: r / d**0.5),
+                    "thought that it stays the same": ("r", lambda r: r)}),
         Part("explodes", "Without scaling, the derivatives of the softmax grow with d.", Truth("false"), "numeric",
              gradients_explode,
              why="They are products of two weights, or of a weight and the sum of all others. With scores of standard "
