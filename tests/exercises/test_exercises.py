@@ -93,4 +93,9 @@ def test_an_exercise_can_be_displayed_and_its_figure_drawn(exercise: Exercise) -
         assert "`" not in prose_as_text(text)
         assert prose_as_html(text).startswith("<p>")
     if exercise.figure is not None:
-        assert "<svg" in exercise.figure()
+        figure = exercise.figure()
+        if not figure:  # a trained figure, where the data to train on are missing
+            with pytest.raises(MissingDataError) as missing:
+                [part.evidence() for part in exercise.parts]
+            pytest.skip(str(missing.value))
+        assert "<svg" in figure

@@ -198,7 +198,7 @@ PATTERNS = Exercise(
              "independently.", wrong={"ignored the borders": (2304, lambda: sum(9 for _ in range(PATCHES))),
                              "left the corners out": (1216, lambda: PATCHES + 4 * SIDE * (SIDE - 1))}),
         Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, r < n. How "
-             "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}), "counted",
+             "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}, ("n", "r")), "counted",
              tabulated("n r", ((16, 1), (16, 3), (9, 2), (30, 4)),
                  "pairs counted by octavo's neighbourhood pattern on four grids")(
                  lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n)),
@@ -335,7 +335,7 @@ CHANNEL = Exercise(
              why="`4*N*D^2`{channels} is below `4*N^2*D`{patches} if and only if D is below N.", wrong={"considered "
              "large images only": True}),
         Part("groups", "How many operations does channel attention in G groups take, without projections?",
-             Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}), "counted", group_formula,
+             Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,
              why="G matrices of `(D/G)^2`{entries} attention weights; each entry takes `2*N`{each} operations for its "
              "score and "
              "`2*N`{each} in the weighted sum.",

@@ -67,8 +67,8 @@ BERT_LARGE = Exercise(
     "positions, 2 segment embeddings; every linear layer has a bias, every layer norm a scale and a shift per entry. "
     "The pooler is one square linear layer above the first token.",
     answer="Embeddings `(30522 + 512 + 2)*1024`, their layer norm `2*1024`, 24 layers of `12*D^2 + 13*D` with `D = "
-    "1024`, and the pooler `D^2 + D`: 335,141,888. The pretraining heads add a square linear layer, a layer norm and a "
-    "bias per vocabulary entry, and two logits for the next sentence; the output matrix is tied to the embeddings: "
+    "1024`, and the pooler `D^2 + D`: 335,141,888. The pretraining heads add a square linear layer, a layer norm and "
+    "a bias per vocabulary entry, and two logits for the next sentence; the output matrix is tied to the embeddings: "
     "336,226,108. The usual “340 million” is rounded.",
     parts=[
         Part("encoder", "How many parameters are there, including the pooler, without the pretraining heads?",
@@ -104,6 +104,7 @@ BERT_LARGE = Exercise(
     ])  # fmt: skip
 
 USUAL_VOCAB = 30_000  # as textbooks round it
+CLAIMED = 340_000_000  # parameters, as they are usually given
 
 
 def in_one_layer(part: str, biases: bool) -> int:
@@ -123,47 +124,60 @@ def usual_reaches() -> Finding:
     built = count(replace(LARGE, tasks=("words", "next")), USUAL_VOCAB)
     untied = built + USUAL_VOCAB * LARGE.width
     note = f"octavo's BERT with both heads has {built:,}; with an output matrix of its own it would have {untied:,}"
-    return Finding(verdict(built >= 340_000_000), note)
+    return Finding(verdict(built >= CLAIMED), note)
 
 
 USUAL = Exercise(
     id="bert-large-usual", title="The parameters of BERT-Large as textbooks ask for them",
-    question="BERT-Large as it is usually set: width D = 1024, 24 layers, 16 heads with queries, keys and values of "
-    "size 64, feed-forward networks with 4096 hidden units, sequences of 512 tokens and a vocabulary of 30,000. Show "
-    "that it has about 340 million parameters.",
+    where={"D": LARGE.width, "L": LARGE.layers, "H": LARGE.heads, "K": LARGE.width // LARGE.heads, "F": 4 * LARGE.width,
+           "C": LARGE.context, "V": USUAL_VOCAB, "real": VOCAB, "claimed": CLAIMED // 10**6, "S": 2,
+           "heads": lambda: (count(replace(LARGE, tasks=("words",
+           "next")), USUAL_VOCAB) - count(LARGE, USUAL_VOCAB)) / 1e6},
+    question="BERT-Large as it is usually set: width 1024{D}, 24{L} layers, 16{H} heads with queries, keys and "
+    "values of size 64{K}, feed-forward networks with 4096{F} hidden units, sequences of 512{C} tokens and a "
+    "vocabulary of 30,000{V}. Show that it has about 340{claimed} million parameters.",
     answer="Word embeddings `30000*1024 = 30720000`; per layer `4*1024^2 = 4194304` weights for attention and "
-    "`8*1024^2 = 8388608` for the feed-forward network: 332,709,888 weights. Positions, segments, biases, layer norms "
-    "and the pooler make it 334,607,360. That is 340 million only if it is rounded to two digits: nothing that was "
-    "left out closes the gap. The real vocabulary has 30,522 entries, half a million parameters more.",
+    "`8*1024^2 = 8388608` for the feed-forward network: 332,709,888{weights} weights. Positions, segments, biases, "
+    "layer norms and the pooler make it 334,607,360{all}. Rounded up generously that is 340{claimed} million, but "
+    "nothing that was left out closes the gap. The real vocabulary has 30,522{real} entries, half a million "
+    "parameters more.",
     parts=[
         Part("embeddings", "How many weights do the word embeddings have?", Number(30_720_000, rel=0), "counted",
              lambda: Finding(USUAL_VOCAB * (count(LARGE, VOCAB) - count(LARGE, VOCAB - 1)),
                  "30,000 times what one more word adds to octavo's BERT"),
-             why="A row of 1024 for each of the 30,000 words.",
-             wrong={"used the real vocabulary": 31_254_528, "counted words and positions": 31_244_288}),
+             why="A row of 1024{D} for each of the 30,000{V} words.",
+             wrong={"used the real vocabulary": (31_254_528, lambda: VOCAB * LARGE.width),
+                    "counted words and positions": (31_244_288, lambda: (USUAL_VOCAB + LARGE.context) * LARGE.width)}),
         Part("attention", "How many weights does the attention of one layer have, without biases?",
              Number(4_194_304, rel=0), "counted",
              lambda: Finding(in_one_layer("attention", False), "the matrices of one layer of octavo's BERT, counted"),
-             why="16 heads of `3*1024*64`, and an output projection of `1024^2`.",
-             wrong={"left out the output projection": 3_145_728, "counted one head": 196_608}),
+             why="16{H} heads with three projections each, and an output projection: `H*3*D*K + D^2 = 4*D^2`.",
+             wrong={"left out the output projection": (3_145_728, lambda: in_one_layer("attention", False) * 3 // 4),
+                    "counted one head": (196_608, lambda: in_one_layer("attention", False) * 3 // 4 // LARGE.heads)}),
         Part("feed-forward", "How many parameters does the feed-forward network of one layer have, with biases?",
              Number(8_393_728, rel=0), "counted",
              lambda: Finding(in_one_layer("feed_forward", True), "counted in one layer of octavo's BERT"),
-             why="`2*1024*4096 + 4096 + 1024`.",
-             wrong={"left out the biases": 8_388_608, "counted one of its two layers": 4_198_400}),
-        Part("weights", "How many weights are there in the 24 layers and the word embeddings, without biases?",
-             Number(332_709_888, rel=0), "counted", weights_count, why="`24*12*1024^2 + 30000*1024`.",
-             wrong={"left out the embeddings": 301_989_888, "left out the output projections": 307_544_064}),
+             why="Two matrices and two biases: `2*1024*4096 + 4096 + 1024`{}.",
+             wrong={"left out the biases": (8_388_608, lambda: in_one_layer("feed_forward", False)),
+                    "counted one of its two layers": (4_198_400, lambda: LARGE.width * 4096 + 4096)}),
+        Part("weights", "How many weights are there in the 24{L} layers and the word embeddings, without biases?",
+             Number(332_709_888, rel=0), "counted", weights_count, why="`24*12*1024^2 + 30000*1024`{}.",
+             wrong={"left out the embeddings": (301_989_888, lambda: 24 * 12 * LARGE.width**2),
+                    "left out the output projections":
+                    (307_544_064, lambda: 24 * 11 * LARGE.width**2 + USUAL_VOCAB * LARGE.width)}),
         Part("all", "And with positions, two segments, all biases and layer norms, and the pooler?",
              Number(334_607_360, rel=0), "counted",
              lambda: Finding(count(LARGE, USUAL_VOCAB), "octavo's BERT with this vocabulary, built without memory"),
-             why="`30514*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`.",
-             wrong={"gave the rounded number": 340_000_000, "left out the pooler": 333_557_760,
-                    "used the real vocabulary": 335_141_888}),
-        Part("reaches", "Counting everything, both pretraining heads included, there are at least 340 million.",
+             why="`30514*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`{}.",
+             wrong={"gave the usual number": (340_000_000, lambda: CLAIMED),
+                    "left out the pooler": (333_557_760, lambda: count(replace(LARGE, pooler=False), USUAL_VOCAB)),
+                    "used the real vocabulary": (335_141_888, lambda: count(LARGE))}),
+        Part("reaches",
+             "Counting everything, both pretraining heads included, there are at least 340{claimed} million.",
              Truth("false"), "counted", usual_reaches,
-             why="The heads add 1.1 million. Only an output matrix of its own would exceed 340 million, by far: BERT "
-             "ties it to the embeddings.", wrong={"attributed the gap to biases and layer norms": True}),
+             why="The heads add 1.1{heads} million. Only an output matrix of its own would make up the difference, "
+             "and far more; BERT ties it to the embeddings.",
+             wrong={"attributed the gap to biases and layer norms": True}),
     ])  # fmt: skip
 
 EXERCISES = (BERT_LARGE, USUAL)

@@ -40,32 +40,40 @@ def window_span(n: int, words: int, characters: int) -> float:
 
 CHOICE = Exercise(
     id="characters-or-words", title="Characters or words as tokens",
+    where={"width": WIDTH, "words": WORDS, "characters": CHARACTERS, "square": lambda C: FULL.pairs(C, C),
+           "smaller": lambda W: FULL.pairs(W, W)},
     question="A text has C characters and W words. A language model can predict it character by character or word by "
     "word.",
     answer="Characters: a small vocabulary, a small output layer, and no unknown words: in the last tenth of Tiny "
     "Shakespeare there are words that the rest does not contain, but no such characters. Words: the text is shorter, "
-    "so a window of the same number of tokens covers C/W times as much of it, and full attention has `(C/W)^2` times "
-    "fewer pairs. The perplexities of the two are in different units and must not be compared.",
+    "so a window of the same number of tokens covers C/W times as much of it, and full attention has only one of "
+    "`(C/W)^2`{pairs} pairs. The perplexities of the two are in different units and must not be compared.",
     parts=[
         Part("unseen",
-             "In the last tenth of Tiny Shakespeare there are words that the first nine tenths do not contain, "
-             "but no such characters.", Truth("true"), "counted", unseen,
+             "In the last tenth of Tiny Shakespeare there are words that the first nine tenths do not contain, but "
+             "no such characters.", Truth("true"), "counted", unseen,
              why="New words keep coming in any text; its characters are soon complete.",
              wrong={"thought that a long text contains all words": False}),
         Part("output-weights",
-             f"Width {WIDTH}, no biases: how many weights more does an output layer for {WORDS:,} words "
-             f"have than one for {CHARACTERS} characters?", Number((WORDS - CHARACTERS) * WIDTH, rel=0), "counted",
+             f"Width {WIDTH}{{width}}, no biases: how many weights more does an output layer for {WORDS:,}{{words}} "
+             f"words have than one for {CHARACTERS}{{characters}} characters?", Number(1_271_680, rel=0), "counted",
              output_weights, why="One row of the width for each token of the vocabulary.",
-             wrong={"gave the output layer of the words": WORDS * WIDTH,
-                    "compared the vocabularies": WORDS - CHARACTERS}),
+             wrong={"gave the output layer of the words": (1_280_000, lambda: WORDS * WIDTH),
+                    "compared the vocabularies": (9935, lambda: WORDS - CHARACTERS)}),
         Part("span", "How many characters does a window of n words cover on average?",
-             Formula("n*C/W", {"n": "whole", **WC}), "counted", window_span, why="A word has C/W characters, the space "
-             "included.", wrong={"inverted the ratio": "n*W/C", "counted tokens": "n"}),
-        Part("pairs", "How many times as many pairs does full attention over the characters of a text have as over its "
-             "words?", Formula("(C/W)^2", WC), "counted",
+             Formula("n*C/W",
+             {"n": "whole",
+             **WC}), "counted",
+             window_span, why="A word has C/W characters, the space included.",
+             wrong={"inverted the ratio": ("n*W/C", lambda n, W, C: n * W / C), "counted tokens": ("n", lambda n: n)}),
+        Part("pairs",
+             "How many times as many pairs does full attention over the characters of a text have as over its words?",
+             Formula("(C/W)^2", WC), "counted",
              tabulated("W C", ((5, 20), (4, 12), (10, 70)), "pairs counted by octavo's full pattern", rel=1e-12)(
                  lambda w, c: FULL.pairs(c, c) / FULL.pairs(w, w)),
-             why="`C^2` pairs against `W^2`.", wrong={"did not square the ratio": "C/W", "inverted it": "(W/C)^2"}),
+             why="`C^2`{square} pairs against `W^2`{smaller}.",
+             wrong={"did not square the ratio": ("C/W", lambda C, W: C / W),
+                    "inverted it": ("(W/C)^2", lambda C, W: FULL.pairs(W, W) / FULL.pairs(C, C))}),
     ])  # fmt: skip
 
 EXERCISES = (CHOICE,)

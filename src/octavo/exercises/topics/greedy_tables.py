@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import torch
@@ -70,43 +71,64 @@ def lost_bits() -> Finding:
     return Finding(float(ratio.log2()), f"log2 of the probabilities of {best} and {greedy}")
 
 
+def first_token(table: Table, token: str) -> float:
+    """The probability of the first token."""
+    return sum(weight for text, weight in table.items() if text[0] == token) / sum(table.values())
+
+
 TABLES = Exercise(
     id="greedy-tables", title="Two tables for greedy decoding, one of them misprinted",
-    question="Texts of two tokens, A or B. First table: p(AA) = 0, p(AB) = 0.4, p(BA) = 0.35, p(BB) = 0.25. A second "
-    "table is often printed for the same purpose: 0 for AA, 0.1 for AB, 0.4 for BA and 0.25 for BB.",
-    answer="First table: p(A) = 0.4 and p(B) = 0.6, so greedy decoding starts with B, continues with A, and finds BA "
-    "with 0.35; AB has 0.4. The entries of the second table sum to 0.75, so they are no probabilities. Divided by "
-    "their sum, they give BA for greedy and for exact search; with rows and columns exchanged, both give AB. It "
-    "becomes the first table only if they are exchanged and the missing 0.25 is added to the entry of BA: 0.1 is then "
-    "a misprint of 0.35.",
+    where={**{f"p{text}": weight / 100 for text, weight in PROPER.items()},
+           **{f"q{text}": weight / 100 for text, weight in PRINTED.items()},
+           "pA": lambda: first_token(PROPER, "A"), "pB": lambda: first_token(PROPER, "B"),
+           "qB": lambda: first_token(PRINTED, "B"), "qBest": lambda: max(PRINTED.values()) / sum(PRINTED.values()),
+           "missing": lambda: 1 - sum(PRINTED.values()) / 100,
+           **{f"with{text}": completed(transposed(PRINTED), text)[text] / 100 for text in PRINTED}},
+    question="Texts of two tokens, A or B. First table: no probability for AA, 0.4{pAB} for AB, 0.35{pBA} for BA and "
+    "0.25{pBB} for BB. A second table is often printed for the same purpose: nothing for AA, 0.1{qAB} for AB, "
+    "0.4{qBA} for BA and 0.25{qBB} for BB.",
+    answer="First table: A has probability 0.4{pA} and B has 0.6{pB}, so greedy decoding starts with B, continues "
+    "with A, and finds BA with 0.35{greedy}; AB has 0.4{best}. The entries of the second table sum to 0.75{sum}, so "
+    "they are no probabilities. Divided by their sum, they give BA for greedy and for exact search; with rows and "
+    "columns exchanged, both give AB. It becomes the first table only if they are exchanged and the missing "
+    "0.25{missing} is added to the entry of BA: 0.1{qAB} is then a misprint of 0.35{pBA}.",
     parts=[
         Part("greedy", "First table: what is the probability of the text that greedy decoding finds?", Number("0.35"),
-             "exact", lambda: probability(PROPER, 0), why="B with 0.6, then A with 0.35/0.6.",
-             wrong={"gave that of the best text": "0.4", "stopped at the first token": "0.6"}),
+             "exact",
+             lambda: probability(PROPER, 0), why="The first token is B, and of the two texts that start with it BA "
+             "is the likelier one.",
+             wrong={"gave that of the best text": ("0.4", lambda: max(PROPER.values()) / 100),
+                    "stopped at the first token": ("0.6", lambda: first_token(PROPER, "B"))}),
         Part("best", "First table: what is the probability of the most probable text?", Number("0.4"), "exact",
-             lambda: probability(PROPER, 1), why="AB: A with 0.4, then always B.",
-             wrong={"gave that of the greedy text": "0.35", "multiplied the largest marginals": "0.39"}),
+             lambda: probability(PROPER, 1), why="AB: A with 0.4{pA}, then always B.",
+             wrong={"gave that of the greedy text": ("0.35", lambda: PROPER["BA"] / 100),
+                    "multiplied the largest marginals": ("0.39", lambda: 0.6 * (0.4 + 0.25))}),
         Part("misses", "First table: greedy decoding misses the most probable text.", Truth("true"), "exact",
              proper_misses, why="The probability of the first token B is shared by two texts, that of A is not.",
              wrong={"thought that the likelier first token begins the likelier text": False}),
         Part("bits", "First table: how many bits does greedy decoding lose?", Number("ln(8/7)/ln(2)"), "exact",
-             lost_bits, why="`log2(0.4/0.35)`.",
-             wrong={"took the difference of the probabilities": "0.05", "used the natural logarithm": "ln(8/7)"}),
+             lost_bits, why="The difference of the costs: `ln(0.4/0.35)/ln(2)`{}.",
+             wrong={"took the difference of the probabilities": ("0.05", lambda: 0.4 - 0.35),
+                    "used the natural logarithm": ("ln(8/7)", lambda: math.log(0.4 / 0.35))}),
         Part("sum", "Second table: what do its entries sum to?", Number("0.75"), "exact",
-             lambda: Finding(Fraction(sum(PRINTED.values()), 100), "added up"), why="0 + 0.1 + 0.4 + 0.25.",
-             wrong={"assumed that it is a distribution": 1}),
-        Part("printed", "Second table, as it stands or with rows and columns exchanged, divided by its sum: greedy "
-             "decoding misses the most probable text.", Truth("false"), "exact", printed_misses,
-             why="As it stands, B has 13/15 and its best text BA has 8/15. Exchanged, A has 8/15, all of it on AB.",
-             wrong={"believed that the table shows what it is printed for": True}),
-        Part("normalized", "Second table, as it stands, divided by its sum: what is the probability of the greedy "
-             "text?", Number("8/15"), "exact", lambda: probability(PRINTED, 0), why="0.4/0.75.",
-             wrong={"did not divide by the sum": "0.4", "stopped at the first token": "13/15"}),
-        Part("misprint", "Rows and columns are exchanged, so AB has 0.4 and BA has 0.1. Adding the missing 0.25 to one "
-             "entry makes greedy decoding fail. To which?",
-             Choice("BA", {"AA": "0 becomes 0.25", "AB": "0.4 becomes 0.65", "BA": "0.1 becomes 0.35",
-                           "BB": "0.25 becomes 0.5"}), "exact", misprinted_cell,
-             why="B must be the likelier first token, and its best text must stay below 0.4."),
+             lambda: Finding(Fraction(sum(PRINTED.values()), 100), "added up"), why="`0.1 + 0.4 + 0.25 = 0.75`.",
+             wrong={"assumed that it is a distribution": (1, lambda: 1.0)}),
+        Part("printed",
+             "Second table, as it stands or with rows and columns exchanged, divided by its sum: greedy decoding "
+             "misses the most probable text.", Truth("false"), "exact", printed_misses,
+             why="As it stands, B has 13/15{qB} and its best text BA has 8/15{qBest}. Exchanged, A has 8/15{qBest}, "
+             "all of it on AB.", wrong={"believed that the table shows what it is printed for": True}),
+        Part("normalized",
+             "Second table, as it stands, divided by its sum: what is the probability of the greedy text?",
+             Number("8/15"), "exact", lambda: probability(PRINTED, 0), why="`0.4/0.75 = 8/15`.",
+             wrong={"did not divide by the sum": ("0.4", lambda: PRINTED["BA"] / 100),
+                    "stopped at the first token": ("13/15", lambda: first_token(PRINTED, "B"))}),
+        Part("misprint",
+             "Rows and columns are exchanged, so AB has 0.4{qBA} and BA has 0.1{qAB}. Adding the missing "
+             "0.25{missing} to one entry makes greedy decoding fail. To which?",
+             Choice("BA", {"AA": "it becomes 0.25{withAA}", "AB": "it becomes 0.65{withAB}", "BA":
+                           "it becomes 0.35{withBA}", "BB": "it becomes 0.5{withBB}"}), "exact", misprinted_cell,
+             why="B must be the likelier first token, and its best text must stay below 0.4{pAB}."),
     ])  # fmt: skip
 
 EXERCISES = (TABLES,)

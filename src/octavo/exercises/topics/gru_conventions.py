@@ -105,42 +105,49 @@ def reset_places() -> Finding:
 
 
 CONVENTIONS = Exercise(
-    id="gru-conventions", title="Two conventions for the gates of a GRU",
-    question="Textbooks write the GRU in two ways. First convention: `h_new = (1 - z)*h + z*n`. Second convention: "
-    "`h_new = z*h + (1 - z)*n`. In both the candidate is `n = tanh(W*x + r*(U*h))`, all products with gates are "
-    "elementwise, z is the update gate and r the reset gate.",
+    id="gru-conventions",
+    title="Two conventions for the gates of a GRU",
+    where={"first": lambda z, n, h: takes_candidate(z, n, h), "second": lambda z, n, h: keeps_state(z, n, h),
+           "z": (0.25, 0.5), "n": (0.1, -0.7), "h": (0.9, 0.3)},
+    question="Textbooks write the GRU in two ways. In the first convention the new state is `(1 - z)*h + "
+    "z*n`{first}, in the second it is `z*h + (1 - z)*n`{second}. In both the candidate is `n = tanh(W*x + r*(U*h))`, "
+    "all products with gates are elementwise, z is the update gate and r the reset gate.",
     answer="In the first convention z is the share of the candidate, in the second that of the old state. So "
-    "statements about z are true in one and false in the other: a z near 0 keeps the state in the first, and with z "
-    "near 1 and r near 0 the first has forgotten it, while the second has copied it. The models are the same: `1 - "
-    "sigma(x) = sigma(-x)`, so negating the weights and the bias of the update gate turns one into the other. PyTorch "
-    "and octavo use the second. The place of the reset gate is a different matter: `r*(U*h)` and `U*(r*h)` are "
-    "different models.",
+    "statements about z are true in one and false in the other: an update gate near zero keeps the state in the "
+    "first, and with an update gate near one and a reset gate near zero the first has forgotten it, while the second "
+    "has copied it. The models are the same: `1 - sigma(x) = sigma(-x)`, so negating the weights and the bias of the "
+    "update gate turns one into the other. PyTorch and octavo use the second. The place of the reset gate is a "
+    "different matter: `r*(U*h)` and `U*(r*h)` are different models.",
     parts=[
-        Part("closed", "First convention: if z is close to 0, the state is hardly updated.", Truth("true"), "numeric",
-             lambda: hardly_updates(takes_candidate), why="`h_new = (1 - z)*h + z*n`, and z n is nearly 0.",
+        Part("closed",
+             "First convention: if z is close to zero, the state is hardly updated.", Truth("true"), "numeric",
+             lambda: hardly_updates(takes_candidate), why="The share of the old state is nearly one, that of the "
+             "candidate nearly zero.",
              wrong={"used the second convention": False}),
-        Part("other-closed", "Second convention: if z is close to 0, the state is hardly updated.", Truth("false"),
+        Part("other-closed", "Second convention: if z is close to zero, the state is hardly updated.", Truth("false"),
              "numeric", lambda: hardly_updates(keeps_state), why="The new state is then nearly the candidate.",
              wrong={"used the first convention": True}),
-        Part("overwrites", "First convention: with z close to 1 and r close to 0, the past state is remembered well.",
+        Part("overwrites",
+             "First convention: with z close to one and r close to zero, the past state is remembered well.",
              Truth("false"), "autograd", lambda: remembers(takes_candidate),
-             why="z replaces the state by the candidate, and with r = 0 the candidate depends on the input only.",
+             why="z replaces the state by the candidate, and with r near zero the candidate depends on the input only.",
              wrong={"used the second convention": True}),
-        Part("other-overwrites", "Second convention: with z close to 1 and r close to 0, the past state is remembered "
-             "well.", Truth("true"), "autograd", lambda: remembers(keeps_state),
+        Part("other-overwrites",
+             "Second convention: with z close to one and r close to zero, the past state is remembered well.",
+             Truth("true"), "autograd", lambda: remembers(keeps_state),
              why="z copies the state; the candidate, which r would affect, has no share.",
              wrong={"used the first convention": False}),
         Part("gate", "Which gate in the second convention does the same as z in the first?",
              Formula("1 - z",
              {"z": "share"}), "symbolic", other_gate, why="Their shares of the old state must be equal.",
-             wrong={"used the same gate": "z", "inverted it": "1/z"}),
+             wrong={"used the same gate": ("z", lambda z: z), "inverted it": ("1/z", lambda z: 1 / z)}),
         Part("negated", "Negating the weights and the bias of the update gate turns one convention into the other.",
              Truth("true"), "numeric", negated_weights, why="`sigma(-x) = 1 - sigma(x)`.",
              wrong={"thought that they are different models": False}),
         Part("library", "What is z the share of in PyTorch's GRU?",
              Choice("state", {"state": "the old state: second convention", "candidate":
                               "the candidate: first convention"}), "numeric", library_convention,
-             why="Its documentation writes `h_new = (1 - z)*n + z*h`."),
+             why="With z at one, it returns the old state."),
         Part("reset", "`tanh(W*x + r*(U*h))` and `tanh(W*x + U*(r*h))` are the same candidate.", Truth("false"),
              "numeric", reset_places,
              why="The first scales the entries of U h, the second those of h, before U mixes them. PyTorch uses the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import torch
 from torch import Tensor
 
@@ -31,6 +32,7 @@ def _own_frequencies(position: int, d: int) -> list[float]:
     return [(math.sin if j % 2 == 0 else math.cos)(position / BASE ** (2 * j / d)) for j in range(d)]
 
 
+ENTRY = (3, 4)  # position and width of one question
 CASES = [(0, 4), (3, 4), (17, 6), (250, 8)]
 
 
@@ -43,30 +45,41 @@ def library_encodings() -> Finding:
     return Finding([library_encoding(*case) for case in CASES], "octavo's sinusoids, for four positions and widths")
 
 
-@tabulated("d", [(4,), (8,), (128,)], "from the smallest of octavo's frequencies", rel=1e-5)
+@tabulated("d", [(4,), (8,), (128,)], "from the smallest of octavo's frequencies", rel=1e-9)
 def wavelength(d: int) -> float:
     return float(2 * math.pi / frequencies(d, BASE).min().double())
 
 
 ENCODING = Exercise(
     id="position-encoding", title="The sinusoidal encoding of positions",
-    question="Entry 2i of the encoding of a position is `sin(position/10000^(2*i/d))`, entry 2i + 1 is the cosine of "
-    "the same angle; i runs from 0 to d/2 - 1. It is added to the embedding of the token.",
-    answer="Each pair of entries is a clock hand with its own wavelength, from `2*pi` positions for the first pair to "
-    "`2*pi*10000^((d-2)/d)` for the last, nearly `10000*2*pi`. Without something of this kind a transformer without a "
-    "mask could not tell one order of its tokens from another.",
+    where={"base": BASE, "place": ENTRY[0], "width": ENTRY[1],
+           "ratio": lambda d, base: 1 / mpmath.mpf(base) ** (mpmath.mpf(2) / d), "shortest": lambda: 2 * math.pi,
+           "longest": lambda base: 2 * math.pi * base},
+    question="The encoding of a position has d entries, in pairs with frequencies w: the sine of `w*position`, then "
+    "its cosine. The first pair has frequency one, and each further pair has `10000^(-2/d)`{ratio} times that of the "
+    "one before. It is added to the embedding of the token.",
+    answer="Each pair of entries is a clock hand with its own wavelength, from `2*pi`{shortest} positions for the "
+    "first pair to `2*pi*10000^((d-2)/d)`{wavelength} for the last, nearly `2*pi*10000`{longest}. Without something "
+    "of this kind a transformer without a mask could not tell one order of its tokens from another.",
     parts=[
         Part("function", "Write a function that returns the encoding of a position as a list of d numbers.",
              Function("encoding", encoding, CASES, "encoding(position: integer, d: even integer) -> list of d numbers"),
-             "numeric", library_encodings, why="Entries j = 2i and j = 2i + 1 share the exponent 2i/d.",
+             "numeric", library_encodings, why="The two entries of a pair share one frequency.",
              wrong={"put all sines before all cosines": _halves, "gave every entry a frequency of its own":
                     _own_frequencies}),
-        Part("entry", "d = 4: what is entry 2 of position 3?", Number("sin(3/100)"), "numeric",
-             lambda: Finding(library_encoding(3, 4)[2], "octavo's sinusoids"),
-             why="`10000^(2/4) = 100`.", wrong={"forgot the root": "sin(3/10000)", "used the cosine": "cos(3/100)"}),
+        Part("entry",
+             "With 4{width} entries, what is the sine of the second pair at position 3{place}?",
+             Number("sin(3/100)"), "numeric",
+             lambda: Finding(library_encoding(*ENTRY)[2], "octavo's sinusoids"),
+             why="The frequency of the second pair is `10000^(-1/2) = 1/100`.",
+             wrong={"forgot the root": ("sin(3/10000)", lambda: math.sin(ENTRY[0] / BASE)),
+                    "used the cosine": ("cos(3/100)", lambda: library_encoding(*ENTRY)[3])}),
         Part("wavelength", "How many positions is the longest wavelength?", Formula("2*pi*10000^((d-2)/d)",
-             {"d": "whole"}), "numeric", wavelength, why="The last pair has i = d/2 - 1, so 2i/d = (d - 2)/d.",
-             wrong={"used i = d/2": "2*pi*10000", "left out the full turn": "10000^((d-2)/d)"}),
+             {"d": "whole"}), "numeric",
+             wavelength, why="The last pair has the exponent `(d - 2)/d`{1 - 2/d}: one pair less than d entries.",
+             wrong={"counted one pair too many": ("2*pi*10000", lambda: 2 * mpmath.pi * BASE),
+                    "left out the full turn":
+                    ("10000^((d-2)/d)", lambda d: mpmath.mpf(BASE) ** (mpmath.mpf(d - 2) / d))}),
     ])  # fmt: skip
 
 
@@ -124,12 +137,12 @@ def pattern_figure() -> str:
 
 
 SEVERAL = Exercise(
-    id="several-heads", title="What several heads can do that one cannot", figure=pattern_figure,
+    id="several-heads", title="What several heads can do that one cannot", figure=pattern_figure, where={},
     question="A token should read two other tokens at once, such as the subject and the object of its verb. One head "
-    "gives each of the two the weight 1/2; with two heads each head attends to one of them.",
-    answer="One head returns the mean of the two values, which does not say which token was which. Two heads write to "
-    "different entries of the output, so that the roles remain distinct. Heads form such patterns by position (the "
-    "previous token) or by content (equal tokens, a verb and its subject, a word and its translation).",
+    "gives both the same weight; with two heads each head attends to one of them.",
+    answer="One head returns the mean of the two values, which does not say which token was which. Two heads write "
+    "to different entries of the output, so that the roles remain distinct. Heads form such patterns by position "
+    "(the previous token) or by content (equal tokens, a verb and its subject, a word and its translation).",
     parts=[
         Part("swap-one", "One head with equal weights: swapping the two tokens changes the output.", Truth("false"),
              "numeric", lambda: swap(1), why="A mean does not depend on the order of its terms.",

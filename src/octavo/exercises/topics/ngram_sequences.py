@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import torch
@@ -22,18 +23,20 @@ def grams(sequences: Sequence[Sequence[str]], length: int) -> Grams:
     return Counter(tuple(one[i : i + length]) for one in sequences for i in range(len(one) - length + 1))
 
 
+def followed(sequences: Sequence[Sequence[str]], context: Sequence[str]) -> int:
+    """How many occurrences of a context have a successor."""
+    longer = grams(sequences, len(context) + 1)
+    return sum(count for gram, count in longer.items() if gram[:-1] == tuple(context))
+
+
 def row_sum(sequences: Sequence[Sequence[str]], context: Sequence[str]) -> Fraction:
     """The sum over w of count(context w) / count(context), every occurrence of the context counted."""
-    longer, L = grams(sequences, len(context) + 1), len(context)
-    followed = sum(count for gram, count in longer.items() if gram[:-1] == tuple(context))
-    return Fraction(followed, grams(sequences, L)[tuple(context)])
+    return Fraction(followed(sequences, context), grams(sequences, len(context))[tuple(context)])
 
 
 def conditional(sequences: Sequence[Sequence[str]], context: str, token: str) -> Fraction:
     """The estimate whose rows sum to one: contexts without a successor are not counted."""
-    longer = grams(sequences, len(context) + 1)
-    followed = sum(count for gram, count in longer.items() if gram[:-1] == tuple(context))
-    return Fraction(longer[*context, token], followed)
+    return Fraction(grams(sequences, len(context) + 1)[*context, token], followed(sequences, context))
 
 
 def library_conditional() -> Finding:
@@ -78,35 +81,48 @@ def end_repairs() -> Finding:
 
 SEVERAL = Exercise(
     id="ngram-sequences", title="The last context of several sequences",
+    where={"all_a": lambda: grams(SEQUENCES, 1)[("a",)], "all_b": lambda: grams(SEQUENCES, 1)[("b",)],
+           "ab": lambda: grams(SEQUENCES, 2)[("a", "b")], "followed": lambda: followed(SEQUENCES, "b"),
+           "joined_b": lambda: followed(["".join(SEQUENCES)], "b"),
+           "naive": lambda: grams(SEQUENCES, 2)[("b", "b")] / grams(SEQUENCES, 1)[("b",)]},
     question="The training data are three sequences: abab, abb and ba. Conditional probabilities are estimated as "
-    "count(context w)/count(context). In general, contexts have L - 1 tokens, and no n-gram crosses the end of a "
-    "sequence.",
-    answer="a occurs 4 times, once at an end; b occurs 5 times, twice at an end. So the row of a sums to 3/4 and that "
-    "of b to 3/5. The rule: the last (L - 1)-gram of every sequence must not be counted as a context. If a context "
-    "occurs n times, f of them at the end of a sequence, its row sums to `(n - f)/n`. Then p(b | b) is 1/3, not 1/5. "
-    "Joining the sequences to one text does not help: it invents n-grams across the ends. An end token does help, and "
-    "takes the missing share.",
+    "count(context w)/count(context). No n-gram crosses the end of a sequence.",
+    answer="a occurs 4{all_a} times, once at an end; b occurs 5{all_b} times, twice at an end. So the row of a sums "
+    "to 3/4{row-a} and that of b to 3/5{row-b}. The rule: the last context of every sequence must not be counted, "
+    "because nothing follows it. If a context occurs n times, f of them at the end of a sequence, its row sums to "
+    "`(n - f)/n`{rule}. Then p(b | b) is 1/3{conditional}, not 1/5{naive}. Joining the sequences to one text does "
+    "not help: it invents n-grams across the ends. An end token does help, and takes the missing share.",
     parts=[
         Part("row-a", "What is the sum over w of count(a w)/count(a)?", Number("3/4"), "exact",
              lambda: Finding(row_sum(SEQUENCES, "a"), "exact fractions"),
-             why="ab occurs 3 times, a occurs 4 times; the a that ends ba has no successor.",
-             wrong={"assumed that it is a distribution": 1, "counted the types, not the tokens": "1/2"}),
+             why="ab occurs 3{ab} times, a occurs 4{all_a} times; the a that ends ba has no successor.",
+             wrong={"assumed that it is a distribution": (1, lambda: 1),
+                    "counted the end of every sequence as one of a": ("1/4", lambda: (4 - len(SEQUENCES)) / 4)}),
         Part("row-b", "What is the sum over w of count(b w)/count(b)?", Number("3/5"), "exact",
              lambda: Finding(row_sum(SEQUENCES, "b"), "exact fractions"),
-             why="ba occurs twice and bb once, b occurs 5 times; abab and abb end with it.",
-             wrong={"assumed that it is a distribution": 1, "left out the end of one sequence only": "3/4"}),
+             why="ba occurs twice and bb once, b occurs 5{all_b} times; abab and abb end with it.",
+             wrong={"assumed that it is a distribution": (1, lambda: 1),
+                    "left the last b of one sequence out of the count":
+                    ("3/4", lambda: followed(SEQUENCES, "b") / (5 - 1))}),
         Part("conditional", "What is p(b | b)?", Number("1/3"), "exact", library_conditional,
-             why="Of the 3 occurrences of b that have a successor, one is followed by b.",
-             wrong={"counted the last b of every sequence too": "1/5", "joined the sequences to one text": "2/5",
-                    "gave the relative frequency of b": "5/9"}),
+             why="Of the 3{followed} occurrences of b that have a successor, one is followed by b.",
+             wrong={"counted the last b of every sequence too":
+                    ("1/5", lambda: grams(SEQUENCES, 2)[("b", "b")] / grams(SEQUENCES, 1)[("b",)]),
+                    "joined the sequences to one text":
+                    ("2/5", lambda: float(conditional(["".join(SEQUENCES)], "b", "b"))),
+                    "gave the relative frequency of b":
+                    ("5/9", lambda: grams(SEQUENCES, 1)[("b",)] / sum(map(len, SEQUENCES)))}),
         Part("joined", "What would p(b | b) be if the three were joined, in this order, to one text?", Number("2/5"),
              "exact", lambda: Finding(conditional(["".join(SEQUENCES)], "b", "b"), "exact fractions"),
-             why="abababbba has bb twice, once across an end, and 5 occurrences of b with a successor.",
-             wrong={"did not count the pairs across the ends": "1/3"}),
-        Part("rule", "A context occurs n times in all, f of them at the end of a sequence. What does its row sum to if "
-             "all n are counted?", Formula("(n - f)/n", {"n": "whole", "f": "whole"}), "exact", final_rule,
+             why="abababbba has bb twice, once across an end, and 5{joined_b} occurrences of b with a successor.",
+             wrong={"did not count the pairs across the ends":
+                    ("1/3", lambda: float(conditional(SEQUENCES, "b", "b")))}),
+        Part("rule",
+             "A context occurs n times in all, f of them at the end of a sequence. What does its row sum to if all n "
+             "are counted?", Formula("(n - f)/n", {"n": "whole", "f": "whole"}), "exact", final_rule,
              why="n - f of its occurrences have a successor.",
-             wrong={"counted one end only": "(n - 1)/n", "assumed that it is a distribution": "1"}),
+             wrong={"counted one end only": ("(n - 1)/n", lambda n: (n - 1) / n),
+                    "assumed that it is a distribution": ("1", lambda: 1)}),
         Part("rows", "With S sequences, at most S rows do not sum to one.", Truth("true"), "exact", deficient_rows,
              why="Only the last context of a sequence lacks a successor, and a sequence has one last context.",
              wrong={"thought that every row is affected": False}),
@@ -116,7 +132,10 @@ SEVERAL = Exercise(
         Part("end-share", "What is p(end | b) then?", Number("2/5"), "exact",
              lambda: Finding(conditional(with_end(SEQUENCES), "b", "$"), "exact fractions"),
              why="Two of the five b end their sequence: the share that was missing from its row.",
-             wrong={"gave the share of sequences that end with b": "2/3", "divided by all tokens": "2/9"}),
+             wrong={"gave the share of sequences that end with b":
+                    ("2/3", lambda: sum(one.endswith("b") for one in SEQUENCES) / len(SEQUENCES)),
+                    "divided by all tokens":
+                    ("2/9", lambda: sum(one.endswith("b") for one in SEQUENCES) / sum(map(len, SEQUENCES)))}),
     ])  # fmt: skip
 
 
@@ -184,36 +203,44 @@ def full_tables() -> Finding:
 
 BOTH = Exercise(
     id="ngram-both-counts", title="Why the counts of n-grams and of their contexts are stored",
+    where={"full_tables": lambda V, L: len([*product(range(V), repeat=L)]) + len([*product(range(V), repeat=L - 1)]),
+           "V": (2, 3), "L": (2, 3, 4)},
     question="An L-gram model could store its conditional probabilities. Usually the counts of L-grams and of their "
-    "contexts of L - 1 tokens are stored instead, and divided when a probability is asked for. V is the size of the "
-    "vocabulary.",
+    "contexts, which are one token shorter, are stored instead, and divided when a probability is asked for. V is "
+    "the size of the vocabulary.",
     answer="Counts add up: a new token changes two of them, new text is added, and parts counted on several machines "
     "are merged, all exactly. A conditional probability cannot be updated without the count of its context, and one "
     "token changes a whole row. The context counts cost little: there are at most as many contexts as L-grams, and "
-    "only what occurs is stored, not `V^L + V^(L-1)` numbers. The counts of the contexts are also the L-gram counts of "
-    "the next shorter model, which smoothing and back-off need.",
+    "only what occurs is stored, not `V^L + V^(L-1)`{full_tables} numbers. The counts of the contexts are also the "
+    "L-gram counts of the next shorter model, which smoothing and back-off need.",
     parts=[
-        Part("update", "One token is appended to the text. How many stored counts change, L-grams and contexts "
-             "together?", Number(2, rel=0), "counted", changed_counts,
+        Part("update",
+             "One token is appended to the text. How many stored counts change, L-grams and contexts together?",
+             Number(2, rel=0), "counted", changed_counts,
              why="One L-gram is new, and the context in front of it has one more successor.",
-             wrong={"forgot the context": 1, "counted a row of the table": V_SIZE}),
-        Part("update-conditionals", "If conditional probabilities are stored, how many change, if all V tokens have "
-             "been seen after this context?", Formula("V", {"V": "whole"}), "counted", changed_conditionals,
+             wrong={"forgot the context": (1, lambda: 1), "counted a row of the table": (6, lambda: V_SIZE)}),
+        Part("update-conditionals",
+             "If conditional probabilities are stored, how many change, if all V tokens have been seen after this "
+             "context?", Formula("V", {"V": "whole"}), "counted", changed_conditionals,
              why="Their common denominator grows by one.",
-             wrong={"changed only the entry of the token": "1", "changed the whole table": "V^2"}),
+             wrong={"changed only the entry of the token": ("1", lambda: 1),
+                    "changed the whole table": ("V^2", lambda V: V * V)}),
         Part("merge", "The counts of two texts, added, are the counts of both texts together.", Truth("true"), "exact",
              lambda: merging(True), why="Each occurrence is counted in exactly one of the two.",
              wrong={"thought that texts of different lengths must be weighted": False}),
-        Part("merge-conditionals", "The mean of the conditional probabilities of two texts is that of both texts "
-             "together.", Truth("false"), "exact", lambda: merging(False),
+        Part("merge-conditionals",
+             "The mean of the conditional probabilities of two texts is that of both texts together.",
+             Truth("false"), "exact", lambda: merging(False),
              why="Each must be weighted by the count of its context, which is not stored.",
              wrong={"averaged as if contexts were equally frequent": True}),
         Part("extra", "The number of distinct contexts is never above the number of distinct L-grams.", Truth("true"),
              "counted", extra_numbers,
              why="Every context that counts is the beginning of at least one L-gram.",
              wrong={"thought that the context counts double the table in any case": False}),
-        Part("tables", "Storing both takes at least `V^L + V^(L-1)` numbers.", Truth("false"), "counted", full_tables,
-             why="Only n-grams that occur are stored, and a text of T tokens has at most T - L + 1 of them.",
+        Part("tables",
+             "Storing both takes at least `V^L + V^(L-1)`{full_tables} numbers.",
+             Truth("false"), "counted", full_tables,
+             why="Only n-grams that occur are stored, and a text has at most as many of them as tokens.",
              wrong={"counted possible n-grams, not observed ones": True}),
     ])  # fmt: skip
 

@@ -92,8 +92,8 @@ def order_figure() -> str:
     masked = maps((p_NN @ x_1ND[0])[None], w, CAUSAL)[0, 0]
     return shaded_matrices(
         [("A", before), ("A of P X", after), ("with a mask", masked)],
-        "The attention weights of four tokens, of the same tokens permuted, and of the latter with a causal mask. The "
-        "second is the first with permuted rows and columns; the mask is not permuted.",
+        "The attention weights of four tokens, of the same tokens permuted, and of the latter with a causal mask. "
+        "The second is the first with permuted rows and columns; the mask is not permuted.",
     )
 
 
@@ -103,8 +103,9 @@ PERMUTATION = Exercise(
     "equivariant, `Y(P*X) = P*Y(X)`, by checking every step. Which statements still hold with the other parts of a "
     "transformer?",
     answer="`(P*X)*W = P*(X*W)` for queries, keys and values; `P*Q*T(P*K) = P*(Q*T(K))*T(P)`; row-wise softmax gives "
-    "`P*A*T(P)`; and `P*A*T(P)*P*V = P*(A*V)` because `T(P)*P = I`. This is equivariance, not invariance: the outputs "
-    "are permuted with their tokens. Positions and causal masks break it, so that the model can use the order.",
+    "`P*A*T(P)`; and `P*A*T(P)*P*V = P*(A*V)` because `T(P)*P = I`. This is equivariance, not invariance: the "
+    "outputs are permuted with their tokens. Positions and causal masks break it, so that the model can use the "
+    "order.",
     parts=[
         Part("projections", "First step: the queries of permuted tokens are the permuted queries: `(P*X)*W = P*(X*W)`.",
              Truth("true"), "numeric", projections_commute,
@@ -135,16 +136,17 @@ PERMUTATION = Exercise(
              wrong={"thought that each head handles some of the tokens": False}),
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are permuted.",
              Truth("false"), "numeric", invariant,
-             why="Its rows are permuted with their tokens. Only functions that ignore the order of rows, such as their "
-             "mean, do not change.", wrong={"confused equivariant with invariant": True}),
+             why="Its rows are permuted with their tokens. Only functions that ignore the order of rows, such as "
+             "their mean, do not change.", wrong={"confused equivariant with invariant": True}),
         Part("positions", "It is permutation-equivariant even when positions are added to the tokens.", Truth("false"),
              "numeric", lambda: layer_commutes("with sinusoidal positions, outputs", H, positions=True),
              why="Positions are not permuted with the tokens: `P*X + E` is not `P*(X + E)`.",
              wrong={"permuted the positions along with the tokens": True}),
         Part("causal", "It is permutation-equivariant even with a causal mask.", Truth("false"), "numeric",
              lambda: layer_commutes("with a causal mask, outputs", H, CAUSAL),
-             why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal model "
-             "has some sense of order even without positions.", wrong={"thought that the mask is permuted too": True}),
+             why="The mask is not permuted, so a token that moves to the front attends to fewer tokens. A causal "
+             "model has some sense of order even without positions.",
+             wrong={"thought that the mask is permuted too": True}),
     ])  # fmt: skip
 
 
@@ -184,8 +186,8 @@ COLUMNS = Exercise(
     "V*softmax(T(K)*Q)`, where the softmax runs down each column. Show that `Sa(X*P) = Sa(X)*P`.",
     answer="Keys, queries and values become `K*P`, `Q*P` and `V*P`, so the scores become `T(P)*T(K)*Q*P`: their rows "
     "and columns are permuted, and so are those of the attention weights A. Then `V*P*T(P)*A*P = V*A*P`, because "
-    "`P*T(P) = I` meets between values and weights. Inside the scores P and its transpose do not meet: whoever cancels "
-    "them there is left with `V*P*A`, which is not the permuted output.",
+    "`P*T(P) = I` meets between values and weights. Inside the scores P and its transpose do not meet: whoever "
+    "cancels them there is left with `V*P*A`, which is not the permuted output.",
     parts=[
         Part("scores", "What are the scores of the permuted tokens, with `S = T(K)*Q`?",
              Choice("both", {"both": "`T(P)*S*P`", "unchanged": "S: the permutations cancel", "right": "`S*P`"}),
@@ -194,8 +196,8 @@ COLUMNS = Exercise(
              why="The weights become `T(P)*A*P`, and `(V*P)*(T(P)*A*P) = (V*A)*P`.",
              wrong={"thought that the softmax depends on the order of the keys": False}),
         Part("cancelled",
-             "With unchanged scores, as if P cancelled inside them, `V*P*softmax(S)` is the permuted output, "
-             "too.", Truth("false"), "numeric", lambda: column_layer(True),
+             "With unchanged scores, as if P cancelled inside them, `V*P*softmax(S)` is the permuted output, too.",
+             Truth("false"), "numeric", lambda: column_layer(True),
              why="It gives every permuted value the weight of another token.",
              wrong={"cancelled matrices that are not next to each other": True}),
     ])  # fmt: skip

@@ -52,6 +52,11 @@ def information(
     return entropy(x, given) + entropy(y, given) - entropy(x, y, given) - entropy(given)
 
 
+def label_probability(follows: bool) -> float:
+    """The probability that a pair has equal topics and this label."""
+    return float(sum(p for pair, p in pairs() if pair.follows == follows and pair.first[0][0] == pair.second[0][0]))
+
+
 def nothing(pair: Pair) -> Hashable:
     return 0
 
@@ -91,9 +96,12 @@ def inference_from_text() -> Finding:
 
 TASKS = Exercise(
     id="two-pretraining-tasks", title="Why two pretraining tasks",
-    question="A small language has 4 topics with two words each. A document has one topic, a sentence is two words of "
-    "it, drawn independently. Half of the sentence pairs are neighbours in a document, half come from two documents "
-    "drawn at random. One task predicts a masked word, the other whether the second sentence follows the first.",
+    where={"topics": TOPICS, "same": lambda: label_probability(True), "by_chance": lambda: label_probability(False),
+           "given_same": lambda same, by_chance: same / (same + by_chance)},
+    question="A small language has 4{topics} topics with two words each. A document has one topic, a sentence is two "
+    "words of it, drawn independently. Half of the sentence pairs are neighbours in a document, half come from two "
+    "documents drawn at random. One task predicts a masked word, the other whether the second sentence follows the "
+    "first.",
     answer="Each task asks for something that the other does not need. The rest of its own sentence already tells "
     "the topic of a masked word, so the other sentence adds nothing, and the model need not look at it. Whether two "
     "sentences belong together cannot be told from either alone, only from both. In return, that label says nothing "
@@ -104,24 +112,31 @@ TASKS = Exercise(
         Part("one-sentence",
              "How many bits about the label of a pair are in its first sentence alone?", Number(0, abs=1e-9),
              "exact", one_sentence, why="Either label occurs equally often after any first sentence.",
-             wrong={"gave the information of both sentences": 0.549, "gave all of it": 1}),
+             wrong={"gave the information of both sentences":
+                    ("1 + (1/2*ln(4/5) + 1/8*ln(1/5))/ln(2)", lambda: both_sentences().value),
+                    "gave all of it": (1, lambda: math.log2(2))}),
         Part("both-sentences", "How many are in both sentences together?",
              Number("1 + (1/2*ln(4/5) + 1/8*ln(1/5))/ln(2)"), "exact", both_sentences,
-             why="Different topics: certainly not neighbours. Equal topics, with probability 1/2 + 1/8: neighbours "
-             "with probability 4/5. The uncertainty that remains is subtracted from one bit.",
-             wrong={"thought that the topics decide it": 1, "gave the information of one sentence": 0}),
+             why="Different topics: certainly not neighbours. Equal topics occur with probability 1/2{same} in "
+             "neighbours and 1/8{by_chance} in others, so they are neighbours with probability 4/5{given_same}. The "
+             "uncertainty that remains is subtracted from one bit.",
+             wrong={"thought that the topics decide it": (1, lambda: math.log2(2)),
+                    "gave the information of one sentence": (0, lambda: one_sentence().value)}),
         Part("words-in-pair",
-             "Given the other word of its own sentence, how many bits does the second sentence add about "
-             "a masked word of the first?", Number(0, abs=1e-9), "exact", lambda: other_sentence(True),
+             "Given the other word of its own sentence, how many bits does the second sentence add about a masked "
+             "word of the first?", Number(0, abs=1e-9), "exact", lambda: other_sentence(True),
              why="The other word tells the topic, and within a topic the words are independent.",
-             wrong={"forgot that its own sentence tells the topic": 0.549, "gave the uncertainty about the word": 3}),
+             wrong={"forgot that its own sentence tells the topic":
+                    ("5/8*ln(5/2)/ln(2) - 3/8", lambda: other_sentence(False).value),
+                    "gave the uncertainty about the word": (3, lambda: math.log2(TOPICS * SYNONYMS))}),
         Part("label-word", "How many bits does the label of the pair contain about one of its words?",
              Number(0, abs=1e-9), "exact", label_says_of_words,
              why="Any word is equally probable in pairs of either kind.",
-             wrong={"thought that the label tells the topic": 2, "gave one bit for the label": 1}),
+             wrong={"thought that the label tells the topic": (2, lambda: math.log2(TOPICS)),
+                    "gave one bit for the label": (1, lambda: math.log2(2))}),
         Part("inference",
-             "Whether a sentence follows logically from another is a label that can be computed from the text "
-             "alone, as the two tasks require.", Truth("false"), "exact", inference_from_text,
+             "Whether a sentence follows logically from another is a label that can be computed from the text alone, "
+             "as the two tasks require.", Truth("false"), "exact", inference_from_text,
              why="The same text is true in worlds in which the inference holds and in worlds in which it does not. "
              "Self-supervised labels come from what was done to the text: masked, swapped, replaced.",
              wrong={"took a labelled task for a self-supervised one": True}),

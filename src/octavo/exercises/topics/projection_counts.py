@@ -39,31 +39,36 @@ def connected(dimensions: int) -> Callable[[], Finding]:
 
 
 QKV = Exercise(
-    id="qkv-counts", title="The parameters of queries, keys and values",
+    id="qkv-counts", title="The parameters of queries, keys and values", where={},
     question="Self-attention with one head maps N inputs of size D to N outputs of size D. Queries, keys and values "
-    "each have a weight matrix and a bias; there is no output projection. Compare it with a fully connected layer from "
-    "all N D inputs to all N D outputs.",
-    answer="Three D × D matrices and three bias vectors of size D: `3*D^2` weights and `3*D` biases, for any N. There "
-    "are `N^2` attention weights, which are computed, not stored. The fully connected layer has `N^2*D^2` weights and "
-    "`N*D` biases.",
+    "each have a weight matrix and a bias; there is no output projection. Compare it with a fully connected layer "
+    "from all N D inputs to all N D outputs.",
+    answer="Three D × D matrices and three bias vectors of size D: `3*D^2`{weights} weights and `3*D`{biases} "
+    "biases, for any N. There are `N^2`{map} attention weights, which are computed, not stored. The fully connected "
+    "layer has `N^2*D^2`{connected} weights and `N*D`{connected-biases} biases.",
     parts=[
         Part("weights", "How many weights compute queries, keys and values?", Formula("3*D^2", IN_D), "counted",
              projected(2), why="Three matrices of size D × D.",
-             wrong={"added an output projection": "4*D^2", "split the inputs among heads": "3*D^2/H"}),
+             wrong={"added an output projection": ("4*D^2", lambda D: 4 * D * D),
+                    "split the inputs among heads": ("3*D^2/H", lambda D, H: 3 * D * D / H)}),
         Part("biases", "How many biases?", Formula("3*D", IN_D), "counted", projected(1),
              why="One for each of the D outputs of each of the three matrices.",
-             wrong={"counted one for each projection": "3", "added an output projection": "4*D"}),
+             wrong={"counted one for each projection": ("3", lambda: len(("query", "key", "value"))),
+                    "added an output projection": ("4*D", lambda D: 4 * D)}),
         Part("map", "How many attention weights are there?", Formula("N^2", IN_N), "counted",
              tabulated("D N", [(4, 3), (6, 5), (8, 2)], "the attention weights of octavo's attention with one head")(
                  lambda D, N: maps(random_tokens(N, D), random_heads(D, 1)).numel()),
              why="One for each pair of an output and an input.",
-             wrong={"counted each pair once": "N*(N+1)/2", "gave every entry its own": "N^2*D"}),
+             wrong={"counted each pair once": ("N*(N+1)/2", lambda N: sum(range(N + 1))),
+                    "gave every entry its own": ("N^2*D", lambda N, D: N * N * D)}),
         Part("connected", "How many weights does the fully connected layer have?", Formula("N^2*D^2", IN_ND),
              "counted", connected(2), why="`N*D` outputs with `N*D` weights each.",
-             wrong={"connected each token only with itself": "N*D^2", "gave a pair of tokens one weight": "N^2"}),
+             wrong={"connected each token only with itself": ("N*D^2", lambda N, D: N * D * D),
+                    "gave a pair of tokens one weight": ("N^2", lambda N: N * N)}),
         Part("connected-biases", "How many biases does it have?", Formula("N*D", IN_ND), "counted", connected(1),
              why="One for each of its `N*D` outputs.",
-             wrong={"counted pairs of tokens": "N^2", "counted one for each token": "N"}),
+             wrong={"counted pairs of tokens": ("N^2", lambda N: N * N),
+                    "counted one for each token": ("N", lambda N: N)}),
     ])  # fmt: skip
 
 
@@ -74,36 +79,39 @@ def head_projection(D: int, H: int, heads: int) -> int:
 
 
 HEADS = Exercise(
-    id="head-costs", title="What one head of width D/H costs",
+    id="head-costs", title="What one head of width D/H costs", where={},
     question="A layer of width D has H heads, whose queries, keys and values have D/H entries each. Every head reads "
     "all D entries of all N tokens.",
-    answer="The matrix of a head's queries is D × D/H, not D/H × D/H: all heads together have `D^2` query weights, as "
-    "many as one head of width D. The scores of a head take `N^2*D/H` multiplications, those of all heads `N^2*D`. So "
-    "heads of width D/H divide a fixed amount of work; they do not reduce it.",
+    answer="The matrix of a head's queries is D × D/H, not D/H × D/H: all heads together have `D^2`{queries} query "
+    "weights, as many as one head of width D. The scores of a head take `N^2*D/H`{scores} multiplications, those of "
+    "all heads `N^2*D`{all-scores}. So heads of width D/H divide a fixed amount of work; they do not reduce it.",
     parts=[
         Part("queries", "How many weights do the queries of all H heads have together?", Formula("D^2", IN_D),
              "counted", tabulated("D H _", SHAPES, "the query matrix of octavo's layer, counted for five shapes")(
                  lambda D, H, _: head_projection(D, H, H)),
              why="H matrices of D × D/H.",
-             wrong={"let each head read only its own D/H entries": "D^2/H", "gave each head the full width": "H*D^2"}),
+             wrong={"let each head read only its own D/H entries": ("D^2/H", lambda D, H: H * (D / H) ** 2),
+                    "gave each head the full width": ("H*D^2", lambda D, H: H * D * D)}),
         Part("one-head", "How many weights do queries, keys and values of one head have?",
              Formula("3*D^2/H", IN_D), "counted",
              tabulated("D H _", SHAPES, "the rows of one head in octavo's three matrices, counted for five shapes")(
                  lambda D, H, _: 3 * head_projection(D, H, 1)),
              why="Three matrices of D × D/H.",
-             wrong={"let it read only its own D/H entries": "3*D^2/H^2", "gave it the full width": "3*D^2"}),
+             wrong={"let it read only its own D/H entries": ("3*D^2/H^2", lambda D, H: 3 * (D / H) ** 2),
+                    "gave it the full width": ("3*D^2", lambda D: 3 * D * D)}),
         Part("scores", "How many multiplications do the scores of one head take for N tokens?",
              Formula("N^2*D/H", OF_LAYER), "counted",
              tabulated("D H N", SHAPES, "half of the FLOPs that PyTorch counts for one head, five shapes")(
                  lambda D, H, N: count_flops(lambda: meta(N, D // H) @ meta(D // H, N)) // 2),
-             why="`N^2` dot products of length D/H.",
-             wrong={"gave the number of all heads": "N^2*D", "squared the width of the head": "D^2/H^2"}),
+             why="A dot product of length D/H for every pair of tokens.",
+             wrong={"gave the number of all heads": ("N^2*D", lambda N, D: N * N * D),
+                    "squared the width of the head": ("D^2/H^2", lambda D, H: (D / H) ** 2)}),
         Part("all-scores", "And those of all heads?", Formula("N^2*D", OF_LAYER), "counted",
              tabulated("D H N", SHAPES, "half of the FLOPs that PyTorch counts for all heads, five shapes")(
                  lambda D, H, N: count_flops(lambda: meta(H, N, D // H) @ meta(H, D // H, N)) // 2),
-             why="H heads with `N^2*D/H` each: the number of heads cancels.",
-             wrong={"thought that smaller heads save work": "N^2*D/H", "thought that more heads add work":
-                    "H*N^2*D"}),
+             why="H heads with `N^2*D/H`{scores} each: the number of heads cancels.",
+             wrong={"thought that smaller heads save work": ("N^2*D/H", lambda N, D, H: N * N * D / H),
+                    "thought that more heads add work": ("H*N^2*D", lambda N, D, H: H * N * N * D)}),
     ])  # fmt: skip
 
 EXERCISES = (QKV, HEADS)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from octavo.exercises.topics.noisy_keys import NOISE, normal_mean, sigmoid
 from octavo.ops.attention.reference import attend_reference
 
 Array = NDArray[np.float64]
+LARGE = 0.5  # variance of key a along its mean
+SHORT = 20  # length of a query along each mean, in two questions
+CLOSE = 1e-3  # of attention weights
 POINTS = ((2.0, 0.1, 4), (5.0, 0.01, 8), (0.5, 0.3, 6))  # b, t, size of the keys
 
 
@@ -39,10 +43,16 @@ def score_moments(b: float, t: float, size: int, along: float) -> tuple[float, f
     return float(q_D @ mu_ND[0]), float(q_D @ covariance(mu_ND[0], t, along) @ q_D)
 
 
+def query_square(b: float, size: int) -> float:
+    """The squared norm of the query."""
+    mu_ND = orthonormal(size, seed=size)
+    return float((b * (mu_ND[0] + mu_ND[1])).square().sum())
+
+
 def key_square(t: float, d: int) -> float:
     """E |k|^2 = |mu|^2 plus the trace of the covariance."""
     mu_D = orthonormal(d, seed=d)[0]
-    return float(mu_D @ mu_D + covariance(mu_D, t, 0.5).trace())
+    return float(mu_D @ mu_D + covariance(mu_D, t, LARGE).trace())
 
 
 @tabulated("n b", ((3, 2.0), (10, 1.0), (50, 4.0)), "octavo's attention with noise of variance 1e-20", rel=1e-7)
@@ -68,68 +78,83 @@ def output_variance() -> Finding:
 
 def balanced() -> Finding:
     """The bounds of z by bisection, the probability by the normal distribution function."""
-    bound = bisect(lambda z: float(sigmoid(np.array(20 * NOISE * z))) >= 0.75, 0.0, 5.0)
+    bound = bisect(lambda z: float(sigmoid(np.array(SHORT * NOISE * z))) >= 0.75, 0.0, 5.0)
     z = np.random.default_rng(6).normal(size=1_000_000)
-    w = sigmoid(20 * NOISE * z)
+    w = sigmoid(SHORT * NOISE * z)
     drawn = float(((w > 0.25) & (w < 0.75)).mean())
     note = f"the normal distribution function up to z = {bound:.5f}; a million draws give {drawn:.4f}"
     return Finding(math.erf(bound / math.sqrt(2)), note)
 
 
 def stays_near_average() -> Finding:
-    distance = normal_mean(lambda z: np.abs(sigmoid(20 * NOISE * z) - 0.5))
-    note = f"b = 20: the mean distance of the output from the average is {distance:.2f} of that between the two values"
+    distance = normal_mean(lambda z: np.abs(sigmoid(SHORT * NOISE * z) - 0.5))
+    note = f"b = {SHORT}: the mean distance of the output from the average is {distance:.2f} of that between the two "
+    "values"
     return Finding(verdict(distance < 0.1), note, "below 0.1")
 
 
 BT = {"b": "positive", "t": "positive"}
 LONG_KEY = Exercise(
     id="long-key", title="One head and a key of varying length",
+    where={"large": LARGE, "short": SHORT, "b": (0.5, 2.0, 5.0), "t": (0.1, 0.3), "d": (4, 6, 8),
+           "other": lambda b, t, d: score_moments(b, t, d, 0.0)[1], "square": lambda b, d: query_square(b, d),
+           "trace": lambda t, d: key_square(t, d) - 1, "spread": lambda: SHORT * NOISE,
+           "bound": lambda: math.log(0.75 / 0.25)},
     question="Keys are drawn from normal distributions with orthonormal means. All have covariance `t*I` with a tiny "
-    "t, but key a has `t*I + (1/2)*mu_a*T(mu_a)`: it varies along its own direction. The query is `q = b*(mu_a + "
-    "mu_b)`.",
+    "t, but key a has in addition the variance 1/2{large} along its own mean. The query is `q = b*(mu_a + mu_b)`.",
     answer="With tiny noise everywhere, the weights are those of the means: nearly one half each for a long query. "
-    "With the large covariance, the score of key a has mean b and variance `b^2*(1/2 + 2*t)`, against `2*t*b^2` for "
-    "key b. The difference of the two scores is multiplied by b, so a long query, which is needed to suppress the "
-    "other keys, makes the output jump between the two values. The variance of the output is that of the weight, times "
-    "the squared distance of the values; it does not have the covariance of the key.",
+    "With the large covariance, the score of key a has mean b and variance `b^2*(1/2 + 2*t)`{score-variance}, "
+    "against `2*t*b^2`{other} for key b. The difference of the two scores is multiplied by b, so a long query, which "
+    "is needed to suppress the other keys, makes the output jump between the two values. The variance of the output "
+    "is that of the weight, times the squared distance of the values; it does not have the covariance of the key.",
     parts=[
         Part("small-noise", "All n keys have covariance `t*I`, and t goes to zero. What is the weight of value a?",
              Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", small_noise,
              why="The keys are then their means: two scores are b, the others are zero.",
-             wrong={"forgot the other keys": "1/2", "counted them as n": "1/(2 + n*exp(-b))"}),
+             wrong={"forgot the other keys": ("1/2", lambda: 1 / 2),
+                    "counted all n of them": ("1/(2 + n*exp(-b))", lambda n, b: 1 / (2 + n * mpmath.exp(-b)))}),
         Part("score-mean", "Key a has the large covariance. What is the mean of its score, `dot(k_a, q)`?",
              Formula("b", BT), "numeric",
              tabulated("b t _", POINTS, "the product of mean and query, three sizes", rel=1e-9)(
-                 lambda b, t, size: score_moments(b, t, size, 0.5)[0]),
+                 lambda b, t, size: score_moments(b, t, size, LARGE)[0]),
              why="`dot(mu_a, q) = b*(dot(mu_a, mu_a) + dot(mu_a, mu_b))`, and the means are orthonormal.",
-             wrong={"added both means": "2*b", "added the variance": "b*(1 + t)"}),
+             wrong={"added both means": ("2*b", lambda b: b + b),
+                    "added the variance": ("b*(1 + t)", lambda b, t: b + b * t)}),
         Part("score-variance", "What is its variance?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
              tabulated("b t _", POINTS, "query times covariance times query, three sizes", rel=1e-9)(
-                 lambda b, t, size: score_moments(b, t, size, 0.5)[1]),
-             why="`t*dot(q, q) + dot(mu_a, q)^2/2`, and the squared norm of q is `2*b^2`.",
-             wrong={"did not multiply by the query": "1/2 + t", "forgot that the query has two directions":
-                    "b^2*(1/2 + t)", "gave that of key b": "2*t*b^2"}),
+                 lambda b, t, size: score_moments(b, t, size, LARGE)[1]),
+             why="The small noise contributes t times the squared norm of q, which is `2*b^2`{square}; the noise "
+             "along the mean contributes half of the squared product of mean and query, which is b.",
+             wrong={"did not multiply by the query": ("1/2 + t", lambda t: LARGE + t),
+                    "forgot that the query has two directions":
+                    ("b^2*(1/2 + t)", lambda b, t: b * b * LARGE + t * b * b),
+                    "gave that of key b": ("2*t*b^2", lambda b, t: t * (b * b + b * b))}),
         Part("key-norm", "What is the mean squared norm of key a, if it has d entries?",
              Formula("3/2 + d*t", {"d": "whole", "t": "positive"}), "numeric",
              tabulated("t d", ((0.1, 4), (0.01, 8), (0.3, 6)), "squared mean plus trace, three sizes", rel=1e-9)(
                  key_square),
-             why="The squared mean is one, and the trace of the covariance is `d*t + 1/2`.",
-             wrong={"forgot the mean": "1/2 + d*t", "forgot the small noise": "3/2"}),
+             why="The squared mean is one, and the trace of the covariance is `d*t + 1/2`{trace}.",
+             wrong={"forgot the mean": ("1/2 + d*t", lambda d, t: LARGE + d * t),
+                    "forgot the small noise": ("3/2", lambda: 1 + LARGE)}),
         Part("output-variance",
-             "The weight of value a has variance U, the values have distance L, other keys are ignored. "
-             "What is the sum of the variances of the output's entries?",
+             "The weight of value a has variance U, the values have distance L, other keys are ignored. What is the "
+             "sum of the variances of the output's entries?",
              Formula("U*L^2", {"U": "positive", "L": "positive"}), "numeric", output_variance,
              why="`c = v_b + w*(v_a - v_b)`: only w is random.",
-             wrong={"did not square the distance": "U*L", "took the variance of the weight": "U"}),
-        Part("balanced", "b = 20, and t is negligible. With which probability is the weight of value a between one "
-             "quarter and three quarters?", Number(0.0619202759), "numeric", balanced,
-             why="The log-odds of the weight are `20*z/sqrt(2)` with a standard normal z; they must be between "
-             "`-ln(3)` and `ln(3)`.", wrong={"thought that the average is typical": 1, "used a uniform weight": 0.5}),
-        Part("near-average", "With b = 20, the output is on average close to the mean of the two values: nearer than a "
-             "tenth of their distance.", Truth("false"), "numeric", stays_near_average,
+             wrong={"did not square the distance": ("U*L", lambda U, L: U * L),
+                    "took the variance of the weight": ("U", lambda U: U)}),
+        Part("balanced",
+             "The query has `b = 20`, and t is negligible. With which probability is the weight of value a between "
+             "one quarter and three quarters?", Number(0.0619202759), "numeric", balanced,
+             why="The log-odds of the weight have standard deviation `20/sqrt(2)`{spread}; they must lie within "
+             "`ln(3)`{bound} of zero.",
+             wrong={"thought that the average is typical": (1, lambda: 1.0),
+                    "used a uniform weight": (0.5, lambda: 0.75 - 0.25)}, where={"b": SHORT}),
+        Part("near-average",
+             "With `b = 20`, the output is on average close to the mean of the two values: nearer than a tenth of "
+             "their distance.", Truth("false"), "numeric", stays_near_average,
              why="The weight is mostly close to zero or one.",
-             wrong={"took the mean of the weight for its typical value": True}),
+             wrong={"took the mean of the weight for its typical value": True}, where={"b": SHORT}),
     ])  # fmt: skip
 
 
@@ -193,9 +218,9 @@ def head_variance(b: float, n: int, queries: str) -> float:
 
 def same_query_helps() -> Finding:
     z = np.random.default_rng(7).normal(size=100_000)
-    one = sigmoid(20 * NOISE * z)
+    one = sigmoid(SHORT * NOISE * z)
     both = (one + one) / 2
-    note = f"b = 20, 100,000 draws: variance {one.var():.4f} with one head, {both.var():.4f} with two"
+    note = f"b = {SHORT}, 100,000 draws: variance {one.var():.4f} with one head, {both.var():.4f} with two"
     return Finding(verdict(bool(both.var() < one.var() - 1e-12)), note, "any smaller")
 
 
@@ -218,26 +243,27 @@ def one_head_longer() -> Finding:
 
 
 TWO_HEADS = Exercise(
-    id="two-heads-found", title="Find queries for two heads",
+    id="two-heads-found", title="Find queries for two heads", where={"close": CLOSE},
     question="Keys are drawn around orthonormal means, and key a varies in length, as in the previous exercise. The "
-    "output is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the means, "
-    "for which it is close to the average of the values of keys a and b, however long key a is.",
+    "output is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the "
+    "means, for which it is close to the average of the values of keys a and b, however long key a is.",
     answer="`q_1 = s*mu_a` and `q_2 = s*mu_b` with a large s: each head copies one value. The length of key a now "
     "changes only a margin that is large anyway, so the output hardly varies as long as the key does not point "
     "backwards. Two heads that share the query of a single head gain nothing: they make the same error.",
     parts=[
         Part("weights",
-             "Write a function that chooses two queries and returns the attention weights of both heads, key a in the "
-             "first and key b in the second, each right to 0.001. Scores are dot products without scaling; a and b are "
-             "indices into the lists of means and keys.", Function("two_heads", two_heads, NOISY_CASES,
+             "Write a function that chooses two queries and returns the attention weights of both heads, key a in "
+             "the first and key b in the second, each right to 0.001{close}. Scores are dot products without "
+             "scaling; a and b are indices into the lists of means and keys.",
+             Function("two_heads", two_heads, NOISY_CASES,
              "two_heads(means: list of lists, keys: list of lists, a: integer, b: integer) -> [weights, weights]",
-             rel=0.0, abs=1e-3), "numeric", copied_values,
+             rel=0.0, abs=CLOSE), "numeric", copied_values,
              why="A query along one mean has a large score with that key alone.",
              wrong={"gave both heads the query of a single head": _same_query, "left the queries short":
                     _short_queries}),
         Part("same-query",
-             "Two heads with the same query `b*(mu_a + mu_b)` have an output with smaller variance than one "
-             "head.", Truth("false"), "monte carlo", same_query_helps,
+             "Two heads with the same query `b*(mu_a + mu_b)` have an output with smaller variance than one head.",
+             Truth("false"), "monte carlo", same_query_helps,
              why="Their outputs are equal in every draw, so averaging changes nothing.",
              wrong={"thought that averaging always reduces the variance": True}),
         Part("longer",

@@ -22,6 +22,7 @@ from octavo.pages.figures.lines import Series, lines
 
 BATCH, LENGTH, STEPS, WIDTH, LEARNING_RATE = 32, 48, 120, 64, 0.01
 FULL_STEPS = 2000
+CHARACTERS = 65  # different ones in Tiny Shakespeare
 SAMPLED, HELD_OUT = 1500, 20_000  # characters
 EVALUATE_EVERY = 20  # steps
 
@@ -135,11 +136,10 @@ def loss_figure() -> str:
     try:
         _, losses, held = trained(STEPS)
     except MissingDataError:
-        losses, held = (), ()
+        return ""
     return lines(
         [Series("training", list(enumerate(losses, 1))), Series("held out", list(held))],
-        "The loss of the character model in nats a character, batch by batch, and on held-out text; empty where the "
-        "data are not on this machine.", ("step", "loss"),
+        "The loss of the character model in nats a character, batch by batch, and on held-out text.", ("step", "loss"),
     )  # fmt: skip
 
 
@@ -153,21 +153,28 @@ def frequencies_entropy() -> Finding:
 
 SHAKESPEARE = Exercise(
     id="shakespeare-characters", title="A character model of Shakespeare", figure=loss_figure,
-    question="A GRU with 64 units reads Tiny Shakespeare, which has 65 different characters, character by character "
-    "and predicts the next one. It is trained for 120 small steps on the first nine tenths; `--full` trains longer.",
-    answer="A model that knows nothing has a loss of `ln(65)` nats. In the first steps the loss falls to that of a "
-    "bag of characters, the entropy of their frequencies; then below that of pairs, because the state remembers more "
-    "than one character. The loss of single batches goes up and down, so a curve should be judged by its trend, and "
-    "by held-out text. Samples first have the right frequencies, then syllables, then words.",
+    where={"units": WIDTH, "characters": CHARACTERS, "steps": STEPS},
+    question="A GRU with 64{units} units reads Tiny Shakespeare, which has 65{characters} different characters, "
+    "character by character and predicts the next one. It is trained for 120{steps} small steps on the first nine "
+    "tenths; `--full` trains longer.",
+    answer="A model that knows nothing has a loss of `ln(65)`{start} nats. In the first steps the loss falls to that "
+    "of a bag of characters, the entropy of their frequencies; then below that of pairs, because the state remembers "
+    "more than one character. The loss of single batches goes up and down, so a curve should be judged by its trend, "
+    "and by held-out text. Samples first have the right frequencies, then syllables, then words.",
     parts=[
-        Part("start", "What is the loss of a model that gives all 65 characters the same probability, in nats?",
-             Number("ln(65)"), "numeric", uniform, why="The negative logarithm of 1/65.",
-             wrong={"gave it in bits": "ln(65)/ln(2)", "gave the perplexity": 65}),
+        Part("start",
+             "What is the loss of a model that gives all 65{characters} characters the same probability, in nats?",
+             Number("ln(65)"),
+             "numeric", uniform, why="Each has the same share of the probability: `-ln(1/65) = ln(65)`.",
+             wrong={"gave it in bits": ("ln(65)/ln(2)", lambda: math.log2(CHARACTERS)),
+                    "gave the perplexity": (65, lambda: CHARACTERS)}),
         Part("bag",
              "What is the entropy of the character frequencies of the training part, in nats a character? (Count "
              "them.)", Number(3.309084), "counted", frequencies_entropy,
              why="The sum of `-p*ln(p)`; a model without context cannot be better on this text.",
-             wrong={"gave it in bits": 4.774, "gave that of equal frequencies": "ln(65)"}),
+             wrong={"gave it in bits": (4.773999474, lambda: frequencies_entropy().value / math.log(2)),
+                    "gave that "
+             "of equal frequencies": ("ln(65)", lambda: math.log(CHARACTERS))}),
         Part("curve",
              "At the end, its loss on held-out text is below that of counted pairs of characters.", Truth("true"),
              "trained", beats_pairs, full=lambda: beats_pairs(FULL_STEPS),
@@ -178,8 +185,8 @@ SHAKESPEARE = Exercise(
              why="Each batch is another piece of text, and some are harder than others.",
              wrong={"confused the trend with single steps": True}),
         Part("samples",
-             "Of the words of four or more letters that it writes, a larger share occurs in the training text "
-             "than of those made of characters drawn at random.", Truth("true"), "trained", samples_have_words,
+             "Of the words of four or more letters that it writes, a larger share occurs in the training text than "
+             "of those made of characters drawn at random.", Truth("true"), "trained", samples_have_words,
              full=lambda: samples_have_words(FULL_STEPS), why="It has learnt which characters follow which.",
              wrong={"thought that only frequencies are learnt so early": False}),
     ])  # fmt: skip

@@ -101,15 +101,15 @@ def sparse_figure() -> str:
 
 
 SPARSE = Exercise(
-    id="sparse-factors", title="Attention as a product of sparse matrices", figure=sparse_figure,
+    id="sparse-factors", title="Attention as a product of sparse matrices", figure=sparse_figure, where={},
     question="The attention weights are fixed, so a layer with H heads of width D/H is linear in the N D numbers of "
-    "its tokens, `vec(X)`, with the rows of X end to end. Write its N D × N D matrix as a product: one factor computes "
-    "the values, one mixes the tokens, one is the output projection.",
+    "its tokens, `vec(X)`, with the rows of X end to end. Write its N D × N D matrix as a product: one factor "
+    "computes the values, one mixes the tokens, one is the output projection.",
     answer="Values: `kron(I, T(W_v))`, N equal blocks on the diagonal. Mixing: block (n, m) is diagonal, with the "
-    "weight `a_n_m` of the entry's head; with one head it is `kron(A, I)`. Output: `kron(I, T(W_o))`. The factors have "
-    "`N*D^2`, `N^2*D` and `N*D^2` nonzero entries, made from only `H*N^2 + 2*D^2` distinct numbers. That is the sense "
-    "in which attention is a sparse matrix with shared parameters: the product of the first two, with blocks "
-    "`a_n_m*T(W_v)`, is not sparse.",
+    "weight `a_n_m` of the entry's head; with one head it is `kron(A, I)`. Output: `kron(I, T(W_o))`. The factors "
+    "have `N*D^2`{first}, `N^2*D`{second} and `N*D^2`{first} nonzero entries, made from only `H*N^2 + "
+    "2*D^2`{numbers} distinct numbers. That is the sense in which attention is a sparse matrix with shared "
+    "parameters: the product of the first two, with blocks `a_n_m*T(W_v)`, is not sparse.",
     parts=[
         Part("product", "Output times mixing times values is the whole layer.", Truth("true"), "numeric",
              product_is_layer, why="`kron(A, T(W)) = kron(A, I)*kron(I, T(W))`, since `kron(P, Q)*kron(R, S) = "
@@ -121,22 +121,25 @@ SPARSE = Exercise(
              why="Output entry (n, l) is the sum of `a_n_m*x_m_p*W_p_l`: block (n, m) has `a_n_m*W_p_l` in row l and "
              "column p."),
         Part("first", "How many nonzero entries can the factor of the values have?", Formula("N*D^2", OF_LAYER),
-             "counted", nonzeros(0), why="N blocks of `D^2` on the diagonal: a fraction 1/N of all entries.",
-             wrong={"counted one block": "D^2", "counted all entries": "N^2*D^2"}),
+             "counted", nonzeros(0), why="N blocks of D × D on the diagonal: one of N entries in every row of blocks.",
+             wrong={"counted one block": ("D^2", lambda D: D * D),
+                    "counted all entries": ("N^2*D^2", lambda N, D: (N * D) ** 2)}),
         Part("second", "How many can the mixing factor have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
-             why="`N^2` diagonal blocks of size D: a fraction 1/D of all entries.",
-             wrong={"counted one entry per pair of tokens": "N^2", "gave every head all D entries": "H*N^2*D"}),
+             why="A diagonal block of size D for every pair of tokens.",
+             wrong={"counted one entry per pair of tokens": ("N^2", lambda N: N * N),
+                    "gave every head all D entries": ("H*N^2*D", lambda N, D, H: sum(N * N * D for _ in range(H)))}),
         Part("heads", "How many multiplications do the three factors take, one after the other?",
              Formula("2*N*D^2 + N^2*D", OF_LAYER), "counted",
              count("N D H", multiplications, "half of the FLOPs that PyTorch counts for four layers"),
-             why="One for each nonzero entry. The dense matrix would take `N^2*D^2`.",
-             wrong={"used the dense matrix": "N^2*D^2", "left out the output projection": "N*D^2 + N^2*D"}),
+             why="One for each nonzero entry. The dense matrix would take one for every pair of entries.",
+             wrong={"used the dense matrix": ("N^2*D^2", lambda N, D: (N * D) ** 2),
+                    "left out the output projection": ("N*D^2 + N^2*D", lambda N, D: N * D * D + N * N * D)}),
         Part("numbers", "How many distinct nonzero numbers do the three factors contain?",
              Formula("H*N^2 + 2*D^2", OF_LAYER), "counted",
              count("N D H", distinct, "distinct nonzero numbers in the matrices of four layers"),
              why="H attention matrices and two D × D weight matrices; everything else is repetition.",
-             wrong={"counted one attention matrix": "N^2 + 2*D^2", "forgot that parameters are shared":
-                    "N^2*D + 2*N*D^2"}),
+             wrong={"counted one attention matrix": ("N^2 + 2*D^2", lambda N, D: N * N + 2 * D * D),
+                    "forgot that parameters are shared": ("N^2*D + 2*N*D^2", lambda N, D: N * N * D + 2 * N * D * D)}),
     ])  # fmt: skip
 
 EXERCISES = (SPARSE,)

@@ -9,7 +9,7 @@ import torch
 
 from octavo.exercises import Choice, Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.framework.evidence import dataset
-from octavo.exercises.topics.vector_bigram import shakespeare, split_words
+from octavo.exercises.topics.vector_bigram import VOCABULARY, shakespeare, split_words
 from octavo.models.ngram import NGram, NGramConfig
 
 PASSAGE = 4000  # characters
@@ -124,16 +124,16 @@ def fewer_bits() -> Finding:
 
 
 PASSAGES = Exercise(
-    id="two-passages", title="Perplexities of two models on two passages",
-    question="A bigram model of words and a model of characters are trained on Tiny Shakespeare. The word model knows "
-    "the 1,998 most frequent words and has one token for all others. Both are measured on a passage of Shakespeare "
-    "that was held out, and on one from Wikipedia.",
-    answer="Both models find the Wikipedia passage harder: its words, spellings and signs are not those of the plays. "
-    "But the perplexity of the word model alone does not show it, because every unknown word is the same token, which "
-    "is easy to predict where it is frequent: the less it knows, the better it looks. A perplexity far below that on "
-    "its own development text is a sign of that, not of a good model. Splitting off punctuation and lower-casing "
-    "reduces the share of unknown words. Models with different tokens are compared in bits per character, with unknown "
-    "words spelt out.",
+    id="two-passages", title="Perplexities of two models on two passages", where={"known": VOCABULARY - 2},
+    question="A bigram model of words and a model of characters are trained on Tiny Shakespeare. The word model "
+    "knows the 1,998{known} most frequent words and has one token for all others. Both are measured on a passage of "
+    "Shakespeare that was held out, and on one from Wikipedia.",
+    answer="Both models find the Wikipedia passage harder: its words, spellings and signs are not those of the "
+    "plays. But the perplexity of the word model alone does not show it, because every unknown word is the same "
+    "token, which is easy to predict where it is frequent: the less it knows, the better it looks. A perplexity far "
+    "below that on its own development text is a sign of that, not of a good model. Splitting off punctuation and "
+    "lower-casing reduces the share of unknown words. Models with different tokens are compared in bits per "
+    "character, with unknown words spelt out.",
     parts=[
         Part("all-words",
              "With unknown words counted as one token, the word model has a higher perplexity on the Wikipedia "
@@ -141,8 +141,8 @@ PASSAGES = Exercise(
              why="Unknown words are so frequent there that their token is easy to predict.",
              wrong={"thought that text of another kind always has a higher perplexity": True}),
         Part("word-model",
-             "On the words that it knows, the word model has a higher perplexity on the Wikipedia passage than "
-             "on the Shakespeare passage.", Truth("true"), "trained", words_harder,
+             "On the words that it knows, the word model has a higher perplexity on the Wikipedia passage than on "
+             "the Shakespeare passage.", Truth("true"), "trained", words_harder,
              why="Known words follow each other in other orders there, and often follow unknown ones.",
              wrong={"compared the perplexity with unknown words": False}),
         Part("character-model",
@@ -150,8 +150,8 @@ PASSAGES = Exercise(
              "trained", characters_harder, why="Names, numbers and long words have other spellings than the plays.",
              wrong={"thought that characters are the same in every text": False}),
         Part("unknown",
-             "If the Shakespeare passage is written in capitals, so that the word model knows none of its words, "
-             "its perplexity falls.", Truth("true"), "trained", unknown_lowers,
+             "If the Shakespeare passage is written in capitals, so that the word model knows none of its words, its "
+             "perplexity falls.", Truth("true"), "trained", unknown_lowers,
              why="One token is repeated, and the model soon expects it.",
              wrong={"thought that unknown words are always expensive": False}),
         Part("split", "Splitting off punctuation and lower-casing reduces the share of unknown words in both passages.",

@@ -26,6 +26,7 @@ from octavo.pages.figures.lines import Series, lines
 from octavo.text.word_vectors import read_vectors
 
 VOCABULARY = 2000  # the most frequent words, one token for all others, and begin
+WORDS = 1000  # of an untrained model
 STEPS, SEEDS = 150, (0, 1)
 FULL_STEPS, FULL_SEEDS = 800, (0, 1, 2, 3)
 FEW_WORDS = 20_000  # of the smaller training text
@@ -205,7 +206,7 @@ def best_model(steps: int = STEPS) -> Finding:
 
 
 def untrained() -> Finding:
-    model = Bigram(BigramConfig(), 1001)
+    model = Bigram(BigramConfig(), WORDS + 1)
     model.initialise(seeded_generator(0))
     with torch.no_grad():
         logits, _ = model.step(None, torch.tensor([7]))
@@ -218,41 +219,46 @@ def curve_figure() -> str:
     try:
         curve = list(trained(0, STEPS, True).curve)
     except MissingDataError:
-        curve = []
+        return ""
     return lines([Series("training loss",
-    curve)], "The loss of the bigram model in nats a word, from GloVe vectors; empty "
-                 "where the data are not on this machine.", ("step", "loss"))  # fmt: skip
+    curve)], "The loss of the bigram model in nats a word, from GloVe vectors.", ("step", "loss"))  # fmt: skip
 
 
 BIGRAM = Exercise(
     id="vector-bigram", title="A bigram language model over word vectors", figure=curve_figure,
+    where={"words": WORDS, "steps": STEPS, "few": FEW_WORDS},
     question="A neural bigram model has a vector x for the last word, hidden units `h = sigmoid(x*W_1 + b_1)` and "
-    "probabilities `p = softmax(h*W_2 + b_2)` for the next word; vectors are rows. Words may start from GloVe vectors. "
-    "It is trained on the first nine tenths of Tiny Shakespeare and measured on the rest.",
+    "probabilities `p = softmax(h*W_2 + b_2)` for the next word; vectors are rows. Words may start from GloVe "
+    "vectors. It is trained on the first nine tenths of Tiny Shakespeare and measured on the rest.",
     answer="All occurrences of a context share one forward pass, so their gradient by a logit is the expected count "
     "minus the observed one, and the chain rule does the rest. Untrained, the model is uniform and its perplexity is "
     "the size of the vocabulary. Trained, it beats the bag of words, but not the entropy of the pairs of its own "
-    "training text, which bounds every model of pairs. On new text it beats relative frequencies of pairs, which give "
-    "some pairs probability zero. GloVe vectors help most where the training text is short.",
+    "training text, which bounds every model of pairs. On new text it beats relative frequencies of pairs, which "
+    "give some pairs probability zero. GloVe vectors help most where the training text is short.",
     parts=[
         Part("word-gradient",
-             "Write a function for the gradient of the loss by x, where counts[y] says how often word y "
-             "followed this context.", Function("word_gradient", word_gradient, CASES,
+             "Write a function for the gradient of the loss by x, where counts[y] says how often word y followed "
+             "this context.", Function("word_gradient", word_gradient, CASES,
              "word_gradient(x, W1, b1, W2, b2, counts: lists; matrices as lists of rows) -> list"), "autograd",
-             by_autograd, why="With `n = sum(y, counts_y)` and `delta = n*p - counts`: `delta*T(W_2)`, times `h*(1 - "
-             "h)` elementwise, times `T(W_1)`.",
+             by_autograd, why="With `n = sum(y, counts_y)` and `delta = n*p - counts`: `delta*T(W_2)`, times the "
+             "slope of the sigmoid elementwise, times `T(W_1)`.",
              wrong={"used the gradient of a single label": _as_one_label, "left out the slope of the sigmoid":
                     _without_slope}),
         Part("counts",
-             "A context occurs n times, and a word of probability p followed it m times. What is the gradient of "
-             "the summed loss by that word's logit?", Formula("n*p - m", {"n": "whole", "m": "whole", "p": "share"}),
-             "numeric", logit_gradient, why="Each occurrence contributes p, and p - 1 where the word followed.",
-             wrong={"used one occurrence": "p - m", "used the wrong sign": "m - n*p", "used a single label": "p - 1"}),
-        Part("uniform", "All output weights and biases are zero, and there are 1,000 words. What is the perplexity?",
+             "A context occurs n times, and a word of probability p followed it m times. What is the gradient of the "
+             "summed loss by that word's logit?", Formula("n*p - m", {"n": "whole", "m": "whole", "p": "share"}),
+             "numeric", logit_gradient, why="Each occurrence contributes p, and one less where the word followed.",
+             wrong={"used one occurrence": ("p - m", lambda p, m: p - m),
+                    "used the wrong sign": ("m - n*p", lambda n, m, p: m - n * p),
+                    "used a single label": ("p - 1", lambda p: p - 1)}),
+        Part("uniform",
+             "All output weights and biases are zero, and there are 1,000{words} words. What is the perplexity?",
              Number(1000), "numeric", untrained, why="All words are equally probable.",
-             wrong={"gave the loss in nats": "ln(1000)", "gave it in bits": "ln(1000)/ln(2)"}),
+             wrong={"gave the loss in nats": ("ln(1000)", lambda: math.log(WORDS)),
+                    "gave it in bits": ("ln(1000)/ln(2)", lambda: math.log2(WORDS))}),
         Part("learns",
-             "After 150 steps its perplexity on the held-out text is below that of a bag of words.", Truth("true"),
+             "After 150{steps} steps its perplexity on the held-out text is below that of a bag of words.",
+             Truth("true"),
              "trained", learns, full=lambda: learns(FULL_STEPS), why="It knows the last word, which the bag ignores.",
              wrong={"thought that so few steps are not enough": False}),
         Part("bound",
@@ -267,7 +273,8 @@ BIGRAM = Exercise(
              full=lambda: best_model(FULL_STEPS),
              why="Relative frequencies give a pair that never occurred probability zero, so their perplexity is "
              "infinite."),
-        Part("glove", "With only 20,000 words of training text, starting from GloVe vectors gives a lower held-out "
+        Part("glove",
+             "With only 20,000{few} words of training text, starting from GloVe vectors gives a lower held-out "
              "perplexity than starting from random ones.", Truth("true"), "trained", glove_helps,
              full=lambda: glove_helps(FULL_STEPS, FULL_SEEDS),
              why="Words with similar vectors share what is learnt about either of them.",

@@ -55,32 +55,41 @@ def sum_alone() -> Finding:
     return Finding(verdict(largest <= 1), note, "above 1")
 
 
+LARGEST = np.eye(N)[0]  # the maximum: all other coefficients are zero
+MULTIPLIERS = 1 - LARGEST  # of the signs: only those of the other coefficients are active
 SIMPLEX = Exercise(
     id="weights-on-simplex", title="Coefficients that sum to one are at most one",
-    question=f"n = {N} coefficients satisfy `a_m >= 0` and `sum(m, a_m) = 1`. Show by maximizing `a_1` that each is at "
-    "most one. The Lagrangian is `a_1 + lambda*(1 - sum(m, a_m)) + sum(m, mu_m*a_m)`.",
-    answer="The shortest proof needs no multiplier: `a_1 = 1 - (a_2 + a_3 + a_4 + a_5)`, and nothing in the bracket is "
-    "negative. With multipliers: `1 - lambda + mu_1 = 0` and `-lambda + mu_m = 0` for the others. Since "
-    "`a_1 > 0` at the maximum, `mu_1 = 0`, so `lambda = 1` and `mu_m = 1`: the other coefficients are zero and `a_1 = "
-    "1`. With the sum alone, the equations `1 = lambda` and `0 = lambda` contradict each other, and indeed there is no "
-    "maximum: the bound needs the signs.",
+    where={"n": N, "a": LARGEST, "mu": MULTIPLIERS, "lambda": lambda: largest_weight()[1], "two": lambda: 1 - (-1),
+           "at_most": lambda a: max(a)},
+    question="The coefficients `a_1` to `a_n` are not negative and sum to one. Show by maximizing `a_1` that each is "
+    "at most one. The Lagrangian has a multiplier `lambda` for the sum and a multiplier `mu_m` for the sign of each "
+    "`a_m`.",
+    answer="The shortest proof needs no multiplier: `a_1` is one minus the others, and none of them is negative. "
+    "With multipliers, the derivatives of the Lagrangian are zero: `1 - lambda + mu_1 = 0` and `-lambda + mu_2 = 0`, "
+    "and so on for the others. At the maximum `a_1` is positive, so `mu_1 = 0`, hence `lambda = 1` and `mu_2 = 1`: "
+    "the other coefficients are zero, and `a_1 = 1`. With the sum alone, `lambda` would have to be one and zero at "
+    "once, and indeed there is no maximum: the bound needs the signs.",
     parts=[
-        Part("bound", "What is the largest possible value of one coefficient?", Number(1), "numeric", bound,
-             why="The others are not negative, so `a_1 <= sum(m, a_m) = 1`, with equality if the others are zero.",
-             wrong={"made all coefficients equal": "1/5", "split the sum between it and the others": "1/2"}),
+        Part("bound", f"There are {N}{{n}} coefficients. What is the largest possible value of one of them?", Number(1),
+             "numeric", bound,
+             why="The others are not negative, so it is at most the sum, `a_1 = 1`, with equality if the others are "
+             "zero.",
+             wrong={"made all coefficients equal": ("1/5", lambda: 1 / N),
+                    "split the sum between it and the others": ("1/2", lambda: 1 / 2)}),
         Part("multiplier", "What is `lambda` at the maximum?", Number(1), "numeric", multiplier,
              why="The multiplier is the change of the maximum per unit of the sum, and the maximum is the sum.",
-             wrong={"took the constraint for inactive": 0, "divided by the number of coefficients": "1/5"}),
+             wrong={"took the constraint for inactive": (0, lambda: 0.0),
+                    "divided by the number of coefficients": ("1/5", lambda: largest_weight()[1] / N)}),
         Part("other-multipliers", "What is `mu_2` there?", Number(1), "numeric", other_multipliers,
-             why="`-lambda + mu_2 = 0`: a constraint that forces `a_2` up to e would cost e of `a_1`.",
-             wrong={"took the constraint for inactive": 0, "used the wrong sign": -1}),
+             why="`-lambda + mu_2 = 0`: whatever is forced into `a_2` is lost to `a_1`.",
+             wrong={"took the constraint for inactive": (0, lambda: 0.0),
+                    "used the wrong sign": (-1, lambda: -largest_weight()[2][1])}),
         Part("stationary", "Without the multipliers of the signs, setting the derivatives of the Lagrangian to zero "
              "still gives the maximum.", Truth("false"), "symbolic", is_stationary,
-             why="The derivative by `a_1` is `1 - lambda`, by `a_2` it is `-lambda`: they are not zero together.",
-             wrong={"used only the constraint on the sum": True}),
+             why="The derivative by `a_1` is one minus `lambda`, that by `a_2` is minus `lambda`: they are not zero "
+             "together.", wrong={"used only the constraint on the sum": True}),
         Part("sum-alone", "Coefficients that sum to one are at most one, whatever their signs.", Truth("false"),
-             "numeric", sum_alone, why="2 and -1 sum to one.",
-             wrong={"forgot that the proof uses the signs": True}),
+             "numeric", sum_alone, why="`2 + (-1) = 1`.", wrong={"forgot that the proof uses the signs": True}),
     ])  # fmt: skip
 
 
@@ -138,27 +147,45 @@ def gradients_explode() -> Finding:
     return Finding(verdict(raw[1024] > raw[4]), note, "any larger")
 
 
+def softmax_of(*scores: float) -> float:
+    """The weight of the last of some scores."""
+    return float(torch.tensor(scores, dtype=torch.float64).softmax(-1)[-1])
+
+
+def scaled_gradient() -> float:
+    scores = torch.tensor(SCORES, dtype=torch.float64, requires_grad=True)
+    return float(torch.autograd.grad(scaled(scores)[2], scores)[0][2])
+
+
 CLIPPING = Exercise(
     id="scaling-or-clipping", title="Scaling scores is not clipping them",
-    question="Three scores are 8, 16 and 40; queries and keys have size d = 64. Scaling divides the scores by `sqrt(d) "
-    "= 8`. Clipping replaces every score above 5 by 5. Both are said to keep gradients from exploding.",
-    answer="Scaling gives 1, 2 and 5: the order of the keys and all differences remain, reduced to 1/8, and odds r "
-    "become `r^(1/sqrt(d))`. Clipping gives 5, 5 and 5: all differences are lost, and so is the gradient of every "
-    "clipped score. And the problem is not an explosion: the derivatives of a softmax are at most 1/4, and they vanish "
-    "where it is saturated, which is what large unscaled scores lead to.",
+    where={"z": np.array(SCORES), "d": SIZE, "limit": LIMIT, "factor": lambda d: 1 / d**0.5,
+           "s": lambda z, factor: z * factor,
+           "largest_slope": lambda: max(a * (1 - a) for a in np.linspace(0, 1, 101))},
+    question="Three scores are 8{z_1}, 16{z_2} and 40{z_3}; queries and keys have size `d = 64`. Scaling divides the "
+    "scores by `sqrt(d) = 8`. Clipping replaces every score above 5{limit} by 5{limit}. Both are said to keep "
+    "gradients from exploding.",
+    answer="Scaling gives 1{s_1}, 2{s_2} and 5{s_3}: the order of the keys remains, all differences are reduced to "
+    "1/8{factor}, and odds r become `r^(1/sqrt(d))`{odds}. Clipping makes all three equal: the differences are lost, "
+    "and so is the gradient of every clipped score. And the problem is not an explosion: the derivatives of a "
+    "softmax are at most 1/4{largest_slope}, and they vanish where it is saturated, which is what large unscaled "
+    "scores lead to.",
     figure=lambda: lines([Series("scaled", [(x, scaled(torch.tensor([8.0, 16.0, x]))[2].item()) for x in range(41)]),
         Series("clipped at 5", [(x, clipped(torch.tensor([8.0, 16.0, x]))[2].item()) for x in range(41)])],
         "The weight of the third key by its score; the others have 8 and 16.", ("score", "weight")),
     parts=[
         Part("scaled", "What is the weight of the third key after scaling?", Number("1/(1 + exp(-3) + exp(-4))"),
              "numeric", lambda: Finding(weights_of("scaled")[2], "PyTorch's softmax of the scaled scores"),
-             why="The scores 1, 2 and 5 differ by 4 and 3 from the largest.",
-             wrong={"did not scale": "1/(1 + exp(-24) + exp(-32))", "divided by d": "1/(1 + exp(-3/8) + exp(-1/2))"}),
+             why="Its score is `s_3 - s_1 = 4` above the first and `s_3 - s_2 = 3` above the second.",
+             wrong={"did not scale": ("1/(1 + exp(-24) + exp(-32))", lambda: softmax_of(*SCORES)),
+                    "divided by d":
+                    ("1/(1 + exp(-3/8) + exp(-1/2))", lambda: softmax_of(*(x / SIZE for x in SCORES)))}),
         Part("clipped", "What is it after clipping?", Number("1/3"), "numeric",
              lambda: Finding(weights_of("clipped")[2], "PyTorch's softmax of the clipped scores"),
-             why="All three scores are above 5, so all three become 5.",
-             wrong={"clipped the third score only, to 5, and scaled the others": "1/(1 + exp(-3) + exp(-4))",
-                    "thought that the largest score still wins": 1}),
+             why="All three scores are above the limit, so all three become equal.",
+             wrong={"clipped the third score only, and scaled the others":
+                    ("1/(1 + exp(-3) + exp(-4))", lambda: softmax_of(1.0, 2.0, LIMIT)),
+                    "thought that the largest score still wins": (1, lambda: 1.0)}),
         Part("order", "After scaling, keys with different scores still have different weights.", Truth("true"),
              "numeric", lambda: Finding(*keeps_order("scaled")[:2], "any tie"),
              why="Dividing all scores by the same positive number keeps their order.",
@@ -168,17 +195,19 @@ CLIPPING = Exercise(
              why="All scores above the limit become equal.", wrong={"confused clipping with scaling": True}),
         Part("clipped-gradient", "What is the derivative of the third weight by the third score after clipping?",
              Number(0, abs=1e-12), "autograd", clipped_gradient, why="Above the limit, clipping is constant.",
-             wrong={"gave the derivative of a softmax at 1/3": "2/9",
+             wrong={"gave the derivative of a softmax with equal weights": ("2/9", lambda: 1 / 3 * (1 - 1 / 3)),
                     "gave that of the scaled scores":
-                    "(exp(-3) + exp(-4))/(1 + exp(-3) + exp(-4))^2/8"}),
+                    ("(exp(-3) + exp(-4))/(1 + exp(-3) + exp(-4))^2/8", scaled_gradient)}),
         Part("odds", "Two keys have weights in the ratio r before scaling. What is the ratio after dividing the scores "
              "by `sqrt(d)`?", Formula("r^(1/sqrt(d))", {"r": "positive", "d": "whole"}), "numeric", scaled_odds,
              why="`ln(r)` is the difference of the scores, and it is divided by `sqrt(d)`: a softmax with temperature "
-             "`sqrt(d)`.", wrong={"divided the ratio": "r/sqrt(d)", "thought that it stays the same": "r"}),
+             "`sqrt(d)`.",
+             wrong={"divided the ratio": ("r/sqrt(d)", lambda r, d: r / d**0.5),
+                    "thought that it stays the same": ("r", lambda r: r)}),
         Part("explodes", "Without scaling, the derivatives of the softmax grow with d.", Truth("false"), "numeric",
              gradients_explode,
-             why="They are `a_i*(1 - a_i)` and `-a_i*a_j`. With scores of standard deviation `sqrt(d)` one weight is "
-             "close to 1, the others are close to 0, and all of these vanish.",
+             why="They are products of two weights, or of a weight and the sum of all others. With scores of standard "
+             "deviation `sqrt(d)` one weight is close to one, the others are close to zero, and all of these vanish.",
              wrong={"thought that large scores have large gradients": True}),
     ])  # fmt: skip
 
