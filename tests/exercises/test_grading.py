@@ -281,7 +281,7 @@ def test_right_answers_get_all_points(tmp_path: Path) -> None:
 def test_wrong_answers_come_with_a_reason(tmp_path: Path) -> None:
     wrong = '[made-up]\nnumber = 3\nformula = "d*s^2"\ntruth = false\nchoice = "seven"\nfunction = "mine.py"'
     student = grade_one(tmp_path, wrong, "def double(x):\n    return x * x\n")
-    why = {row.part: row.why for row in student.rows}
+    why = {row.part: row.explanation for row in student.rows}
     assert outcomes(student) == {
         "number": "wrong",
         "formula": "wrong",
@@ -303,14 +303,14 @@ def test_an_answer_right_under_a_condition_gets_half_the_points(tmp_path: Path) 
     assert outcomes(student) == {
         "number": "missing", "formula": "only if", "truth": "wrong", "choice": "missing", "function": "missing",
     }  # fmt: skip
-    assert "right only if s = 1" in next(row.why for row in student.rows if row.part == "formula")
+    assert "right only if s = 1" in next(row.explanation for row in student.rows if row.part == "formula")
     assert student.points == 0.5
 
 
 def test_answers_to_unknown_parts_are_shown_but_change_no_points(tmp_path: Path) -> None:
     student = grade_one(tmp_path, "[made-up]\nnumbr = 1\n[mad-up]\nnumber = 1")
     strays = [row for row in student.rows if row.of == 0]
-    assert [row.why for row in strays] == [
+    assert [row.explanation for row in strays] == [
         "there is no such part; did you mean number?", "there is no such exercise; did you mean made-up?",
     ]  # fmt: skip
     assert student.of == 6
@@ -393,7 +393,7 @@ def test_a_hostile_function_is_stopped_and_the_rest_still_graded(tmp_path: Path,
     found = outcomes(student)
     assert found.pop("function") in ("refused", "wrong")
     assert set(found.values()) == {"right"}
-    shown = next(row.why for row in student.rows if row.part == "function")
+    shown = next(row.explanation for row in student.rows if row.part == "function")
     assert why in shown
     assert shown.isprintable()
     assert prose_as_text(shown) == shown
@@ -411,18 +411,18 @@ def test_a_common_mistake_is_named_even_if_its_result_is_infinite(tmp_path: Path
     endless = part("f", Function("double", doubled, [(1.0,)], "double(x)"), wrong=mistake)
     file = write_answers(tmp_path, '[e]\nf = "mine.py"', "def double(x):\n    return [float('inf')][0]\n")
     [student] = grade(file, [Exercise("e", "E", "Q.", "A.", [endless])], limits=LIMITS)
-    assert student.rows[0].why == "divided by nothing: double(1) is inf, and 2 is right"
+    assert student.rows[0].explanation == "divided by nothing: double(1) is inf, and 2 is right"
 
 
 def test_a_function_earns_the_share_of_its_cases_that_are_right(tmp_path: Path) -> None:
     student = grade_one(tmp_path / "one", RIGHT, "def double(x):\n    return 2.0 if x == 1 else 1 / 0\n")
     row = next(row for row in student.rows if row.part == "function")
     assert (row.outcome, row.points, row.of) == ("partly", 1.0, 2.0)
-    assert row.why == "1 of 2 cases are right; ZeroDivisionError in line 2: division by zero"
+    assert row.explanation == "1 of 2 cases are right; ZeroDivisionError in line 2: division by zero"
     student = grade_one(tmp_path / "two", RIGHT, "def double(x):\n    return 2.0\n")
     row = next(row for row in student.rows if row.part == "function")
     assert (row.outcome, row.points) == ("partly", 1.0)
-    assert row.why == "1 of 2 cases are right; double(2.5) is 2, and 5 is right"
+    assert row.explanation == "1 of 2 cases are right: double(2.5) is 2, and 5 is right"
 
 
 def test_a_stopped_function_costs_only_its_own_remaining_cases(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -246,6 +248,28 @@ def test_a_stored_result_counts_only_for_the_same_files_exercises_and_limits(tmp
     assert results.load(answers, [EXERCISE], Limits()) is None
 
 
+def test_the_command_stores_results_and_writes_the_table_student_by_student(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, part in (("ada", "mean = 1"), ("bob", 'mean = "d*s^4"')):
+        (tmp_path / "class" / name).mkdir(parents=True)
+        (tmp_path / "class" / name / "answers.toml").write_text(f"[score-square]\n{part}\n", encoding="utf-8")
+    command = ["exercises", "grade", str(tmp_path / "class"), "--results", str(tmp_path / "results"), "--csv",
+               str(tmp_path / "table.csv"), "--json"]  # fmt: skip
+    assert main(command) == 0
+    first = capsys.readouterr().out
+    stored = {file: file.stat().st_mtime_ns for file in (tmp_path / "results").iterdir()}
+    assert len(stored) == 2
+    assert {line.split(",")[0] for line in (tmp_path / "table.csv").read_text().splitlines()} == {
+        "student",
+        "ada",
+        "bob",
+    }
+    assert main(command) == 0
+    assert capsys.readouterr().out == first
+    assert {file: file.stat().st_mtime_ns for file in (tmp_path / "results").iterdir()} == stored
+
+
 def test_nothing_is_left_of_a_program_when_the_grader_is_killed(tmp_path: Path) -> None:
     try:
         backend = choose_backend()
@@ -272,6 +296,43 @@ call_functions(backend, {{"a.py": b"import time\\ntime.sleep(600)"}}, "a.py", [(
         while any(is_running(pid) for pid in family):
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", ["bubblewrap", "namespaces"])
+def test_seen_from_outside_a_program_has_no_rights_and_namespaces_of_its_own(name: str) -> None:
+    try:
+        backend = choose_backend(name)  # type: ignore[arg-type]
+    except UserError as error:
+        pytest.skip(f"needs isolation: {error}")
+    seen: dict[str, str] = {}
+    namespaces: dict[str, str] = {}
+
+    def look() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and "Seccomp_filters" not in seen:
+            for pid in descendants(os.getpid()):
+                with contextlib.suppress(OSError, ValueError):
+                    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+                    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+                    if status["Name"].startswith("waiting"):
+                        seen.update(status)
+                        for kind in ("pid", "net", "mnt", "ipc", "uts"):
+                            namespaces[kind] = os.readlink(f"/proc/{pid}/ns/{kind}")
+            time.sleep(0.02)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    code = b"import ctypes, time\nctypes.CDLL(None).prctl(15, b'waiting', 0, 0, 0)\ntime.sleep(600)\n"
+    [[result]] = call_functions(backend, {"a.py": code}, "a.py", [("f", [[1]])], Limits(2.0))
+    watcher.join()
+    assert "was stopped" in result.problem
+    assert {seen[field].strip() for field in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}
+    assert seen["NoNewPrivs"] == "1"
+    assert seen["Seccomp"] == "2"
+    assert int(seen["Seccomp_filters"]) == (2 if name == "bubblewrap" else 1)
+    assert "0" not in seen["Uid"].split()
+    assert all(target != os.readlink(f"/proc/self/ns/{kind}") for kind, target in namespaces.items())
+    assert len(namespaces) == 5
 
 
 def descendants(pid: int) -> list[int]:

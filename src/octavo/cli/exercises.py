@@ -8,8 +8,10 @@ import sys
 import textwrap
 from typing import Annotated, Any
 
+from markupsafe import Markup
 from tyro.conf import Positional, arg
 
+from octavo.cli.course import COURSE_ACTIONS, variants_of
 from octavo.cli.exercises_grade import grade
 from octavo.cli.flags import run_command
 from octavo.cli.output import note, print_json, print_table
@@ -22,8 +24,9 @@ from octavo.exercises.framework.mathml import as_text, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
 from octavo.exercises.question_sets import QuestionSet, find_question_set, tags_of, usual_answers
-from octavo.io.files import whole_file
+from octavo.io.files import whole_file, write_text
 from octavo.io.progress import progress
+from octavo.pages.sections import render_page, section
 
 Name = Annotated[Positional[str], arg(metavar="ID")]
 Names = Annotated[Positional[tuple[str, ...]], arg(metavar="ID...")]
@@ -36,6 +39,16 @@ USAGE = """usage: octavo exercises list                 list the exercises by to
        octavo exercises template [ID...]     write an empty answer file
        octavo exercises grade ANSWERS        grade an answer file, or a folder with one folder per student
        octavo exercises book [ID...]         write all exercises as one HTML page
+       octavo exercises figure ID            write the figure of an exercise as an HTML page
+
+for courses (docs/course.md):
+       octavo exercises sheet [ID...]        write the questions without answers, as a page or a PDF
+       octavo exercises notebook [ID...]     write Jupyter notebooks, also for Otter-Grader and nbgrader
+       octavo exercises gradescope --only ID...   write an autograder for Gradescope
+       octavo exercises moodle [ID...]       write a question bank for Moodle
+       octavo exercises canvas [ID...]       write a quiz for Canvas
+       octavo exercises gradebook COURSE SUBMISSIONS   grade the assignments of a course
+       octavo exercises leaderboard RUNS --text FILE   rank submitted models on a hidden text
 
 ID is an exercise (softmax-range), a topic ("Recurrent networks") or a source (bishop). Every action takes --folder
 FOLDER with your own exercises: Python files, which are executed, so name only a folder whose code you trust. list,
@@ -231,7 +244,10 @@ def _check_json(one: CheckedExercise) -> dict[str, Any]:
     return {"id": one.id, "holds": one.holds, "seconds": one.seconds, "problem": one.problem or None, "parts": parts}
 
 
-def template(names: Names = (), out: str = "answers.toml", folder: str | None = None) -> None:
+def template(
+    names: Names = (), out: str = "answers.toml", student: str | None = None, seed: int | None = None,
+    folder: str | None = None,
+) -> None:  # fmt: skip
     """Write an empty answer file: the questions as comments, and a line for every answer.
 
     Example: octavo exercises template softmax-range --out answers.toml
@@ -239,9 +255,11 @@ def template(names: Names = (), out: str = "answers.toml", folder: str | None = 
     Args:
         names: Exercises or topics; all exercises if none is named.
         out: The file to write; - for standard output.
+        student: Whose answer file it is; with --seed, with the numbers of that student.
+        seed: Draw other numbers for every student from this seed.
         folder: A folder with your own exercises.
     """
-    text = answer_template(select_exercises(names, folder))
+    text = answer_template(variants_of(select_exercises(names, folder), student, seed))
     if out == "-":
         print(text, end="")
         return
@@ -277,6 +295,25 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
     note(f"wrote {out}")
 
 
+def figure(name: Name, out: str = "figure.html", folder: str | None = None) -> None:
+    """Write the figure of an exercise as an HTML page that needs no network.
+
+    Example: octavo exercises figure score-scale --out figure.html
+
+    Args:
+        name: The exercise.
+        out: The page to write.
+        folder: A folder with your own exercises.
+    """
+    drawn = [(one, one.figure) for one in select_exercises([name], folder) if one.figure is not None]
+    if not drawn:
+        raise UserError(f"{name} has no figure")
+    page = render_page(name, "", [section(one.title, Markup(figure())) for one, figure in drawn])
+    write_text(out, page)
+    note(f"wrote {out}")
+
+
 ACTIONS: dict[str, Any] = {
     "list": list_, "show": show, "check": check, "template": template, "grade": grade, "book": book,
+    "figure": figure, **COURSE_ACTIONS,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.output import note, print_json, print_table
 from octavo.errors import UserError
 from octavo.exercises.framework.functions import FunctionRunner
-from octavo.exercises.framework.grading import Student, as_csv, as_json
+from octavo.exercises.framework.grading import Student, as_csv, as_json, conceal
 from octavo.exercises.framework.isolation import CONTAINER_IMAGE, IsolationKind, choose_backend
 from octavo.exercises.framework.limits import Limits
 from octavo.exercises.framework.mathml import prose_as_text
@@ -27,7 +27,7 @@ Answers = Annotated[Positional[str], arg(metavar="ANSWERS")]
 def grade(
     answers: Answers, only: tuple[str, ...] = (), seconds: float = 10.0, megabytes: int = 1024, csv: str | None = None,
     results: str | None = None, isolation: IsolationKind = "auto", image: str = CONTAINER_IMAGE, trust: bool = False,
-    folder: str | None = None, json: bool = False,
+    seed: int | None = None, reveal: bool = False, folder: str | None = None, json: bool = False,
 ) -> None:  # fmt: skip
     """Grade an answer file, or a folder with one folder per student and answers.toml in each.
 
@@ -46,6 +46,8 @@ def grade(
         isolation: bubblewrap, namespaces, or container (Docker or Podman); auto takes the first that works here.
         image: The container's image, which has Python, numpy and torch, and not octavo.
         trust: Run students' files without isolation, with your permissions. Only for files that you trust.
+        seed: Every student has numbers of their own, drawn from this seed and the student's name.
+        reveal: Show the right answers and derivations too.
         folder: A folder with your own exercises.
         json: Print JSON.
     """
@@ -60,13 +62,14 @@ def grade(
     with progress("grading", len(find_answers(answers)), "students") as advance:
 
         def finish(student: Student) -> None:
-            so_far.append(student)
+            so_far.append(student if reveal else conceal(student))
             if csv is not None and (os.path.isfile(csv) or not os.path.exists(csv)):  # not into a pipe, again and again
                 write_text(csv, as_csv(so_far))
             advance(1)
 
         stored = ResultFolder(results) if results is not None else None
-        students = grade_answers(answers, select_exercises((), folder), assigned, limits, finish, runner, stored)
+        students = grade_answers(answers, select_exercises((), folder), assigned, limits, finish, runner, stored, seed)
+    students = students if reveal else list(map(conceal, students))
     if csv is not None:
         write_text(csv, as_csv(students))
     if json:
@@ -81,14 +84,15 @@ def grade(
         note(runner.refusal)
     if not only:
         note("points are for the exercises that anybody answered; --only names those that were assigned")
-    note("to see an answer and its derivation: octavo exercises show ID --answer")
+    if not reveal:
+        note("right answers and derivations: --reveal")
 
 
 def _print_student(student: Student) -> None:
     if student.problem:
         note(f"the answers of {student.name} cannot be read: {student.problem}")
     rows = [(f"{row.exercise}.{row.part}".rstrip("."), str(row.outcome), f"{row.points:g}", f"{row.of:g}",
-             prose_as_text(row.why)) for row in student.rows]  # fmt: skip
+             prose_as_text(row.explanation)) for row in student.rows]  # fmt: skip
     rows.append(("all", "", f"{student.points:g}", f"{student.of:g}", ""))
     print_table(("part", "result", "points", "of", "why"), rows, left=(0, 1, 4))
 

@@ -104,6 +104,7 @@ class Formula:
 
     right: str
     symbols: Mapping[str, str]
+    descending: tuple[str, ...] = ()  # where values are drawn, each of these is at least as large as the next
 
     @property
     def template(self) -> str:

@@ -61,14 +61,14 @@ def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> Mark
     evidence = {name: found for name, _, found in checked.parts} if checked else {}
     return render(
         "exercise.html", id=one.id, title=one.title, question=prose_as_html(one.question),
-        asked=[_asked(part) for part in one.parts], problem=checked.problem if checked else "",
+        asked=[asked(part) for part in one.parts], problem=checked.problem if checked else "",
         answer=prose_as_html(one.answer), figure=Markup(figure), sources=", ".join(tags_of(one.id)),
         usual=[inline_as_html(text) for text in usual_answers(one.id)],
         parts=[_part(part, evidence.get(part.id)) for part in one.parts],
     )  # fmt: skip
 
 
-def _asked(part: Part) -> Markup:
+def asked(part: Part) -> Markup:
     """The question, with what a statement or a choice leaves to choose from."""
     ask = inline_as_html(part.ask)
     if isinstance(part.answer, Truth):

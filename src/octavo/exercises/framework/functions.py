@@ -26,6 +26,7 @@ class FunctionGrade(NamedTuple):
     share: float
     condition: str
     why: str
+    solution: str  # the first case that differs, with the right result
 
 
 class FunctionRunner:
@@ -108,16 +109,18 @@ def grade_function(part: Part, results: Sequence[CaseResult]) -> FunctionGrade:
     differences = [_difference(answer, *one) for one in zip(answer.cases, results, expected, strict=True)]
     share = differences.count(None) / len(differences)
     if share == 1.0:
-        return FunctionGrade(1.0, "", "")
+        return FunctionGrade(1.0, "", "", "")
     if all(result.problem for result in results):
         raise UserError(results[0].problem)
     first = next(difference for difference in differences if difference is not None)
     for condition, other in part.only_if.items():
         if _matches(answer, results, other):
-            return FunctionGrade(share, condition, first)
-    mistake = next((f"{name}: " for name, other in part.wrong.items() if _matches(answer, results, other)), "")
-    count = f"{differences.count(None)} of {len(differences)} cases are right; " if share else ""
-    return FunctionGrade(share, "", f"{mistake}{count}{first}")
+            return FunctionGrade(share, condition, "", first)
+    mistake = next((name for name, other in part.wrong.items() if _matches(answer, results, other)), "")
+    count = f"{differences.count(None)} of {len(differences)} cases are right" if share else ""
+    problem = next((result.problem for result in results if result.problem), "")
+    solution = first if first != problem else ""
+    return FunctionGrade(share, "", "; ".join(filter(None, (mistake, count, problem))), solution)
 
 
 def _difference(answer: Function, case: tuple[Any, ...], result: CaseResult, expected: Any) -> str | None:

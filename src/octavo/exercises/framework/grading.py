@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -45,6 +45,12 @@ class GradedPart(NamedTuple):
     of: float  # points for a right answer
     answer: str
     reason: str  # the student's explanation, for the teacher to read
+    solution: str = ""  # the right answer and its derivation, which only `--reveal` shows
+
+    @property
+    def explanation(self) -> str:
+        """Why, and the solution."""
+        return ": ".join(filter(None, (self.why, self.solution)))
 
 
 class Student(NamedTuple):
@@ -117,21 +123,22 @@ def _grade_part(
     if results is None and isinstance(part.answer, Function):
         return GradedPart(exercise.id, part.id, "not run", NOT_RUN, 0.0, 0.0, shown, "")
     try:
-        outcome, why, share = judge(
-            part, given if results is None else results, worker, answers.get(part.id + CONDITION, "")
-        )
+        condition = answers.get(part.id + CONDITION, "")
+        outcome, why, share, solution = judge(part, given if results is None else results, worker, condition)
     except UserError as error:
-        outcome, why, share = "refused", _without_backticks(str(error)), 0.0
-    why, reason = shorten(why, MAX_WHY_CHARACTERS), shorten(reason, MAX_REASON_CHARACTERS)
-    return GradedPart(exercise.id, part.id, outcome, why, share * part.points, part.points, shown, reason)
+        outcome, why, share, solution = "refused", _without_backticks(str(error)), 0.0, ""
+    why, solution = shorten(why, MAX_WHY_CHARACTERS), shorten(solution, MAX_WHY_CHARACTERS)
+    reason = shorten(reason, MAX_REASON_CHARACTERS)
+    return GradedPart(exercise.id, part.id, outcome, why, share * part.points, part.points, shown, reason, solution)
 
 
 class Judged(NamedTuple):
-    """The outcome of an answer, why, and the share of the points."""
+    """The outcome of an answer, why, the share of the points, and what would give the right answer away."""
 
     outcome: Outcome
     why: str
     share: float
+    solution: str = ""
 
 
 def judge(part: Part, given: Any, worker: Worker, condition: Any = "") -> Judged:
@@ -145,27 +152,26 @@ def judge(part: Part, given: Any, worker: Worker, condition: Any = "") -> Judged
         return Judged("right", "", 1.0)
     for name, other in part.only_if.items():
         if compare_answers(part, other, given, worker) is None:
-            return Judged("only if", f"right only if {name}; {difference}", CONDITIONAL_CREDIT)
+            return Judged("only if", f"right only if {name}", CONDITIONAL_CREDIT, difference)
     mistake = _name_mistake(part, given, worker)
     why = f". {part.why}" if isinstance(part.answer, Choice) else ""  # other kinds show where they differ
-    return Judged("wrong", mistake + difference + why, 0.0)
+    return Judged("wrong", mistake, 0.0, difference + why)
 
 
 def _name_mistake(part: Part, given: Any, worker: Worker) -> str:
     matching = (name for name, other in part.wrong.items() if compare_answers(part, other, given, worker) is None)
-    return next((f"{name}: " for name in matching), "")
+    return next(matching, "")
 
 
 def _judge_function(part: Part, results: Any) -> Judged:
     """A function earns the share of its cases that are right."""
     if isinstance(results, UserError):
         raise results
-    share, condition, why = grade_function(part, results)
+    share, condition, why, first = grade_function(part, results)
+    solution = _without_backticks(first)
     if condition:
-        return Judged(
-            "only if", f"right only if {condition}; {_without_backticks(why)}", max(share, CONDITIONAL_CREDIT)
-        )
-    return Judged("right" if share == 1 else "partly" if share else "wrong", _without_backticks(why), share)
+        return Judged("only if", f"right only if {condition}", max(share, CONDITIONAL_CREDIT), solution)
+    return Judged("right" if share == 1 else "partly" if share else "wrong", why, share, solution)
 
 
 def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker: Worker) -> Judged:
@@ -176,12 +182,12 @@ def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker:
     if verdict == "true" or (verdict != truth.right and truth.right != "nearly"):
         if verdict == truth.right:
             return Judged("right", "", 1.0)
-        return Judged("wrong", f"{_name_mistake(part, verdict, worker)}{truth.compare(verdict)}. {part.why}", 0.0)
+        return Judged("wrong", _name_mistake(part, verdict, worker), 0.0, f"{truth.compare(verdict)}. {part.why}")
     if truth.right != "nearly":
         return Judged("right", "", 1.0)
     explanation = f"it holds only if {truth.only_if}. {part.why}"
     if condition == "":
-        return Judged("only if", f"the verdict is right, the condition is missing: {explanation}", CONDITIONAL_CREDIT)
+        return Judged("only if", "the verdict is right, the condition is missing", CONDITIONAL_CREDIT, explanation)
     try:
         difference = compare_values(truth.condition, truth.condition.right, condition, worker)
     except UserError as error:
@@ -189,7 +195,7 @@ def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker:
         return Judged("only if", problem, CONDITIONAL_CREDIT)
     if difference is None:
         return Judged("right", "", 1.0)
-    return Judged("only if", f"the verdict is right, the condition is not: {explanation}", CONDITIONAL_CREDIT)
+    return Judged("only if", "the verdict is right, the condition is not", CONDITIONAL_CREDIT, explanation)
 
 
 def compare_answers(part: Part, right: Any, given: Any, worker: Worker) -> str | None:
@@ -239,14 +245,21 @@ def shorten(text: str, limit: int) -> str:
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
 
 
+def conceal(student: Student) -> Student:
+    """The results without the solutions."""
+    return student._replace(rows=tuple(row._replace(solution="") for row in student.rows))
+
+
 def as_csv(students: Sequence[Student]) -> str:
-    """One line per part of each student; no cell is one that a spreadsheet would evaluate."""
+    """One line per part of each student."""
+    rows = [(student.name, *row) for student in students for row in student.rows]
+    return csv_text([("student", *GradedPart._fields), *rows])
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV; no cell is one that a spreadsheet would evaluate."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("student", *GradedPart._fields))
-    for student in students:
-        for row in student.rows:
-            writer.writerow(_quote_formula(value) for value in (student.name, *row))
+    csv.writer(out, lineterminator="\n").writerows([_quote_formula(value) for value in row] for row in rows)
     return out.getvalue()
 
 

@@ -23,6 +23,7 @@ from octavo.exercises.framework.grading import (
 )
 from octavo.exercises.framework.limits import Limits, Worker
 from octavo.exercises.framework.results import ResultFolder
+from octavo.exercises.framework.variants import student_variant
 
 ANSWER_FILE = "answers.toml"
 MAX_WORKERS = 8  # students who are graded at the same time, at most
@@ -31,12 +32,13 @@ MAX_WORKERS = 8  # students who are graded at the same time, at most
 def grade(
     answers: str | Path, exercises: Sequence[Exercise], only: Sequence[str] = (), limits: Limits = Limits(),  # noqa: B008
     finished: Callable[[Student], None] = lambda _: None, runner: FunctionRunner | None = None,
-    results: ResultFolder | None = None,
+    results: ResultFolder | None = None, seed: int | None = None,
 ) -> list[Student]:  # fmt: skip
     """Grade a file or a folder of students on the exercises `only` names or, without it, those anybody answered.
 
     Several students are graded at the same time, each student's functions in processes of their own. `finished` is
     called for each student who is graded. `results` stores each of them at once, and those stored are not graded again.
+    With a seed, every student has numbers of their own, drawn from the seed and the student's name.
     """
     runner = runner or FunctionRunner(limits)
     graded: dict[int, Student] = {}
@@ -45,16 +47,20 @@ def grade(
         answered = {key for one in submissions for key, value in one.given.items() if isinstance(value, dict)}
         assigned = [exercise for exercise in exercises if exercise.id in (only or answered)]
 
+        def own(submission: Submission) -> Sequence[Exercise]:
+            return assigned if seed is None else [student_variant(one, submission.name, seed) for one in assigned]
+
         def grade_one(submission: Submission, worker: Worker) -> Student:
+            asked = own(submission)
             if submission.problem:
-                rows = [refuse_part(one, part, "refused", submission.problem) for one in assigned for part in one.parts]
+                rows = [refuse_part(one, part, "refused", submission.problem) for one in asked for part in one.parts]
             else:
-                rows = grade_student(submission.file, submission.given, assigned, exercises, worker, runner)
+                rows = grade_student(submission.file, submission.given, asked, exercises, worker, runner)
             return Student(submission.name, tuple(rows), submission.problem)
 
         missing = {}
         for i, submission in enumerate(submissions):
-            stored = results.load(submission.file, assigned, limits) if results is not None else None
+            stored = results.load(submission.file, own(submission), limits) if results is not None else None
             if stored is None:
                 missing[i] = submission
             else:
@@ -63,7 +69,7 @@ def grade(
         for i, student in pool.map(grade_one, missing):
             graded[i] = student
             if results is not None:
-                results.save(submissions[i].file, assigned, limits, student.rows)
+                results.save(submissions[i].file, own(submissions[i]), limits, student.rows)
             finished(student)
     return [graded[i] for i in sorted(graded)]
 

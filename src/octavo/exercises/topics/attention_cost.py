@@ -164,7 +164,7 @@ PATTERNS = Exercise(
              why="On a line of 16 there are `3*16 - 2 = 46` pairs at most one apart; rows and columns choose "
              "independently.", wrong={"ignored the borders": 2304, "left the corners of the 3 by 3 out": 1216}),
         Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, r < n. How "
-             "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}), "counted",
+             "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}, ("n", "r")), "counted",
              tabulated("n r", ((16, 1), (16, 3), (9, 2), (30, 4)),
                  "pairs counted by octavo's neighbourhood pattern on four grids")(
                  lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n)),
@@ -271,7 +271,7 @@ CHANNEL = Exercise(
              Truth("nearly", condition="there are more patches than channels per group"), "counted", channel_cheaper,
              why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.", wrong={"considered large images only": True}),
         Part("groups", "How many operations does channel attention in G groups take, without projections?",
-             Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}), "counted", group_formula,
+             Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,
              why="G matrices of `(D/G)^2` attention weights; each entry takes `2*N` operations for its score and `2*N` "
              "in the weighted sum.", wrong={"divided twice by G": "4*N*D^2/G^2", "ignored the groups": "4*N*D^2"}),
     ])  # fmt: skip

@@ -165,7 +165,7 @@ TABLES = Exercise(
              why="`10000^3`: each of 10,000 tokens after every pair of tokens.",
              wrong={"used the bigram table": 10**8, "ignored the context": 30_000}),
         Part("seen", "How many distinct n-grams can a text of T tokens have at most, T >= n?",
-             Formula("T - n + 1", {"T": "whole", "n": "whole"}), "exact", distinct_ngrams,
+             Formula("T - n + 1", {"T": "whole", "n": "whole"}, ("T", "n")), "exact", distinct_ngrams,
              why="One starts at each position but the last n - 1.",
              wrong={"started one at every position": "T", "subtracted one too many": "T - n"}),
     ])  # fmt: skip

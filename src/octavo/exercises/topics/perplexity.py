@@ -164,7 +164,7 @@ COMPARE = Exercise(
     figure=passages_figure,
     parts=[
         Part("exponent", "A word model has perplexity P on a text of W words and C characters. What is its perplexity "
-             "per character?", Formula("P^(W/C)", {"P": "positive", "W": "whole", "C": "whole"}), "numeric",
+             "per character?", Formula("P^(W/C)", {"P": "positive", "W": "whole", "C": "whole"}, ("C", "W")), "numeric",
              tabulated("P W C", ((100.0, 20, 110), (7.0, 5, 30), (2.0, 9, 10)),
                  "the same bits divided by words and by characters, to 1e-12 relative",
                  rel=1e-12)(lambda p, w, c: 2 ** (w * math.log2(p) / c)),

@@ -109,8 +109,10 @@ class Book:
         exercises = [one for _, one in self._by_id().values()]
         with acquired(self._grading, ticket):  # one process for it, however many wait
             graded = grade_text(asked.answers, exercises, Limits(MAX_ANSWER_SECONDS, MAX_ANSWER_BYTES), ticket.check)
-        rows = [{**row._asdict(), "why": prose_as_text(row.why), "answer": TOML_VALUES.get(row.answer, row.answer)}
-                for row in graded.rows]  # fmt: skip
+        rows = []
+        for row in graded.rows:
+            shown = TOML_VALUES.get(row.answer, row.answer)
+            rows.append({**row._asdict(), "why": prose_as_text(row.explanation), "answer": shown})
         return {"points": graded.points, "of": graded.of, "problem": graded.problem, "rows": rows}
 
     def playground(self, ticket: Ticket) -> list[dict[str, Any]]:

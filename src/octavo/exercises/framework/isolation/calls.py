@@ -91,6 +91,7 @@ def _run_once(
                    "RLIMIT_AS": limits.memory + LIBRARY_BYTES, **launch.limits}  # fmt: skip
         contents = {
             "sources": {name: base64.b64encode(source).decode() for name, source in sources.items()},
+            "preload": [name for name in PACKAGES if any(name.encode() in source for source in sources.values())],
             "file": file, "functions": functions, "limits": rlimits, "packages": launch.packages,
             "users": launch.users, "filter": base64.b64encode(launch.filter).decode(), "forbidden": launch.forbidden,
         }  # fmt: skip

@@ -59,7 +59,7 @@ migrate_pages 256 238, move_pages 279 239, mbind 237 235, set_mempolicy 238 237,
 timer_create 222 107, timerfd_create 283 85, signalfd4 289 74
 """
 CHECKED = "clone 56 220, clone3 435 435, ioctl 16 29, prctl 157 167, mmap 9 222"  # by their arguments
-STARTING = ("execve", "prctl", "seccomp", "setgroups", "setresgid", "setresuid")  # until the student's file is loaded
+STARTING = ("execve", "prctl", "capset", "setgroups", "setresgid", "setresuid")  # until the student's file is loaded
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
 X32_BIT = 0x40000000  # marks system calls of x86-64's 32-bit interface, which would pass the numbers by
 

@@ -1,0 +1,1 @@
+"""Exercises in the formats of courses: autograders, notebooks, quizzes, printed sheets, gradebooks, a competition."""
