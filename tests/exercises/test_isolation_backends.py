@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -150,7 +151,7 @@ def test_trust_runs_functions_without_isolation(tmp_path: Path, monkeypatch: pyt
 
 
 def test_an_unknown_isolation_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="must be one of auto, bubblewrap, namespaces, container: it is 'magic'"):
+    with pytest.raises(UserError, match="must be one of auto, bubblewrap, namespaces, container, user: it is 'magic'"):
         choose_backend("magic")  # type: ignore[arg-type]
 
 
@@ -160,6 +161,65 @@ def test_without_bubblewrap_namespaces_are_used(monkeypatch: pytest.MonkeyPatch)
         assert choose_backend().name == "namespaces"
     except UserError as error:
         pytest.skip(f"needs isolation: {error}")
+
+
+# Another user, without namespaces
+
+AS_ANOTHER_USER = """
+import ctypes, json, os, sys
+sys.path.insert(0, {here!r})
+from attack_service import CLONE_NEWNS, MS_PRIVATE_ALL, reach_python
+from octavo.exercises.framework.isolation import UserError, call_functions, choose_backend
+from octavo.exercises.framework.isolation.runtime import PACKAGE_FOLDER
+from octavo.exercises.framework.limits import Limits
+reach_python()
+try:
+    choose_backend("user", secrets=[{secret!r}])
+except UserError as error:
+    print(error)
+libc = ctypes.CDLL(None)
+libc.unshare(CLONE_NEWNS)
+libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_PRIVATE_ALL), None)
+for folder in (PACKAGE_FOLDER, {secret!r}):  # as if closed by chmod, for this process only
+    assert libc.mount(b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=700") == 0
+backend = choose_backend("user", secrets=[{secret!r}])
+for code in json.load(sys.stdin):
+    [[result]] = call_functions(backend, {{"a.py": code.encode()}}, "a.py", [("f", [[1]])], Limits(20.0))
+    print(result.problem or result.value)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests as root to become another user")
+def test_another_user_has_no_answers_no_sockets_no_processes_and_no_signals(tmp_path: Path) -> None:
+    secret = tempfile.mkdtemp()
+    try:
+        os.chmod(secret, 0o755)
+        script = AS_ANOTHER_USER.format(here=str(Path(__file__).parent), secret=secret)
+        package = Path(isolation.__file__).resolve().parents[3]
+        codes = [
+            "def f(x):\n    return x + 1",
+            "import octavo",
+            f"open({str(package / 'errors.py')!r})",
+            "import os\nos.fork()",
+            "import socket\nsocket.socket()",
+            f"import os\nos.kill({os.getpid()}, 9)",
+            f"import os\nos.listdir({secret!r})",
+            "import os\ndef f(x):\n    return os.getuid() == 0",
+        ]
+        done = subprocess.run([sys.executable, "-c", script], input=json.dumps(codes), capture_output=True, text=True)
+    finally:
+        os.rmdir(secret)
+    open_package, *lines = done.stdout.splitlines()
+    assert "can be read by other users; close it: chmod go-rwx" in open_package, done.stderr
+    reported = ["2", "ModuleNotFoundError", "PermissionError", "PermissionError", "PermissionError", "PermissionError",
+                "PermissionError", "False"]  # fmt: skip
+    assert [line.split(" in line")[0] for line in lines] == reported
+
+
+def test_only_root_can_become_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UserError, match="only root"):
+        choose_backend("user")
 
 
 # The filter and the runtime

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from octavo.errors import UserError
 from octavo.exercises.framework.isolation.runtime import (
     DEVICES,
     HIDDEN_PACKAGE,
+    PACKAGE_FOLDER,
     PACKAGES_FOLDER,
     WORK_FOLDER,
     find_runtime,
@@ -56,9 +57,11 @@ class Launch(NamedTuple):
     users: tuple[int, ...] = ()  # of whom the runner becomes one
     filter: bytes = b""
     forbidden: str = HIDDEN_PACKAGE  # a package that must not be found
+    unreadable: tuple[str, ...] = ()  # what the runner must not be able to read
     handles: tuple[int, ...] = ()  # file descriptors that the command inherits
     folder: str | None = None  # working directory
     limits: dict[str, int] = {}  # noqa: RUF012  # besides those of every answer
+    has_own_root: bool = False  # the first child of the command sees only what the program may see
 
 
 class Backend(Protocol):
@@ -91,7 +94,7 @@ class Bubblewrap:
             yield Launch(
                 [self.program, "--args", str(options.fileno()), "--", find_runtime().python, *PYTHON_FLAGS],
                 users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(),
-                handles=(rules.fileno(), options.fileno()),
+                handles=(rules.fileno(), options.fileno()), has_own_root=True,
             )  # fmt: skip
 
     @staticmethod
@@ -141,7 +144,7 @@ class Namespaces:
         }  # fmt: skip
         yield Launch(
             [runtime.python, "-I", "-S", "-c", LAUNCHER, json.dumps(specification)],
-            users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(),
+            users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(), has_own_root=True,
         )  # fmt: skip
 
 
@@ -181,6 +184,31 @@ class Container:
         ]  # fmt: skip
 
 
+class OtherUser:
+    """A user without rights, under the same filter: for root inside a container that allows no namespaces.
+
+    There is no new root: the program reads what any user may read. So octavo's folder, and `secrets`, must be closed to
+    other users, which the runner checks; the filter keeps it from sockets, signals and other processes.
+    """
+
+    name = "user"
+
+    def __init__(self, secrets: Sequence[str | Path] = ()) -> None:
+        self.secrets = tuple(os.path.realpath(path) for path in (PACKAGE_FOLDER, *secrets))
+
+    @contextmanager
+    def launch(self) -> Iterator[Launch]:
+        if os.geteuid() != 0:
+            raise UserError("--isolation user becomes another user, which only root can")
+        with _links_to_packages() as packages, tempfile.TemporaryDirectory() as folder:
+            for path in (packages, folder):
+                os.chmod(path, 0o777 if path == folder else 0o755)
+            yield Launch(
+                [find_runtime().python, *PYTHON_FLAGS], {**ENVIRONMENT, "HOME": folder, "TMPDIR": folder}, (packages,),
+                users=(next(USERS), NOBODY), filter=build_filter(), unreadable=self.secrets, folder=folder,
+            )  # fmt: skip
+
+
 class Trusted:
     """No isolation: the program runs with the permissions of whoever grades, with limits on time and memory."""
 
@@ -188,12 +216,19 @@ class Trusted:
 
     @contextmanager
     def launch(self) -> Iterator[Launch]:
-        with tempfile.TemporaryDirectory() as packages, tempfile.TemporaryDirectory() as folder:
-            for name, path in find_runtime().packages:
-                os.symlink(path, f"{packages}/{name}")
+        with _links_to_packages() as packages, tempfile.TemporaryDirectory() as folder:
             limits = {"RLIMIT_FSIZE": 0, "RLIMIT_NPROC": 0}
             environment = {**ENVIRONMENT, "HOME": folder, "TMPDIR": folder}
             yield Launch([sys.executable, *PYTHON_FLAGS], environment, (packages,), folder=folder, limits=limits)
+
+
+@contextmanager
+def _links_to_packages() -> Iterator[str]:
+    """A folder from which a program can import the packages of the runtime, and no others."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path in find_runtime().packages:
+            os.symlink(path, f"{folder}/{name}")
+        yield folder
 
 
 @contextmanager
