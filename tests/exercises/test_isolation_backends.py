@@ -24,9 +24,12 @@ from octavo.exercises import Exercise, Finding, Function, Part
 from octavo.exercises.framework import isolation
 from octavo.exercises.framework.functions import FunctionRunner
 from octavo.exercises.framework.isolation import backends, call_functions, choose_backend
+from octavo.exercises.framework.isolation.calls import check_result
+from octavo.exercises.framework.isolation.runner import MAX_RESULT_NUMBERS, plain
 from octavo.exercises.framework.isolation.runtime import find_packages, find_runtime
 from octavo.exercises.framework.isolation.seccomp import build_filter, system_call_numbers
 from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.registry import exercises_by_topic
 from octavo.exercises.framework.results import ResultFolder
 from octavo.exercises.framework.submissions import grade
 
@@ -79,7 +82,7 @@ def test_a_container_has_no_network_no_rights_and_one_small_folder() -> None:
         f"--tmpfs=/work:rw,nosuid,nodev,size={16 << 20},nr_inodes=1000,mode=1777"
     ]
     image = command.index("some/image")
-    assert command[image - 1 : image + 4] == ["--entrypoint=timeout", "some/image", "--signal=KILL", "3600", "python3"]
+    assert command[image - 1 : image + 5] == ["--entrypoint=timeout", "some/image", "-s", "KILL", "3600", "python3"]
 
 
 def test_a_container_is_started_asked_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +259,19 @@ def test_the_runtime_has_numpy_and_torch_and_nothing_of_octavo() -> None:
     assert not any(package.is_relative_to(folder) for folder in runtime.libraries) or any(
         package.is_relative_to(folder) for folder in runtime.hidden
     )
+
+
+def test_every_functions_arguments_and_results_pass_through_json() -> None:
+    """So no answer needs octavo, or any type of ours, in isolation."""
+    parts = [part for exercises in exercises_by_topic().values() for one in exercises for part in one.parts]
+    functions = [part.answer for part in parts if isinstance(part.answer, Function)]
+    assert len(functions) >= 10
+    for function in functions:
+        for case in function.cases:
+            sent = json.loads(json.dumps(case))
+            result = check_result(json.loads(json.dumps(plain(function.right(*sent), [MAX_RESULT_NUMBERS]))))
+            assert result.problem == "", function.name
+            assert function.first_difference(result.value, function.right(*case)) is None, function.name
 
 
 def test_torch_works_in_isolation() -> None:

@@ -42,7 +42,7 @@ def grade(
         seconds: Time limit for one answer.
         megabytes: Memory limit for one answer.
         csv: Also write a CSV file with one line per part of each student, whenever a student has been graded.
-        results: A folder that stores each student's results at once; grading resumes from it.
+        results: A folder that stores the results of each student who has been graded; grading resumes from it.
         isolation: bubblewrap, namespaces, container (Docker or Podman), or user (root inside a container that allows no
             namespaces); auto takes the first of bubblewrap and namespaces that works here.
         image: The container's image, which has Python, numpy and torch, and not octavo.

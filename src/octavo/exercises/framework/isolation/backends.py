@@ -1,4 +1,4 @@
-"""Ways to start the runner so that a student's program sees and reaches only what it needs.
+"""Ways to start the runner so that a student's program has access only to what it needs.
 
 A backend's `launch` gives a command and what the runner must know about its surroundings. From the outside in:
 the namespaces of Linux (own processes, no network, a root that holds only the runtime), a user without rights,
@@ -49,7 +49,7 @@ MACHINES = {"arm64": "aarch64", "AMD64": "x86_64"}  # names of processors that o
 
 
 class Launch(NamedTuple):
-    """How to start the runner once, and what it must be told."""
+    """How to start the runner once, and what it must know."""
 
     command: list[str]
     environment: dict[str, str] = ENVIRONMENT
@@ -165,7 +165,8 @@ class Container:
         machine = platform.machine()
         rules = build_filter(machine=MACHINES.get(machine, machine)) if machine in {*ARCHITECTURES, *MACHINES} else b""
         try:
-            yield Launch(self.command(name), {**os.environ}, packages=(), filter=rules)
+            limits = {"RLIMIT_NPROC": 4096}  # counted over all containers; --pids-limit is that of this one
+            yield Launch(self.command(name), {**os.environ}, packages=(), filter=rules, limits=limits)
         finally:  # ending the client does not end the container
             subprocess.run([self.program, "rm", "--force", name], capture_output=True, check=False)
 
@@ -179,8 +180,8 @@ class Container:
             "--pids-limit=64", f"--memory={memory}", f"--memory-swap={memory}", "--cpus=1", "--log-driver=none",
             f"--user={NOBODY}:{NOBODY}", f"--workdir={WORK_FOLDER}",
             f"--tmpfs={WORK_FOLDER}:rw,nosuid,nodev,size={WORK_FOLDER_BYTES},nr_inodes={WORK_FOLDER_FILES},mode=1777",
-            *settings, "--entrypoint=timeout", self.image, "--signal=KILL", str(CONTAINER_SECONDS), "python3", "-I",
-            "-B", "-c", RUNNER,
+            *settings, "--entrypoint=timeout", self.image, "-s", "KILL", str(CONTAINER_SECONDS), "python3", "-I", "-B",
+            "-c", RUNNER,
         ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ HIDDEN_PACKAGE = "octavo"
 PACKAGE_FOLDER = os.path.realpath(Path(__file__).parents[3])  # where it is installed
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/libx32", "/usr/lib32", "/lib", "/lib64")
 LIBRARY_FILES = ("/etc/ld.so.cache",)
-DEVICES = ("/dev/null", "/dev/urandom", "/dev/random")
+DEVICES = tuple(filter(os.path.exists, ("/dev/null", "/dev/urandom", "/dev/random")))
 
 
 class Runtime(NamedTuple):
