@@ -21,6 +21,7 @@ from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
 from octavo.exercises.framework.grading import answer_hints, answer_template, condition_hints
 from octavo.exercises.framework.mathml import as_text, prose_as_text
+from octavo.exercises.framework.program_text import program_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
 from octavo.exercises.question_sets import QuestionSet, find_question_set, tags_of, usual_answers
@@ -155,17 +156,21 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
 
 
 def _print_answer(part: Part) -> None:
-    _print_prose(f"Answer: {_format_answer(part, part.answer.right)}", "   ")
+    right = format_answer(part, part.answer.right)
+    if isinstance(part.answer, Function):
+        print(textwrap.indent(f"Answer: {part.answer.signature}\n\n{right}", "   "))
+    else:
+        _print_prose(f"Answer: {right}", "   ")
     _print_prose(part.why, "      ")
     for mistake, given in part.wrong.items():
-        shown = "" if isinstance(part.answer, Function) else f"{_format_answer(part, given)}: "
+        shown = "" if isinstance(part.answer, Function) else f"{format_answer(part, given)}: "
         _print_prose(f"common mistake: {shown}{mistake}", "      ")
     for condition, given in part.only_if.items():
-        _print_prose(f"{_format_answer(part, given)} is right only if {condition}", "      ")
+        _print_prose(f"{format_answer(part, given)} is right only if {condition}", "      ")
 
 
-def _format_answer(part: Part, given: Any) -> str:
-    """An answer as readable text."""
+def format_answer(part: Part, given: Any) -> str:
+    """An answer as readable text, which is right when it is pasted into an answer file; a function is a program."""
     answer = part.answer
     if isinstance(answer, Truth):
         verdict = answer.verdict(given)
@@ -173,7 +178,7 @@ def _format_answer(part: Part, given: Any) -> str:
     if isinstance(answer, Choice):
         return f"{given}: {prose_as_text(answer.options[given])}"
     if isinstance(answer, Function):
-        return answer.signature if given is answer.right else "another function"
+        return program_text(answer) if given is answer.right else "another function"
     if isinstance(answer, Formula) or isinstance(given, str):
         return as_text(str(given))
     return f"{given:,}" if isinstance(given, int) else str(given)
@@ -194,8 +199,8 @@ def _exercise_json(exercise: Exercise, answer: bool) -> dict[str, Any]:
         record = {"id": part.id, "ask": part.ask, "answer_as": part.answer.template, "points": part.points,
                   "sources": tags_of(exercise.id, part.id)}  # fmt: skip
         if answer:
-            wrong = {name: _format_answer(part, given) for name, given in part.wrong_answers().items()}
-            right = _format_answer(part, part.answer.right)
+            wrong = {name: format_answer(part, given) for name, given in part.wrong_answers().items()}
+            right = format_answer(part, part.answer.right)
             record |= {"answer": right, "why": part.why, "evidence": part.kind, "wrong": wrong}
         parts.append(record)
     return {"id": exercise.id, "title": exercise.title, "question": exercise.question, "parts": parts,

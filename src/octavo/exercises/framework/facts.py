@@ -141,9 +141,9 @@ def _prose_number(text: str) -> Node:
     percent = digits.endswith("%")
     above, _, below = digits.rstrip("%").partition("/")
     if below:
-        return parse(f"{above}/{below}")
+        return parse(f"{above}/{below}", None)
     above += "" if "." in above else "."
-    return parse(f"{above}/100" if percent else above)
+    return parse(f"{above}/100" if percent else above, None)
 
 
 def _show(x: Any) -> str:

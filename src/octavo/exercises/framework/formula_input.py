@@ -26,7 +26,7 @@ ESCAPES = {"\f": "\\f", "\t": "\\t", "\b": "\\b", "\r": "\\r", "\n": "\\n"}
 ESCAPED = re.compile("[\f\t\b\r\n](?=[a-z])")
 GROUP = r"\{((?:[^{}]|\{[^{}]*\})*)\}"  # {...}, with one more pair inside
 LATEX: list[tuple[re.Pattern[str], Any]] = [
-    (re.compile(r"\\(?:left|right|big|Big|bigl|bigr|displaystyle|limits|,|;|!|:| |quad)(?![a-z])"), " "),
+    (re.compile(r"\\(?:left|right|big|Big|bigl|bigr|displaystyle|limits|quad)(?![a-z])|\\[,;!: ]"), " "),
     (re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)"), r"((\1)/(\2))"),
     (re.compile(rf"\\[dt]?frac\s*{GROUP}\s*{GROUP}"), r"((\1)/(\2))"),
     (re.compile(rf"\\[dt]?binom\s*{GROUP}\s*{GROUP}"), r"binomial(\1, \2)"),
@@ -42,7 +42,7 @@ COMMANDS = {"cdot": "*", "times": "*", "ast": "*", "div": "/", "Gamma": "gamma",
 COMMAND = re.compile(r"\\([A-Za-z]+|%)")
 BARS = re.compile(r"\|([^|]+)\|")
 ROOT = re.compile(r"√\s*(?=\()")
-ROOT_OF = re.compile(r"√\s*([A-Za-z]\w*|\d+(?:\.\d+)?)")
+ROOT_OF = re.compile(r"√\s*([A-Za-z]\w*(?![\w(])|\d+(?:\.\d+)?)")
 SCALES = {"thousand": "10^3", "million": "10^6", "billion": "10^9", "trillion": "10^12"}
 SCALE = re.compile(rf"(?<=[\d.])\s*({'|'.join(SCALES)})\b", re.IGNORECASE)
 SPACED_THOUSANDS = re.compile(r"(?<![\w.])\d{1,3}(?:[ \u00a0\u2009\u202f'’_]\d{3})+(?![\w])")
@@ -60,7 +60,7 @@ def plain_formula(text: str) -> str:
     text = "".join(SIGNS.get(one, f" {GREEK[one]} " if one in GREEK else one) for one in text)
     text = unicodedata.normalize("NFKC", text).replace("⁄", "/").replace("∞", " inf ")
     text = re.sub(r"(gamma)\s+\(", r"\1(", text)
-    text = ROOT_OF.sub(r"sqrt(\1)", ROOT.sub("sqrt", text))
+    text = ROOT_OF.sub(r"sqrt(\1)", ROOT.sub("sqrt", text)).replace("√", " sqrt ")
     text = SCALE.sub(lambda found: f"*{SCALES[found[1].lower()]}", text)
     text = re.sub(r"\s*\b(percent|per cent)\b", "%", text, flags=re.IGNORECASE)
     return BARS.sub(r"abs(\1)", text).strip().rstrip(".;")

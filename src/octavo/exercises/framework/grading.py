@@ -190,7 +190,7 @@ def _judge_verdict(part: Part, truth: Truth, given: Any, condition: Any, worker:
     if condition == "":
         return Judged("only if", "the verdict is right, the condition is missing", CONDITIONAL_CREDIT, explanation)
     try:
-        difference = compare_values(truth.condition, truth.condition.right, condition, worker)
+        difference = compare_values(truth.condition, truth.condition.right, truth.read_condition(condition), worker)
     except UserError as error:
         problem = f"the verdict is right, the condition cannot be read: {_without_backticks(str(error))}"
         return Judged("only if", problem, CONDITIONAL_CREDIT)

@@ -18,11 +18,11 @@ from octavo.exercises.question_sets import QUESTION_SETS, exercises_in
 TOPICS_PACKAGE = "octavo.exercises.topics"
 TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
     "Attention and softmax": (
-        "softmax", "weight_bounds", "score_scaling", "attention", "sparse_factors", "heads", "projection_counts",
-        "permutation",
+        "softmax", "weight_bounds", "score_scaling", "score_variance", "attention", "sparse_factors", "heads",
+        "output_size", "projection_counts", "permutation",
     ),
-    "Copy and average": ("copying", "noisy_keys", "query_design", "key_value_lookup"),
-    "Positions": ("positions", "head_patterns"),
+    "Copy and average": ("copying", "noisy_keys", "query_design", "key_value_lookup", "synthesizer"),
+    "Positions": ("positions", "position_maps", "head_patterns"),
     "Efficient attention": (
         "attention_cost", "linear_attention", "feature_products", "encoder_decoder", "attention_products",
     ),

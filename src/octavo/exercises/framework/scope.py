@@ -156,7 +156,7 @@ def _product(left: Any, right: Any) -> Any:
 
 
 def _power(base: Any, exponent: Any) -> Any:
-    return base**exponent if isinstance(base, np.ndarray) else mpf(base) ** exponent
+    return base ** float(exponent) if isinstance(base, np.ndarray) else mpf(base) ** exponent
 
 
 def _softmax(x: Any) -> Any:

@@ -145,6 +145,15 @@ class Truth:
                 return verdict, ""  # type: ignore[return-value]
         raise UserError(f"the answer must be true, false or nearly: it is {shorten(given)}")
 
+    def read_condition(self, given: Any) -> Any:
+        """The number or formula of a condition that is written out: "there are at most 223 keys"."""
+        before, found, after = prose_as_text(self.phrase).strip().partition("…")
+        if not found or not isinstance(given, str):
+            return given
+        text = " ".join(given.split())
+        has_phrase = text.lower().startswith(before.lower()) and text.lower().endswith(after.lower())
+        return text[len(before) : len(text) - len(after)] if has_phrase else text
+
     def tolerance(self) -> str:
         """Verdicts are equal or not."""
         return "same verdict and condition" if self.condition else "same verdict"

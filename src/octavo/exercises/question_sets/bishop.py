@@ -8,9 +8,8 @@ SET = QuestionSet("bishop", "Bishop and Bishop, Deep Learning: Foundations and C
     Question("12.1", "coefficients that are not negative and sum to one are at most one; with a Lagrange multiplier",
              ("weights-on-simplex.bound", "weights-on-simplex.multiplier", "weights-on-simplex.other-multipliers",
               "weights-on-simplex.sum-alone", "softmax-range.at-most-one"),
-             UsualAnswer("Lagrange multipliers have no use here, since this is not an optimization problem; or the "
-                         "multiplier of the sum alone is used, without the constraints on the signs",
-                         "weights-on-simplex.stationary", True)),
+             UsualAnswer("the multiplier of the sum alone gives the maximum, or no multiplier is used at all; the "
+                         "maximum needs the multipliers of the signs, too", "weights-on-simplex.stationary", True)),
     Question("12.2a", "the attention weights of a softmax are not negative", ("softmax-range.positive",)),
     Question("12.2b", "the attention weights of a softmax sum to one", ("softmax-range.sums-to-one",)),
     Question("12.3", "orthogonal inputs are returned unchanged by self-attention without projections",
@@ -26,7 +25,8 @@ SET = QuestionSet("bishop", "Bishop and Bishop, Deep Learning: Foundations and C
                          "sparse-factors.order", "plain")),
     Question("12.6b", "that matrix is sparse, and its parameters are shared",
              ("one-matrix.entries", "one-matrix.different", "one-matrix.values", "sparse-factors.first",
-              "sparse-factors.second", "sparse-factors.heads", "sparse-factors.numbers"),
+              "sparse-factors.second", "sparse-factors.heads", "sparse-factors.numbers", "sparse-factors.two",
+              "sparse-factors.two-copies", "sparse-factors.two-mixing"),
              UsualAnswer("the matrix of attention with values is sparse; only its two factors are",
                          "one-matrix.values", True)),
     Question("12.6c", "a sketch of its structure", ("one-matrix.block", "sparse-factors.second")),
@@ -57,7 +57,7 @@ SET = QuestionSet("bishop", "Bishop and Bishop, Deep Learning: Foundations and C
                          "but only observed n-grams are stored", "ngram-both-counts.tables", True)),
     Question("12.13b", "the final token must be left out of the (L - 1)-gram counts",
              ("ngram-last-token.naive", "ngram-last-token.sum", "ngram-last-token.lacks", "ngram-sequences.row-a",
-              "ngram-sequences.row-b", "ngram-sequences.rule", "ngram-sequences.conditional"),
+              "ngram-sequences.row-b", "ngram-sequences.which", "ngram-sequences.rule", "ngram-sequences.conditional"),
              UsualAnswer("this only means that the context does not contain the predicted token; but it is the count "
                          "of the last context of every sequence that is too high",
                          "ngram-last-token.sum", True)),

@@ -6,7 +6,11 @@ N tokens, D width, T queries, S keys, K size of a query, V size of a value, r no
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import mpmath
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +21,7 @@ from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
 from octavo.pages.figures.matrices import shaded_matrices
 
+ERROR = 0.01  # of an output, relative to its input
 ROUNDING = {"rel": 1e-12, "abs": 1e-15}  # tolerance for float64
 OF_INPUTS = {"N": "whole", "r": "positive"}
 
@@ -39,6 +44,16 @@ def _relative_error(N: int, r: float) -> float:
     return float(((plain_attention(x_ND) - x_ND).norm(dim=1) / r).max())
 
 
+def _norm_for(error: float, N: int = 10) -> float:
+    """The norm at which N orthogonal inputs have this error."""
+    return bisect(lambda r: _relative_error(N, r) <= error, 0.5, 5.0, steps=60)
+
+
+def share(scores: Sequence[Any]) -> Any:
+    """The weight of the first of these scores."""
+    return mpmath.exp(scores[0]) / mpmath.fsum(mpmath.exp(one) for one in scores)
+
+
 POINTS, POINTS_NOTE = (
     [(2, 1.0), (3, 0.5), (5, 1.5), (8, 2.0), (16, 1.0)],
     "attention in float64 for five choices of N and r, to 12 digits",
@@ -48,8 +63,10 @@ POINTS, POINTS_NOTE = (
 def orthogonal_equal() -> Finding:
     errors = {(N, r): _relative_error(N, r) for N, r in ((10, 1.0), (10, 2.0), (10, 8.0), (1, 1.0))}
     listed = ", ".join(f"N = {N}, norm {r:g}: {error:.1e}" for (N, r), error in errors.items())
-    limit = errors[10, 8.0] < 1e-12 and errors[1, 1.0] < 1e-12
-    return Finding(verdict(max(errors.values()) < 1e-12, limit), f"relative distance of y from x: {listed}", "to 1e-12")
+    unit = _relative_error(3, 1.0)
+    under = {"single": errors[1, 1.0] < 1e-12, "unit": unit < 1e-12, "few": _relative_error(2, 0.5) < 1e-12}
+    note = f"relative distance of y from x: {listed}"
+    return Finding(verdict(max(errors.values()) < 1e-12, under), note, "to 1e-12")
 
 
 @tabulated("N r", POINTS, POINTS_NOTE, **ROUNDING)
@@ -82,39 +99,53 @@ def orthogonal_figure() -> str:
 
 ORTHOGONAL = Exercise(
     id="orthogonal-inputs", title="Attention over orthogonal inputs", figure=orthogonal_figure,
+    where={"r": (0.5, 1.0, 1.5), "N": (2, 3, 5), "unnormalized": lambda r: mpmath.exp(r * r), "inputs": 10,
+           "target": ERROR, "x": lambda N, r: orthogonal_rows(N, r).numpy(), "loss": lambda x, r: x[0] @ x[0],
+           "distance": lambda N, r: r * _relative_error(N, r), "others": lambda N: sum(1 for n in range(N) if n),
+           "b": lambda N, r: (plain_attention(orthogonal_rows(N, r))[0] @ orthogonal_rows(N, r)[1]).item() / r**2,
+           "lost": lambda N, r: 1 - (plain_attention(orthogonal_rows(N, r))[0] @ orthogonal_rows(N,
+               r)[0]).item() / r**2},
     question="N inputs of norm r are orthogonal: `dot(x_n, x_m) = 0`. Self-attention without projections computes `y_n "
     "= sum(m, a_n_m*x_m)` with `a_n_m` proportional to `exp(dot(x_n, x_m))`. It is sometimes claimed that then `y_n = "
     "x_n`.",
     answer="A score of zero is not a weight of zero: `exp(0) = 1`. Before normalization each input has weight "
-    "`exp(r^2)` for itself and 1 for every other input, so `y_n - x_n` has norm `r*sqrt(N*(N-1))/(exp(r^2)+N-1)`. That "
-    "is small only if `exp(r^2)` is much larger than N; it is zero only for N = 1 or in the limit.",
+    "`exp(r^2)`{unnormalized} for itself and one for every other input, so `y_n - x_n` has norm "
+    "`r*sqrt(N*(N-1))/(exp(r^2)+N-1)`{distance}. That is small only if `exp(r^2)`{unnormalized} is much larger than N; "
+    "it is zero only for a single input or in the limit.",
     parts=[
-        Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.", Truth("nearly",
-             "there is only one input, or `exp(r^2)` is so much larger than N that the rest is rounded away"),
-             "numeric", orthogonal_equal,
+        Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.", Truth("nearly", Choice("single", {
+             "unit": "all inputs have norm one", "few": "the norm of every input is below one",
+             "single": "there is only one input"})), "numeric", orthogonal_equal,
              why="Softmax gives every input a positive weight, even those orthogonal to the query.",
              wrong={"mistook a score of zero for a weight of zero": True}),
         Part("own-weight", "What is the attention weight of `x_n` in `y_n`?",
              Formula("exp(r^2)/(exp(r^2)+N-1)", OF_INPUTS), "numeric", own_weight,
-             why="Its own score is `r^2`, the other N - 1 are 0.",
-             wrong={"mistook a score of zero for a weight of zero": "1",
-                    "left the other inputs out of the sum": "exp(r^2)/N",
-                    "counted itself twice": "exp(r^2)/(exp(r^2)+N)", "used r instead of r^2": "exp(r)/(exp(r)+N-1)"}),
+             why="Its own score is `r^2`{loss}, the other `N - 1`{others} are zero.",
+             wrong={"mistook a score of zero for a weight of zero": ("1", lambda r: share([r * r])),
+                    "left the other inputs out of the sum": ("exp(r^2)/N", lambda N, r: mpmath.exp(r * r) / N),
+                    "counted itself twice": ("exp(r^2)/(exp(r^2)+N)", lambda N, r: share([r * r] + [0] * N)),
+                    "used the norm as its own score":
+                        ("exp(r)/(exp(r)+N-1)", lambda N, r: share([r] + [0] * (N - 1)))}),
         Part("error", "What is the norm of `y_n - x_n`, relative to that of `x_n`?",
              Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS), "numeric",
              tabulated("N r", POINTS, POINTS_NOTE, **ROUNDING)(_relative_error),
-             why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b` of itself and gains b of each of the N - 1 "
-             "others, all orthogonal: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`.",
-             wrong={"forgot that x_n itself shrinks": "sqrt(N-1)/(exp(r^2)+N-1)",
-                    "forgot the contribution of the others": "(N-1)/(exp(r^2)+N-1)",
-                    "added norms as if the others were parallel": "2*(N-1)/(exp(r^2)+N-1)"}),
-        Part("one-percent", "Ten inputs: which norm r reduces that error to 0.01?",
-             Number("sqrt(log(100*sqrt(90)-9))", rel=1e-4), "numeric",
-             lambda: Finding(bisect(lambda r: _relative_error(10, r) <= 0.01, 1.0, 5.0, steps=60),
+             why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b`{lost} of itself and gains b of each of the "
+             "`N - 1`{others} others, all orthogonal: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`, and "
+             "`b*sqrt(N*(N-1))`{} is the error.",
+             wrong={"forgot that x_n itself shrinks": ("sqrt(N-1)/(exp(r^2)+N-1)",
+                        lambda N, r: mpmath.norm([1 - share([r * r] + [0] * (N - 1))] * (N - 1)) / (N - 1)),
+                    "forgot the contribution of the others":
+                        ("(N-1)/(exp(r^2)+N-1)", lambda N, r: 1 - share([r * r] + [0] * (N - 1))),
+                    "added norms as if the others were parallel":
+                        ("2*(N-1)/(exp(r^2)+N-1)", lambda N, r: 2 * (1 - share([r * r] + [0] * (N - 1))))}),
+        Part("one-percent", "10{inputs} inputs: which norm r reduces that error to 0.01{target}?",
+             Number("sqrt(log(100*sqrt(90)-9))"), "numeric",
+             lambda: Finding(bisect(lambda r: _relative_error(10, r) <= ERROR, 1.0, 5.0, steps=60),
                  "bisection for the norm at which 10 inputs have an error of 1 %"),
-             why="Solve `sqrt(90)/(exp(r^2)+9) = 0.01` for r.",
-             wrong={"forgot the square root of the logarithm": "log(100*sqrt(90)-9)",
-                    "solved for 0.1": "sqrt(log(10*sqrt(90)-9))"}),
+             why="Solve for the r at which `sqrt(90)/(exp(r^2)+9)`{target} is 0.01{target}.", where={"r": lambda:
+                 _norm_for(ERROR)},
+             wrong={"forgot the square root of the logarithm": ("log(100*sqrt(90)-9)", lambda: _norm_for(ERROR) ** 2),
+                    "solved for ten times the error": ("sqrt(log(10*sqrt(90)-9))", lambda: _norm_for(10 * ERROR))}),
         Part("zero", "If all orthogonal inputs are either zero or have a large norm, every `y_n` is close to `x_n`.",
              Truth("false"), "numeric", zero_input,
              why="A zero vector is orthogonal to everything. All its scores are equal, so its output is the mean of "
@@ -146,13 +177,28 @@ def which_block() -> Finding:
     return Finding(found, note, "exactly equal")
 
 
+def matrix_with_values(N: int, D: int) -> tuple[Tensor, Tensor, Tensor]:
+    """A, W_v, and the matrix of Y = A X W_v with tokens as rows, one column for each basis vector of X."""
+    a_NN, value_DD = normal(N, N, seed=N * D).softmax(-1), normal(D, D)
+    basis = torch.eye(N * D, dtype=torch.float64).unflatten(1, (N, D))
+    columns = [(a_NN @ x_ND @ value_DD).flatten() for x_ND in basis]
+    return a_NN, value_DD, torch.stack(columns, 1)
+
+
+def value_block() -> Finding:
+    a_NN, value_DD, matrix = matrix_with_values(4, 3)
+    candidates = {"transposed": torch.kron(a_NN, value_DD.T.contiguous()), "plain": torch.kron(a_NN, value_DD),
+                  "swapped": torch.kron(value_DD.T.contiguous(), a_NN)}  # fmt: skip
+    [found] = [name for name, product in candidates.items() if torch.allclose(matrix, product, rtol=0, atol=1e-15)]
+    octavo = torch.equal(_matrix(4, 3, value_DD.T.contiguous())[0], candidates["transposed"])
+    note = f"Y = A X W_v for every basis vector of X, 4 tokens of width 3; octavo's layer_matrix agrees: {octavo}"
+    return Finding(found, note, "to 1e-15")
+
+
 def still_sparse() -> Finding:
-    N, D = 4, 3
-    value_DD = normal(D, D)
-    matrix, a_NN = _matrix(N, D, value_DD)
-    kron = torch.equal(matrix, torch.kron(a_NN, value_DD))
+    _, _, matrix = matrix_with_values(4, 3)
     filled = int(matrix.count_nonzero())
-    note = f"a random value matrix: {filled} of {matrix.numel()} entries are not zero; it equals A ⊗ W_v: {kron}"
+    note = f"a random value matrix: {filled} of {matrix.numel()} entries are not zero"
     return Finding(verdict(filled < matrix.numel()), note)
 
 
@@ -161,7 +207,7 @@ def matrix_figure() -> str:
     value_DD = normal(D, D)
     plain, a_NN = _matrix(N, D)
     return shaded_matrices(
-        [("weights A", a_NN), ("A ⊗ I", plain), ("A ⊗ W_v", _matrix(N, D, value_DD)[0])],
+        [("weights A", a_NN), ("A ⊗ I", plain), ("A ⊗ W_vᵀ", _matrix(N, D, value_DD)[0])],
         f"{N} tokens of width {D}: the attention weights A, and the large matrices of Y = A X and Y = A X W_v. Darker "
         "cells have larger absolute values; empty cells are zero.",
     )
@@ -170,11 +216,16 @@ def matrix_figure() -> str:
 IN_ND = {"N": "whole", "D": "whole"}
 MATRIX = Exercise(
     id="one-matrix", title="Self-attention as one large matrix", figure=matrix_figure,
+    where={"N": (2, 4, 5), "D": (3, 3, 2), "blocks": lambda N: sum(1 for n in range(N) for m in range(N)),
+           "all": lambda N, D: _matrix(N, D)[0].numel(), "filled": lambda N, D: int(_matrix(N, D)[0].count_nonzero()),
+           "fraction": lambda all, filled: filled / all, "a": np.array([[0.2, 0.3], [0.5, 0.6]]),
+           "described": lambda N, D: sum(one.numel() for one in matrix_with_values(N, D)[:2])},
     question="With fixed attention weights A, attention `Y = A*X` of N tokens of width D is a linear layer on all N D "
     "numbers. What is its N D × N D matrix?",
-    answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2` entries only `N^2*D` can be nonzero, a "
-    "fraction of `1/D`, and each of the `N^2` weights occurs D times. A value matrix makes every block `a_n_m*W_v`: no "
-    "longer sparse, but still one D × D matrix shared by all pairs of tokens.",
+    answer="It is `kron(A, I)`: block (n, m) is `a_n_m*I`. Of `N^2*D^2`{all} entries only `N^2*D`{entries} can be "
+    "nonzero, a fraction of `1/D`{fraction}, and each of the `N^2`{different} weights occurs D times. A value matrix "
+    "makes every block `a_n_m*T(W_v)` and the whole `kron(A, T(W_v))`: no longer sparse, but still one D × D matrix "
+    "shared by all pairs of tokens.",
     parts=[
         Part("block", "What is the block from token m to token n?", Choice("identity", {"identity": "`a_n_m*I`",
              "full": "`a_n_m` in every entry", "map": "the matrix A itself"}), "numeric", which_block,
@@ -183,20 +234,29 @@ MATRIX = Exercise(
              tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 1)],
                  "counted in the matrices that octavo builds for four layers")(
                  lambda N, D: int(_matrix(N, D)[0].count_nonzero())),
-             why="There are `N^2` blocks, and only the diagonal of each is nonzero.",
-             wrong={"counted all of them, as in a fully connected layer": "N^2*D^2",
-                    "counted the attention weights once": "N^2", "counted one block per token": "N*D^2"}),
+             why="There are `N^2`{blocks} blocks, and only the diagonal of each is nonzero.",
+             wrong={"counted all of them, as in a fully connected layer":
+                        ("N^2*D^2", lambda N, D: torch.nn.Linear(N * D, N * D, bias=False).weight.numel()),
+                    "counted the attention weights once": ("N^2", lambda N: torch.zeros(N, N).numel()),
+                    "counted one block per token": ("N*D^2", lambda N, D: sum(D * D for _ in range(N)))}),
         Part("different", "How many distinct nonzero numbers are there?", Formula("N^2", IN_ND), "counted",
              tabulated("N D", [(2, 3), (4, 3), (5, 8), (7, 2)],
                  "distinct nonzero numbers in the matrices that octavo builds for four layers")(
                  lambda N, D: len(set(_matrix(N, D)[0].flatten().tolist()) - {0.0})),
              why="The weights are shared: each `a_n_m` occurs D times in its block.",
-             wrong={"forgot that the diagonal repeats one number": "N^2*D",
-                    "counted only one row of the weights": "N"}),
+             wrong={"forgot that the diagonal repeats one number":
+                        ("N^2*D", lambda N, D: sum(D for n in range(N) for m in range(N))),
+                    "counted only one row of the weights": ("N", lambda N: len(range(N)))}),
+        Part("value-matrix", "With a value matrix, `Y = A*X*W_v`, where tokens are the rows of X: what is the large "
+             "matrix?", Choice("transposed", {"transposed": "`kron(A, T(W_v))`", "plain": "`kron(A, W_v)`",
+             "swapped": "`kron(T(W_v), A)`"}), "numeric", value_block,
+             why="The D entries of a token are stacked as a column, so a product with `W_v` from the right becomes one "
+             "with its transpose from the left: block (n, m) is `a_n_m*T(W_v)`. It is `W_v` itself only if tokens are "
+             "columns."),
         Part("values", "With a value matrix, `Y = A*X*W_v`, the large matrix is still sparse.", Truth("false"),
              "counted", still_sparse,
-             why="Block (n, m) becomes `a_n_m` times `W_v` (transposed if tokens are columns): every entry can be "
-             "nonzero. The weights are still shared: `N^2 + D^2` numbers describe `N^2*D^2` entries.",
+             why="Block (n, m) becomes `a_n_m` times the transpose of `W_v`, as tokens are rows: every entry can be "
+             "nonzero. The weights are still shared: `N^2 + D^2`{described} numbers describe `N^2*D^2`{all} entries.",
              wrong={"confused sparse with shared": True}),
     ])  # fmt: skip
 
@@ -242,7 +302,7 @@ def many_figure() -> str:
 
 
 MANY = Exercise(
-    id="matrix-form", title="Many queries at once", figure=many_figure,
+    where={}, id="matrix-form", title="Many queries at once", figure=many_figure,
     question="T queries of size d attend to S keys of the same size, whose values have size v. Stacked as rows they "
     "are the matrices Q, K and V.",
     answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row is "
@@ -258,7 +318,9 @@ MANY = Exercise(
         Part("multiplications", "How many multiplications do the two matrix products take?",
              Formula("T*S*(d+v)", {"T": "whole", "S": "whole", "d": "whole", "v": "whole"}), "counted", multiplications,
              why="`T*S` scores of d products each, then `T*v` sums over S values each.",
-             wrong={"counted the scores alone": "T*S*d", "multiplied the costs of the two products": "T*S*d*v"}),
+             wrong={"counted the scores alone": ("T*S*d", lambda T, S, d: sum(d for _ in range(T) for _ in range(S))),
+                    "multiplied the costs of the two products":
+                        ("T*S*d*v", lambda T, S, d, v: sum(d * v for _ in range(T) for _ in range(S)))}),
     ])  # fmt: skip
 
 EXERCISES = (ORTHOGONAL, MATRIX, MANY)

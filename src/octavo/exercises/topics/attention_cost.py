@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import mpmath
 from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Number, Part, Truth, verdict
@@ -16,6 +17,7 @@ from octavo.pages.figures.lines import Series, lines
 
 SIDE, CHANNELS = 16, 512
 PATCHES = SIDE * SIDE
+BAND = Neighbourhood(1, 9, 1)  # each of 9 tokens in a row attends to itself and its neighbours
 
 
 def two_layers(x_TD: Tensor, pattern: Pattern) -> tuple[Tensor, Tensor]:
@@ -35,13 +37,17 @@ def change_of_earlier(pattern: Pattern) -> tuple[float, float]:
 def earlier_outputs_unchanged() -> Finding:
     (_, masked), (_, full) = change_of_earlier(CAUSAL), change_of_earlier(FULL)
     note = f"a ninth token changes the outputs of the first eight by {masked:.0e} with the mask, by {full:.2f} without"
-    return Finding(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
+    (once, _), (_, local) = change_of_earlier(FULL), change_of_earlier(BAND)
+    under = {"causal": masked < 1e-12, "local": local < 1e-12, "single": once < 1e-12}
+    return Finding(verdict(full < 1e-12, under), note, "to 1e-12")
 
 
 def cached_keys_valid() -> Finding:
     (masked, _), (full, _) = change_of_earlier(CAUSAL), change_of_earlier(FULL)
     note = f"the inputs of the second layer's keys change by {masked:.0e} with the mask, {full:.2f} without"
-    return Finding(verdict(max(masked, full) < 1e-12, masked < 1e-12), note, "to 1e-12")
+    local = change_of_earlier(BAND)[0]
+    under = {"causal": masked < 1e-12, "local": local < 1e-12, "last": full < 1e-12}  # the first layer decides
+    return Finding(verdict(full < 1e-12, under), note, "to 1e-12")
 
 
 def new_pairs_in_mask() -> Finding:
@@ -68,23 +74,28 @@ N = {"N": "whole"}
 NEW_TOKEN = Exercise(
     id="masked-new-token", title="What a new token costs in causal attention",
     question="N tokens have been processed by causal attention of width D (one head, or all heads together), and their "
-    "keys and values are cached. Token N + 1 arrives.",
-    answer="Only one query is new. It attends to N + 1 keys, its own included: `N + 1` scores and as many terms in the "
-    "weighted sum, `4*(N + 1)*D` operations. Nothing that was computed before changes, in any layer, because no "
+    "keys and values are cached. One more token arrives.",
+    where={"cached": lambda N: CAUSAL.pairs(N, N), "t": (2, 3, 5), "triangle": lambda t: CAUSAL.pairs(t, t)},
+    answer="Only one query is new. It attends to all keys, its own included: `N + 1`{pairs} scores and as many terms "
+    "in the "
+    "weighted sum, `4*(N + 1)*D`{operations} operations. Nothing that was computed before changes, in any layer, "
+    "because no "
     "earlier token attends to the new one; without the mask, every earlier output and the keys of the second layer "
-    "would change. So generating N tokens one by one takes `N*(N + 1)/2` pairs, as many as processing them in "
-    "parallel; without the KV cache it takes `N*(N + 1)*(N + 2)/6`.",
+    "would change. So generating N tokens one by one takes `N*(N + 1)/2`{cached} pairs, as many as processing them in "
+    "parallel; without the KV cache it takes `N*(N + 1)*(N + 2)/6`{no-cache}.",
     figure=lambda: lines([Series("without a cache",
         [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]),
         Series("with a KV cache", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])],
         "Query-key pairs for generating N tokens one by one.", ("tokens N", "pairs"), True, True),
     parts=[
-        Part("changes", "Appending a token changes no earlier output.", Truth("nearly",
-             condition="attention is causal: no token attends to a later one"), "numeric", earlier_outputs_unchanged,
+        Part("changes", "Appending a token changes no earlier output.", Truth("nearly", Choice("causal", {
+             "single": "there is only one layer", "causal": "attention is causal: no token attends to a later one",
+             "local": "tokens attend only to their neighbours, on both sides"})), "numeric", earlier_outputs_unchanged,
              why="Row t of the attention weights covers `s <= t`; the new column is masked in all rows but the last.",
              wrong={"assumed a causal mask": True}),
         Part("kept", "In a network with several layers, the keys and values of earlier tokens can be cached.",
-             Truth("nearly", condition="every layer is causal"), "numeric", cached_keys_valid,
+             Truth("nearly", Choice("causal", {"last": "the last layer is causal", "causal": "every layer is causal",
+             "local": "tokens attend only to their neighbours, on both sides"})), "numeric", cached_keys_valid,
              why="The keys of the first layer depend on one token each, but those of the second on all tokens attended "
              "to.", wrong={"assumed a causal mask in every layer": True}),
         Part("which", "Which pairs are new?", Choice("new-row", {"new-row": "the new query with all keys",
@@ -93,24 +104,32 @@ NEW_TOKEN = Exercise(
         Part("pairs", "How many pairs are new?", Formula("N + 1", N), "counted",
              lambda: Finding(new_pairs(CAUSAL), "pairs counted by octavo's causal pattern"),
              why="The token attends to N others and itself.",
-             wrong={"forgot that it attends to itself": "N", "counted the masked column": "2*N + 1"}),
+             wrong={"forgot that it attends to itself": ("N", lambda N: CAUSAL.pairs(N + 1, N + 1) - CAUSAL.pairs(N,
+                 N) - 1),
+                    "counted the masked column": ("2*N + 1", lambda N: FULL.pairs(N + 1, N + 1) - FULL.pairs(N, N))}),
         Part("unmasked", "How many pairs are new without the mask?", Formula("2*N + 1", N), "counted",
              lambda: Finding(new_pairs(FULL), "pairs counted by octavo's full pattern"),
-             why="`(N + 1)^2 - N^2`: a new row and a new column, which share one entry.",
-             wrong={"counted the shared entry twice": "2*N + 2", "counted only the new row": "N + 1"}),
+             why="`(N + 1)^2 - N^2`{}: a new row and a new column, which share one entry.",
+             wrong={"counted the shared entry twice": ("2*N + 2", lambda N: 2 * len(range(N + 1))),
+                    "counted only the new row": ("N + 1", lambda N: len(range(N + 1)))}),
         Part("operations", "How many operations do its scores and the weighted sum take? (Additions and "
              "multiplications both count.)", Formula("4*(N + 1)*D", {"N": "whole", "D": "whole"}), "counted",
              new_operations,
-             why="N + 1 dot products of length D, then N + 1 values of length D, each multiplied by a weight and "
+             why="`N + 1`{pairs} dot products of length D, then `N + 1`{pairs} values of length D, each multiplied by "
+             "a weight and "
              "added.",
-             wrong={"left out the weighted sum": "2*(N + 1)*D", "recomputed all rows": "4*(N + 1)^2*D",
-                    "forgot its own key": "4*N*D"}),
+             wrong={"left out the weighted sum":
+                        ("2*(N + 1)*D", lambda N, D: count_flops(lambda: meta(1, D) @ meta(D, N + 1))),
+                    "recomputed all rows": ("4*(N + 1)^2*D", lambda N, D: count_attention_flops(N + 1, N + 1, D)),
+                    "forgot its own key": ("4*N*D", lambda N, D: count_attention_flops(1, N, D))}),
         Part("no-cache", "N tokens are generated one by one without a cache: every step recomputes all unmasked pairs. "
              "How many pairs in total?", Formula("N*(N + 1)*(N + 2)/6", N), "counted",
              tabulated("N", [(1,), (5,), (40,)], "the pairs of every length from 1 to N, counted and added")(
                  lambda n: sum(CAUSAL.pairs(t, t) for t in range(1, n + 1))),
-             why="The sum of `t*(t + 1)/2` for t from 1 to N.",
-             wrong={"gave the count with a KV cache": "N*(N + 1)/2", "ignored the mask": "N*(N + 1)*(2*N + 1)/6"}),
+             why="The sum of `t*(t + 1)/2`{triangle} for t from one to N.",
+             wrong={"gave the count with a KV cache": ("N*(N + 1)/2", lambda N: CAUSAL.pairs(N, N)),
+                    "ignored the mask":
+                        ("N*(N + 1)*(2*N + 1)/6", lambda N: sum(FULL.pairs(t, t) for t in range(1, N + 1)))}),
     ])  # fmt: skip
 
 
@@ -142,59 +161,84 @@ def layers_found(pattern: Pattern) -> Callable[[], Finding]:
 
 PATTERNS = Exercise(
     id="sparse-patterns-grid", title="Sparse attention patterns on a 16 by 16 grid",
-    question="There are 256 patches in row order. A pair is a query and a key it may attend to, itself included; (q, "
+    where={"patches": PATCHES, "side": SIDE, "three": 3, "window": 9, "reach": 4, "lines": 2 * SIDE, "tokens":
+        PATCHES + 1,
+           "without_ends": sum(9 for _ in range(PATCHES)), "block_pairs": FULL.pairs(SIDE, SIDE),
+           "missing": sum(1 for q in range(PATCHES) for k in range(q - 4, q) if k < 0),
+           "lacking": lambda r: sum(1 for q in range(50) for k in range(q - r, q + r + 1) if not 0 <= k < 50),
+           "keys": lambda n: Axial(n, n).pairs(n * n, n * n) / n**2, "grid": lambda n: sum(n for _ in range(n)),
+           "nearly": lambda N: 2 * mpmath.sqrt(N) ** 3},
+    question="There are 256{patches} patches in row order. A pair is a query and a key it may attend to, itself "
+    "included; (q, "
     "k) and (k, q) are two pairs.",
-    answer="All pairs: 65,536. Because of the borders, the exact counts are smaller than patches times neighbours: a "
-    "window of 9 tokens in row order has 2,284 pairs, not 2,304; a 3 by 3 neighbourhood has `(3*16 - 2)^2 = 2116`; "
+    answer="All pairs: 65,536{full}. Because of the borders, the exact counts are smaller than patches times "
+    "neighbours: a "
+    "window of 9{window} tokens in row order has 2,284{local} pairs, not 2,304{without_ends}; a 3{three} by 3{three} "
+    "neighbourhood has `(3*16 - 2)^2 = 2116`; "
     "rows as blocks `16*16^2 = 4096`; axial attention `256*31 = 7936`, since the patch itself is in its row and its "
     "column; one global token `2*257 - 1 = 513`. Fewer pairs need more layers: axial attention connects all patches in "
-    "2 layers, the neighbourhood in 15, blocks never.",
+    "2{axial-layers} layers, the neighbourhood in 15{layers}, blocks never.",
     figure=lambda: bars([(name, pattern.pairs(size, size)) for name, pattern, size in SHOWN_PATTERNS],
         "Pairs on a 16 by 16 grid; full attention has 65,536."),
     parts=[
         Part("full", "How many pairs does full attention have?", Number(65_536, rel=0), "counted", counted_pairs(FULL),
-             why="Each of the 256 patches attends to all 256: `256^2`.",
-             wrong={"counted each pair once": 32_896, "used the number of patches instead of pairs": 256}),
-        Part("local", "Each patch attends to itself and up to 4 patches before and after it in row order. How many "
+             why="Each of the 256{patches} patches attends to all 256{patches}: `256^2`{}.",
+             wrong={"counted each pair once": (32_896, lambda: CAUSAL.pairs(PATCHES, PATCHES)),
+                    "used the number of patches instead of pairs": (256, lambda: SIDE * SIDE)}),
+        Part("local", "Each patch attends to itself and up to 4{reach} patches before and after it in row order. How "
+             "many "
              "pairs?", Number(2284, rel=0), "counted", counted_pairs(Local(5)),
-             why="`256*9` minus 4 + 3 + 2 + 1 at either end.",
-             wrong={"ignored the ends": 2304, "corrected one end only": 2294, "left the patch itself out": 2028}),
-        Part("neighbourhood", "Each patch attends to the 3 by 3 patches around it. How many pairs?",
+             why="`256*9`{without_ends} minus `4 + 3 + 2 + 1`{missing} at either end.",
+             wrong={"ignored the ends": (2304, lambda: sum(9 for _ in range(PATCHES))),
+                    "corrected one end only": (2294, lambda: sum(min(q, 4) + 5 for q in range(PATCHES))),
+                    "left the patch itself out": (2028, lambda: Local(5).pairs(PATCHES, PATCHES) - PATCHES)}),
+        Part("neighbourhood", "Each patch attends to the 3{three} by 3{three} patches around it. How many pairs?",
              Number(2116, rel=0), "counted", counted_pairs(Neighbourhood(SIDE, SIDE, 1)),
-             why="On a line of 16 there are `3*16 - 2 = 46` pairs at most one apart; rows and columns choose "
-             "independently.", wrong={"ignored the borders": 2304, "left the corners of the 3 by 3 out": 1216}),
+             why="On a line of 16{side} there are `3*16 - 2 = 46` pairs at most one apart; rows and columns choose "
+             "independently.", wrong={"ignored the borders": (2304, lambda: sum(9 for _ in range(PATCHES))),
+                             "left the corners out": (1216, lambda: PATCHES + 4 * SIDE * (SIDE - 1))}),
         Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, r < n. How "
              "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}, ("n", "r")), "counted",
              tabulated("n r", ((16, 1), (16, 3), (9, 2), (30, 4)),
                  "pairs counted by octavo's neighbourhood pattern on four grids")(
                  lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n)),
-             why="On a line, the patches near the two ends lack `r*(r + 1)` neighbours in total; then square.",
-             wrong={"ignored the borders": "n^2*(2*r + 1)^2",
-                    "corrected one end only": "(n*(2*r + 1) - r*(r + 1)/2)^2"}),
+             why="On a line, the patches near the two ends lack `r*(r + 1)`{lacking} neighbours in total; then square.",
+             wrong={"ignored the borders": ("n^2*(2*r + 1)^2", lambda n, r: (n * len(range(-r, r + 1))) ** 2),
+                    "corrected one end only": ("(n*(2*r + 1) - r*(r + 1)/2)^2",
+                        lambda n, r: (n * len(range(-r, r + 1)) - sum(range(r + 1))) ** 2)}),
         Part("block", "Each row is a block whose patches attend to each other. How many pairs?", Number(4096, rel=0),
-             "counted", counted_pairs(Block(SIDE)), why="16 blocks with `16^2` pairs each.",
-             wrong={"forgot the number of blocks": 256, "gave full attention": 65_536}),
+             "counted", counted_pairs(Block(SIDE)), why="16{side} blocks with `16^2`{block_pairs} pairs each.",
+             wrong={"forgot the number of blocks": (256, lambda: FULL.pairs(SIDE, SIDE)),
+                    "gave full attention": (65_536, lambda: FULL.pairs(PATCHES, PATCHES))}),
         Part("axial", "Each patch attends to its row and its column (axial attention). How many pairs?",
              Number(7936, rel=0), "counted", counted_pairs(Axial(SIDE, SIDE)),
-             why="16 + 16 patches, of which the patch itself is counted twice: `256*31`.",
-             wrong={"counted the patch itself twice": 8192, "left it out": 7680, "counted the row only": 4096}),
+             why="`16 + 16`{lines} patches, of which the patch itself is counted twice: `256*31`{}.",
+             wrong={"counted the patch itself twice": (8192, lambda: sum(2 * SIDE for _ in range(PATCHES))),
+                    "left it out": (7680, lambda: Axial(SIDE, SIDE).pairs(PATCHES, PATCHES) - PATCHES),
+                    "counted the row only": (4096, lambda: Block(SIDE).pairs(PATCHES, PATCHES))}),
         Part("axial-side", "How many pairs does axial attention have on an n by n grid?",
              Formula("n^2*(2*n - 1)", {"n": "whole"}), "counted", tabulated("n", [(1,), (4,), (16,), (20,)],
                  "pairs counted by octavo's axial pattern on four grids")(lambda n: Axial(n, n).pairs(n * n, n * n)),
-             why="Each of `n^2` patches has `2*n - 1` keys: nearly `2*N^1.5` pairs for N patches.",
-             wrong={"counted the patch itself twice": "2*n^3", "squared the side's pairs": "(2*n - 1)^2"}),
+             why="Each of `n^2`{grid} patches has `2*n - 1`{keys} keys: nearly `2*N^1.5`{nearly} pairs for N patches.",
+             wrong={"counted the patch itself twice": ("2*n^3", lambda n: sum(2 * n for _ in range(n * n))),
+                    "squared the side's pairs": ("(2*n - 1)^2", lambda n: (2 * n - 1) * (n + n - 1))}),
         Part("global", "Patches attend only to one extra global token, and it attends to all tokens; it counts as a "
              "token. How many pairs?", Number(513, rel=0), "counted", counted_pairs(Global(1), PATCHES + 1),
-             why="A row and a column of 257, which share one entry. A patch does not even attend to itself.",
-             wrong={"counted the shared entry twice": 514, "forgot the token itself": 512,
-                    "let patches attend to themselves": 769}),
-        Part("layers", "After how many layers of 3 by 3 neighbourhoods does every patch depend on every other?",
+             why="A row and a column of 257{tokens}, which share one entry. A patch does not even attend to itself.",
+             wrong={"counted the shared entry twice": (514, lambda: 2 * (PATCHES + 1)),
+                    "forgot the token itself": (512, lambda: 2 * PATCHES),
+                    "let patches attend to themselves":
+                        (769, lambda: Global(1).pairs(PATCHES + 1, PATCHES + 1) + PATCHES)}),
+        Part("layers", "After how many layers of 3{three} by 3{three} neighbourhoods does every patch depend on every "
+             "other?",
              Number(15, rel=0), "counted", layers_found(Neighbourhood(SIDE, SIDE, 1)),
-             why="Information moves one row and one column per layer; opposite corners are 15 apart.",
-             wrong={"added rows and columns": 30, "counted patches, not steps": 16}),
+             why="Information moves one row and one column per layer; opposite corners are 15{} apart.",
+             wrong={"added rows and columns": (30, lambda: 2 * (SIDE - 1)), "counted patches, not steps": (16, lambda:
+                 SIDE)}),
         Part("axial-layers", "And after how many layers of axial attention?", Number(2, rel=0), "counted",
              layers_found(Axial(SIDE, SIDE)), why="First along the row, then along the column.",
-             wrong={"thought that one is enough": 1, "moved one step per layer": 30}),
+             wrong={"thought that one is enough": (1, lambda: layers_found(FULL)().value),
+                    "moved one step per layer": (30, lambda: 2 * (SIDE - 1))}),
     ])  # fmt: skip
 
 
@@ -231,7 +275,9 @@ def channel_cheaper() -> Finding:
     wins = {size for size in sizes if fewer(*size)}
     above = {(n, d) for n, d in sizes if n > d}
     note = f"of {len(sizes)} sizes it is cheaper for {len(wins)}, those with more patches than channels"
-    return Finding(verdict(wins == set(sizes), wins == above), note)
+    under = {"patches": above <= wins, "large": {(n, d) for n, d in sizes if n > 100} <= wins,
+             "few": {(n, d) for n, d in sizes if d <= 64} <= wins}  # fmt: skip
+    return Finding(verdict(wins == set(sizes), under), note)
 
 
 @tabulated("N D G", ((256, 512, 1), (256, 512, 8), (64, 32, 4)),
@@ -243,13 +289,22 @@ def group_formula(n: int, d: int, g: int) -> int:
 
 CHANNEL = Exercise(
     id="patch-or-channel", title="Attention over patches or over channels",
-    question="An image has N = 256 patches (16 by 16) of D = 512 channels. Patches attend to patches, or channels "
-    "attend to channels, where the vector of a channel is its 256 values. Count the multiplications and additions of "
+    where={"N": PATCHES, "D": CHANNELS, "side": SIDE, "G": (1, 2, 4, 8), "projections": projection_flops(CHANNELS,
+        PATCHES),
+           "scores": lambda N, D: count_flops(lambda: meta(N, D) @ meta(D, N)),
+           "entries": lambda D, G: meta(D // G, D // G).numel(), "each": lambda N: count_flops(lambda: meta(1,
+               N) @ meta(N, 1))},
+    question="An image has `N = 256` patches (16{side} by 16{side}) of `D = 512` channels. Patches attend to patches, "
+    "or channels "
+    "attend to channels, where the vector of a channel is its 256{N} values. Count the multiplications and additions "
+    "of "
     "matrix products.",
     answer="Over patches the two products take `4*N^2*D = 134217728` operations, over channels `4*N*D^2 = 268435456`: "
-    "twice as many, since there are twice as many channels as patches. The four projections take `8*N*D^2`, the same "
-    "for both, and then the ratio is only 1.2. Channel attention is cheaper if there are more patches than channels "
-    "per group; with G groups it takes `4*N*D^2/G`.",
+    "twice as many, since there are twice as many channels as patches. The four projections take "
+    "`8*N*D^2`{projections}, the same "
+    "for both, and then the ratio is only 1.2{ratio}. Channel attention is cheaper if there are more patches than "
+    "channels "
+    "per group; with G groups it takes `4*N*D^2/G`{groups}.",
     figure=lambda: lines([Series("over patches",
         [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))]),
         Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])],
@@ -258,22 +313,34 @@ CHANNEL = Exercise(
     parts=[
         Part("patches", "How many operations do the two products over patches take, without projections?",
              Number(134_217_728, rel=0), "counted", patch_attention,
-             why="`2*N^2*D` for the scores and as many for the weighted sums.",
-             wrong={"left out the weighted sum": 67_108_864, "swapped patches and channels": 268_435_456}),
+             why="`2*N^2*D`{scores} for the scores and as many for the weighted sums.",
+             wrong={"left out the weighted sum": (67_108_864, lambda: patch_attention().value // 2),
+                    "swapped patches and channels": (268_435_456, lambda: count_attention_flops(CHANNELS, CHANNELS,
+                        PATCHES))}),
         Part("channels", "And over channels, in one group?", Number(268_435_456, rel=0), "counted", channel_attention,
-             why="The same with N and D swapped: `4*D^2*N`.",
-             wrong={"left out the weighted sum": 134_217_728, "counted the attention weights": 262_144}),
+             why="The same with N and D swapped: `4*D^2*N`{}.",
+             wrong={"left out the weighted sum": (134_217_728, lambda: channel_attention().value // 2),
+                    "counted the attention weights": (262_144, lambda: meta(CHANNELS, CHANNELS).numel())}),
         Part("ratio", "With the four projections, how many times as expensive is attention over channels?",
-             Number("6/5", rel=1e-9), "counted", channel_ratio,
+             Number("6/5"), "counted", channel_ratio,
              why="`(4*N*D^2 + 8*N*D^2)/(4*N^2*D + 8*N*D^2) = 3*D/(N + 2*D) = 1536/1280`.",
-             wrong={"forgot the projections": 2, "counted three projections": 1.25}),
+             wrong={"forgot the projections": (2, lambda: channel_attention().value / patch_attention().value),
+                    "counted three projections": (1.25, lambda:
+                        (channel_attention().value + 0.75 * projection_flops(CHANNELS, PATCHES))
+                        / (patch_attention().value + 0.75 * projection_flops(CHANNELS, PATCHES)))}),
         Part("cheaper", "Channel attention is cheaper than attention over patches.",
-             Truth("nearly", condition="there are more patches than channels per group"), "counted", channel_cheaper,
-             why="`4*N*D^2 < 4*N^2*D` if and only if `D < N`.", wrong={"considered large images only": True}),
+             Truth("nearly", Choice("patches", {"large": "there are more than a hundred patches",
+             "patches": "there are more patches than channels per group",
+             "few": "there are at most sixty-four channels"})), "counted", channel_cheaper,
+             why="`4*N*D^2`{channels} is below `4*N^2*D`{patches} if and only if D is below N.", wrong={"considered "
+             "large images only": True}),
         Part("groups", "How many operations does channel attention in G groups take, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,
-             why="G matrices of `(D/G)^2` attention weights; each entry takes `2*N` operations for its score and `2*N` "
-             "in the weighted sum.", wrong={"divided twice by G": "4*N*D^2/G^2", "ignored the groups": "4*N*D^2"}),
+             why="G matrices of `(D/G)^2`{entries} attention weights; each entry takes `2*N`{each} operations for its "
+             "score and "
+             "`2*N`{each} in the weighted sum.",
+             wrong={"divided twice by G": ("4*N*D^2/G^2", lambda N, D, G: 4 * N * (mpmath.mpf(D) / G) ** 2),
+                    "ignored the groups": ("4*N*D^2", lambda N, D: count_attention_flops(D, D, N))}),
     ])  # fmt: skip
 
 EXERCISES = (NEW_TOKEN, PATTERNS, CHANNEL)

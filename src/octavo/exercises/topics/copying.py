@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
+import mpmath
 import numpy as np
 import torch
 
-from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import bisect, tabulated
 from octavo.ops.attention import attention_weights
 from octavo.pages.figures.lines import Series, lines
 
 ROUNDING = 1e-12  # absolute tolerance for float64
+MARGIN, SHARE = 10.0, 0.99  # of the best key
 
 
 def weights_of(scores: list[float]) -> list[float]:
@@ -21,6 +25,28 @@ def weights_of(scores: list[float]) -> list[float]:
     k_11SK = torch.tensor(scores, dtype=torch.float64)[None, None, :, None]
     weights: list[float] = attention_weights(q_11TK, k_11SK, scale=1.0).flatten().tolist()
     return weights
+
+
+def first_weight(scores: Sequence[Any]) -> Any:
+    """The softmax weight of the first score, with 50 digits."""
+    return 1 / mpmath.fsum(mpmath.exp(one - scores[0]) for one in scores)
+
+
+def pair_weight(score: Any, n: int) -> Any:
+    """The weight of each of two keys with this score among n keys, the others of score 0."""
+    if n < 2:
+        raise ValueError("there must be two keys")
+    return first_weight([score, score] + [0] * (n - 2))
+
+
+def margin_for(n: int, p: float) -> float:
+    """The smallest margin that leaves n - 1 other keys a total weight of p."""
+    return bisect(lambda m: weights_of([m] + [0.0] * (n - 1))[0] >= 1 - p, -5.0, 40.0)
+
+
+def factor_for(n: int, p: float, copies: int = 2) -> float:
+    """The smallest b that leaves all keys but the copied ones a total weight of p."""
+    return bisect(lambda b: sum(weights_of([b] * copies + [0.0] * (n - copies))[copies:]) <= p, -5.0, 50.0)
 
 
 def least_weight() -> Finding:
@@ -37,27 +63,32 @@ def least_weight() -> Finding:
 @tabulated("n p", ((2, 0.1), (10, 0.01), (1000, 0.01), (1000, 0.5)),
     "the smallest margin with a weight of at least 1 - p, by bisection, to 1e-9", abs=1e-9)  # fmt: skip
 def needed_margin(n: int, p: float) -> float:
-    return bisect(lambda m: weights_of([m] + [0.0] * (n - 1))[0] >= 1 - p, -5.0, 40.0)
+    return margin_for(n, p)
 
 
 def most_keys() -> Finding:
-    most = next(n for n in range(2, 10_000) if weights_of([10.0] + [0.0] * n)[0] < 0.99)
-    return Finding(most, f"keys added until the weight falls below 0.99: with {most + 1} keys it does")
+    most = next(n for n in range(2, 10_000) if weights_of([MARGIN] + [0.0] * n)[0] < SHARE)
+    return Finding(most, f"keys added until the weight falls below {SHARE}: with {most + 1} keys it does")
 
 
 def ten_is_enough() -> Finding:
-    weights = {n: weights_of([10.0] + [0.0] * (n - 1))[0] for n in (2, 100, 223, 224, 10_000)}
-    note = "; ".join(f"{n:,} keys: {weight:.6f}" for n, weight in weights.items())
-    holds = [weight >= 0.99 for weight in weights.values()]
-    return Finding(verdict(all(holds), all(holds[:3])), note, "at least 0.99")
+    weights = {n: weights_of([MARGIN] + [0.0] * (n - 1))[0] for n in range(1, 1001)}
+    note = "; ".join(f"{n:,} keys: {weights[n]:.6f}" for n in (2, 100, 223, 224, 1000))
+    most = next(n for n, weight in weights.items() if weight < SHARE) - 1
+    return Finding(verdict(min(weights.values()) >= SHARE, most), note, f"at least {SHARE}")
 
 
 COPY = Exercise(
     id="copy-one-value", title="When attention copies one value",
     question="The score of one of n keys exceeds every other score by at least the margin m. What is the attention "
     "weight of its value?",
-    answer="In the worst case all other scores are exactly m below. Then the weight is `1/(1 + (n - 1)*exp(-m))`: the "
-    "margin must exceed `ln(n - 1)`, not a constant. At `m = ln(n - 1)` the weight is one half; each further unit of "
+    where={"others": lambda n: len(range(1, n)), "half": lambda n: margin_for(n, 0.5), "gap": MARGIN, "share": SHARE,
+           "odds": (1 - SHARE) / SHARE, "m": lambda n, p: margin_for(n, float(p)), "two": lambda m:
+               weights_of([float(m), 0.0])[0],
+           "rounding": np.finfo(float).eps / 2},
+    answer="In the worst case all other scores are exactly m below. Then the weight is `1/(1 + (n - "
+    "1)*exp(-m))`{weight}: the "
+    "margin must exceed `ln(n - 1)`{half}, not a constant. At that margin the weight is one half; each further unit of "
     "margin divides the odds of the rest by e. Attention copies exactly only through rounding.",
     figure=lambda: lines([Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
         for n in (2, 100, 10_000)], "The weight of the best key in the worst case. More keys shift the curve to the "
@@ -68,32 +99,40 @@ COPY = Exercise(
              tabulated("n m", ((2, 1.0), (5, 3.0), (50, 0.5), (1000, 7.0)),
                  "octavo's attention weights of one query in float64, to 1e-12",
                  abs=ROUNDING)(lambda n, m: weights_of([m] + [0.0] * (n - 1))[0]),
-             why="Divide numerator and denominator of the softmax by the exponential of the best score: it becomes 1, "
-             "and each of the n - 1 others `exp(-m)`.",
-             wrong={"counted the best key among the others": "1/(1 + n*exp(-m))",
-                    "compared with a single other key": "1/(1 + exp(-m))"}),
-        Part("bound", "With margin m the weight is at least `1/(1 + (n - 1)*exp(-m))`, whatever the other scores are.",
+             why="Divide numerator and denominator of the softmax by the exponential of the best score: it becomes "
+             "one, and each of the `n - 1`{others} others `exp(-m)`.",
+             wrong={"counted the best key among the others": ("1/(1 + n*exp(-m))", lambda n, m:
+                 first_weight([m] + [0] * n)),
+                    "compared with a single other key": ("1/(1 + exp(-m))", lambda m: first_weight([m, 0]))}),
+        Part("bound", "With margin m the weight is at least `1/(1 + (n - 1)*exp(-m))`{weight}, whatever the other "
+             "scores are.",
              Truth("true"), "numeric", least_weight,
              why="Lowering another score lowers the denominator, so equal scores at distance m are the worst case.",
              wrong={"thought that even lower scores could reduce the weight": False}),
         Part("margin", "Which margin leaves the others a total weight of p, in the worst case?",
              Formula("ln(n - 1) + ln((1 - p)/p)", {"n": "whole", "p": "share"}), "numeric", needed_margin,
              why="Solve `(n - 1)*exp(-m) = p/(1 - p)` for m.",
-             wrong={"left out the number of keys": "ln((1 - p)/p)", "mistook p for the odds": "ln(n - 1) - ln(p)"}),
-        Part("ten", "A margin of 10 gives the best key at least 99% of the weight.",
-             Truth("nearly", condition="there are at most 223 keys"), "numeric", ten_is_enough,
-             why="`(n - 1)*exp(-10) <= 1/99` asks for `n <= 1 + exp(10)/99 = 223.49`.",
+             wrong={"left out the number of keys": ("ln((1 - p)/p)", lambda p: mpmath.log((1 - p) / p)),
+                    "mistook p for the odds": ("ln(n - 1) - ln(p)", lambda n, p: mpmath.log((n - 1) / p))}),
+        Part("ten", "A margin of 10{gap} gives the best key at least 99%{share} of the weight.",
+             Truth("nearly", Number(223, rel=0), "there are at most … keys"), "numeric", ten_is_enough,
+             why="The others together may have 1/99{odds} of the weight of the best key, so there may be up to "
+             "`1 + exp(10)/99 = 223.49` keys.",
              wrong={"forgot that many small weights add up": True}),
-        Part("most-keys", "For up to how many keys does a margin of 10 guarantee 99% of the weight?",
+        Part("most-keys", "For up to how many keys does a margin of 10{gap} guarantee 99%{share} of the weight?",
              Number(223, rel=0), "numeric", most_keys,
-             why="`n - 1 <= exp(10)/99 = 222.49`, and the best key is one more.",
-             wrong={"forgot the best key itself": 222, "required only half of the weight": 22027}),
-        Part("exactly-one", "With two keys, above which margin is the weight exactly 1 in float64?", Number("53*ln(2)"),
+             why="There may be `exp(10)/99 = 222.49` others, and the best key is one more.",
+             wrong={"forgot the best key itself": (222, lambda: math.floor(math.exp(MARGIN) / 99)),
+                    "required only half of the weight": (22027, lambda: 1 + math.floor(math.exp(MARGIN)))}),
+        Part("exactly-one", "With two keys, above which margin is the weight exactly one in "
+             "float64?", Number("53*ln(2)"),
              "numeric", lambda: Finding(bisect(lambda m: weights_of([m, 0.0])[0] == 1.0, 1.0, 100.0),
                  "the smallest margin at which float64 gives a weight of exactly 1, by bisection"),
-             why="The weight is `1/(1 + exp(-m))`; at or below `2^(-53)` the exponential no longer changes 1. In exact "
-             "arithmetic no margin is enough.",
-             wrong={"used the smallest positive float64": "1074*ln(2)", "used all 64 bits": "64*ln(2)"}),
+             why="The weight is `1/(1 + exp(-m))`{two}; at or below `2^(-53)`{rounding} the exponential no longer "
+             "changes "
+             "the one. In exact arithmetic no margin is enough.",
+             wrong={"used the smallest positive float64": ("1074*ln(2)", lambda: -math.log(math.ulp(0.0))),
+                    "used all bits of a float64": ("64*ln(2)", lambda: math.log(2.0 ** np.finfo(float).bits))}),
     ])  # fmt: skip
 
 
@@ -110,14 +149,23 @@ def equal_weights() -> Finding:
         f"200 pairs of keys: the weights differ by up to {difference[False]:.2f}; with equal norms "
         f"{difference[True]:.0e}"
     )
-    return Finding(verdict(difference[False] < 1e-9, difference[True] < 1e-9), note, "to 1e-9")
+    orthogonal, parallel = (weights_of([float(a @ (a + b)), float(b @ (a + b))])
+                            for a, b in (np.diag([1.0, 2.0]), np.array([[1.0, 1.0], [2.0, 2.0]])))  # fmt: skip
+    under = {"norms": difference[True] < 1e-9, "orthogonal": abs(orthogonal[0] - orthogonal[1]) < 1e-9,
+             "parallel": abs(parallel[0] - parallel[1]) < 1e-9}  # fmt: skip
+    return Finding(verdict(difference[False] < 1e-9, under), note, "to 1e-9")
 
 
 AVERAGE = Exercise(
     id="average-two-values", title="A query that averages two values",
     question="The n keys are orthonormal. The query is `q = b*(k_1 + k_2)`, and scores are unscaled dot products.",
-    answer="Both keys have score b, all others 0, so each of the two has weight `1/(2 + (n - 2)*exp(-b))`. It is below "
-    "one half for every b; `b = ln((n - 2)*(1 - p)/(2*p))` leaves the rest a total weight of p. The two weights are "
+    where={"n": (3, 5, 8, 20), "p": (0.1, 0.3, 0.01, 0.6), "needed": lambda n, p: factor_for(n, p),
+           "k": np.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0]]), "share": 0.01,
+           "difference": lambda k, b: float(b) * ((k[0] - k[1]) @ (k[0] + k[1]))},
+    answer="Both keys have score b, all others zero, so each of the two has weight `1/(2 + (n - 2)*exp(-b))`{weight}. "
+    "It is "
+    "below one half for every b; the b that leaves the rest a total weight of p is "
+    "`ln((n - 2)*(1 - p)/(2*p))`{needed}. The two weights are "
     "equal because the keys have equal norms, not because they are orthogonal.",
     figure=lambda: lines([Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)])
         for n in (3, 100, 10_000)], "The weight of each of the two values: one half at most.", ("b", "weight")),
@@ -127,30 +175,40 @@ AVERAGE = Exercise(
              tabulated("n b", ((2, 1.0), (3, 2.0), (100, 5.0), (1000, 12.0)),
                  "octavo's attention weights for scores b, b and n - 2 zeros, to 1e-12",
                  abs=ROUNDING)(lambda n, b: weights_of([b, b] + [0.0] * (n - 2))[0]),
-             why="`exp(b)/(2*exp(b) + n - 2)`, divided by `exp(b)`.",
-             wrong={"forgot the other keys": "1/2", "assumed a query of norm b": "1/(2 + (n - 2)*exp(-b/sqrt(2)))"}),
-        Part("length", "n = 100. Which b leaves the other 98 keys a total weight of 1%?", Number("ln(98*99/2)"),
+             why="`exp(b)/(2*exp(b) + n - 2)`{}; divide both by `exp(b)`.",
+             wrong={"forgot the other keys": ("1/2", lambda b: first_weight([b, b])),
+                    "assumed a query of norm b": ("1/(2 + (n - 2)*exp(-b/sqrt(2)))",
+                        lambda n, b: pair_weight(b / mpmath.sqrt(2), n))}),
+        Part("length", "`n = 100`. Which b leaves the other 98{rest} keys a total weight of "
+             "1%{share}?", Number("ln(98*99/2)"),
              "numeric", lambda: Finding(bisect(lambda b: sum(weights_of([b, b] + [0.0] * 98)[2:]) <= 0.01, 0.0, 50.0),
                  "the smallest b that leaves the other 98 keys 1% of the weight, by bisection"),
              why="`98*exp(-b)/(2 + 98*exp(-b)) = 1/100`, so `exp(b) = 98*99/2`.",
-             wrong={"forgot that two keys share the weight": "ln(98*99)", "counted 100 others": "ln(100*99/2)"}),
+             where={"n": 100, "rest": lambda n: n - 2, "b": lambda n: factor_for(n, 0.01)},
+             wrong={"forgot that two keys share the weight": ("ln(98*99)", lambda: factor_for(99, 0.01, 1)),
+                    "counted all keys as others": ("ln(100*99/2)", lambda: factor_for(102, 0.01))}),
         Part("equal", "The query `q = b*(k_1 + k_2)` gives both values the same weight, whatever the two keys are.",
-             Truth("nearly", condition="the two keys have equal norms"), "numeric", equal_weights,
-             why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`: `dot(k_1, k_2)` is in both and cancels.",
+             Truth("nearly", Choice("norms", {"orthogonal": "the two keys are orthogonal", "norms":
+                  "the two keys have equal norms",
+             "parallel": "the two keys are parallel"})), "numeric", equal_weights,
+             why="The scores differ by `b*(norm(k_1)^2 - norm(k_2)^2)`{difference}: `dot(k_1, k_2)` is in both and "
+             "cancels.",
              wrong={"assumed keys of equal norm": True}),
     ])  # fmt: skip
 
 
 def projector_works() -> Finding:
     rng = np.random.default_rng(6)
+    basis, free = (np.linalg.qr(rng.normal(size=size))[0] for size in ((8, 5), (8, 3)))
+    pairs = {"orthogonal": (basis[:, :3], basis[:, 3:]), "independent": (basis[:, :3], free[:, :2]),
+             "equal": (basis[:, :3], free)}  # fmt: skip
     errors = {}
-    for orthogonal in (False, True):
-        basis = np.linalg.qr(rng.normal(size=(8, 5)))[0]
-        a, b = basis[:, :3], (basis[:, 3:] if orthogonal else np.linalg.qr(rng.normal(size=(8, 2)))[0])
-        v_a, v_b = a @ rng.normal(size=3), b @ rng.normal(size=2)
-        errors[orthogonal] = float(np.abs(a @ a.T @ (v_a + v_b) - v_a).max())
-    note = f"largest error {errors[False]:.2f} for two random subspaces, {errors[True]:.0e} for orthogonal ones"
-    return Finding(verdict(errors[False] < 1e-9, errors[True] < 1e-9), note, "to 1e-9")
+    for name, (a, b) in pairs.items():
+        v_a, v_b = a @ rng.normal(size=a.shape[1]), b @ rng.normal(size=b.shape[1])
+        errors[name] = float(np.abs(a @ a.T @ (v_a + v_b) - v_a).max())
+    note = f"largest error {errors['independent']:.2f} for random subspaces, {errors['orthogonal']:.0e} if orthogonal"
+    under = {name: error < 1e-9 for name, error in errors.items()}
+    return Finding(verdict(under["independent"], under), note, "to 1e-9")
 
 
 def two_directions(c: float) -> tuple[np.ndarray, np.ndarray]:
@@ -185,16 +243,24 @@ def some_map_works() -> Finding:
         f"independent subspaces: largest error {largest:.0e} in 100 draws; with a shared direction e, e + e and "
         "2e + 0 are the same sum of different parts"
     )
-    return Finding(verdict(not sums_equal, largest < 1e-8), note, "to 1e-8")
+    under = {
+        "independent": largest < 1e-8,
+        "equal": not sums_equal,
+        "small": not sums_equal,
+    }  # e is a line in 6 dimensions
+    return Finding(verdict(not sums_equal, under), note, "to 1e-8")
 
 
 PROJECTOR = Exercise(
     id="projector-from-sum", title="A map that recovers one of two summed vectors",
     question="`v_a` lies in the span of the orthonormal columns of A, `v_b` in the span of the orthonormal columns of "
     "B. Only the sum `v_a + v_b` is known.",
+    where={"A": np.eye(5)[:, :2], "B": np.eye(5)[:, 2:4], "I": np.eye(2), "c": (0.1, 0.5, 0.9),
+           "a": np.array([1.0, 0.0]), "u": lambda c: np.array([1.0, -c / math.sqrt(1 - c * c)])},
     answer="If the two subspaces are orthogonal, `M = A*T(A)` works: `T(A)*A = I` keeps `v_a`, `T(A)*B = 0` removes "
     "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not `A*T(A)`, "
-    "and it amplifies noise by up to `1/sqrt(1 - c^2)` for directions with cosine c. If they share a direction, no map "
+    "and it amplifies noise by up to `1/sqrt(1 - c^2)`{oblique} for directions with cosine c. If they share a "
+    "direction, no map "
     "exists.",
     figure=lambda: lines([Series("amplification of noise",
         [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
@@ -203,19 +269,28 @@ PROJECTOR = Exercise(
         "oblique one lets nothing through, but amplifies noise.", ("cosine c", "factor"), log_y=True),
     parts=[
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
-             Truth("nearly", condition="the subspaces of A and B are orthogonal"), "numeric", projector_works,
+             Truth("nearly", Choice("orthogonal", {"independent": "the subspaces of A and B have only zero in common",
+             "orthogonal": "the subspaces of A and B are orthogonal", "equal":
+             "A and B have as many columns as each other"})),
+             "numeric", projector_works,
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
              wrong={"mistook different subspaces for orthogonal ones": True}),
-        Part("error", "A and B are single unit vectors with cosine c between 0 and 1, and `v_b` has norm L. What is "
+        Part("error", "A and B are single unit vectors with cosine c between zero and one, and `v_b` has norm L. What "
+             "is "
              "the norm of the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric",
              projector_error, why="`v_a` is unchanged; `v_b` contributes its projection on a, of norm `c*L`.",
-             wrong={"used the remainder of v_b, not its projection": "sqrt(1 - c^2)*L", "squared the cosine": "c^2*L"}),
+             wrong={"used the remainder of v_b, not its projection":
+                        ("sqrt(1 - c^2)*L", lambda c, L: L * mpmath.sin(mpmath.acos(c))),
+                    "squared the cosine": ("c^2*L", lambda c, L: c * (c * L))}),
         Part("oblique", "What is the largest singular value of the map that keeps a and removes b, if their cosine is "
              "c?", Formula("1/sqrt(1 - c^2)", {"c": "share"}), "numeric", oblique_norm,
              why="It is `a*T(u)` with u orthogonal to b and `dot(u, a) = 1`, so `norm(u) = 1/sqrt(1 - c^2)`.",
-             wrong={"thought that all projectors have norm 1": "1", "used the cosine instead of the sine": "1/c"}),
+             wrong={"thought that all projectors have norm one": ("1", lambda: np.linalg.norm(np.diag([1.0, 0.0]), 2)),
+                    "used the cosine instead of the sine": ("1/c", lambda c: 1 / mpmath.cos(mpmath.acos(c)))}),
         Part("exists", "Some linear map recovers `v_a` from the sum.",
-             Truth("nearly", condition="the two subspaces have only zero in common"), "numeric", some_map_works,
+             Truth("nearly", Choice("independent", {"equal": "the two subspaces have the same dimension",
+             "small": "together they have fewer dimensions than the space",
+             "independent": "the two subspaces have only zero in common"})), "numeric", some_map_works,
              why="The columns of A and B together must be independent; then the coordinates of the sum are unique.",
              wrong={"forgot that subspaces can share a direction": True}),
     ])  # fmt: skip

@@ -11,12 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
-from octavo.exercises.framework.evidence import count_attention_flops, count_flops, normal, tabulate, tabulated
+from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
+from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate, tabulated
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.attention.multi_head import Heads, concatenated, folded, maps, summed
-from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
 
 OF_LAYER = {"N": "whole", "D": "whole", "H": "whole"}
@@ -72,6 +71,16 @@ def folded_weights(D: int, H: int, _: int) -> float:
     return folded(w).numel() / (w.value_ED.numel() + w.out_DD.numel())
 
 
+def saved_by_folding(D: int, H: int, N: int) -> int:
+    """How many multiplications fewer folded matrices need."""
+    return count_multiplications(D, H, N, False) - count_multiplications(D, H, N, True)
+
+
+def count_product(rows: int, inner: int, columns: int) -> int:
+    """The multiplications of one matrix product."""
+    return count_flops(lambda: meta(rows, inner) @ meta(inner, columns)) // 2
+
+
 def folding_saves() -> Finding:
     saved = {
         (D, H, N): count_multiplications(D, H, N, False) - count_multiplications(D, H, N, True) for D, H, N in SHAPES
@@ -80,7 +89,9 @@ def folding_saves() -> Finding:
     note = (
         f"multiplications saved: {one_head} with one head; with 2, 3, 4 and 8 heads {', '.join(map(str, more_heads))}"
     )
-    return Finding(verdict(min(saved.values()) > 0, one_head > 0 and max(more_heads) < 0), note)
+    long, wide = (saved_by_folding(D, 2, N) > 0 for D, N in ((8, 20), (16, 3)))
+    under = {"one-head": one_head > 0, "two-heads": one_head > 0 and saved[8, 2, 6] > 0, "long": long, "wide": wide}
+    return Finding(verdict(min(saved.values()) > 0, under), note)
 
 
 @tabulated("D H N", SHAPES, "PyTorch counts the multiplications of both, after checking that they give the same output")
@@ -100,32 +111,54 @@ def folding_figure() -> str:
 
 SUM = Exercise(
     id="heads-as-sum", title="Multi-head attention is a sum", figure=folding_figure,
+    where={"D": (8, 8, 12, 16), "H": (1, 2, 3, 4), "N": (6, 6, 5, 9), "folded": lambda D, H: folded(random_heads(D,
+        H))[0].numel(),
+           "all_folded": lambda D, H: folded(random_heads(D, H)).numel(), "square": lambda D: random_heads(D,
+               1).out_DD.numel(),
+           "before": lambda D, H: (random_heads(D, H).value_ED.numel() + random_heads(D, H).out_DD.numel()) / H,
+           "linear": lambda N, D: 2 * count_product(N, D, D), "sums": lambda N, D, H: H * count_product(N, N, D // H),
+           "folded_linear": lambda N, D, H: H * count_product(N, D, D), "folded_sums": lambda N, D, H:
+               H * count_product(N, N, D),
+           "one_saved": lambda N, D: saved_by_folding(D, 1, N)},
     question="Multi-head attention concatenates H heads of width D/H and multiplies by `W_o`. Each head uses its own "
     "rows of `W_o`, so it has its own product `W_v_h*W_o_h`, which can be folded into one D × D matrix.",
-    answer="`Y = sum(h, A_h*X*W_v_h*W_o_h)`. Folding gives each head a matrix with `D^2` weights instead of `2*D^2/H`, "
+    answer="`Y = sum(h, A_h*X*W_v_h*W_o_h)`. Folding gives each head a matrix with `D^2`{folded} weights instead of "
+    "`2*D^2/H`{before}, "
     "but only rank D/H. It saves weights with one head, keeps their number with two, and increases it with more.",
     parts=[
         Part("sum", "Concatenated heads times `W_o` are the same as a sum over heads, each with its own D × D matrix.",
              Truth("true"), "numeric", sum_of_heads,
              why="A row of blocks times a column of blocks is the sum of the products of the blocks.",
              wrong={"thought that a sum cannot express a concatenation": False}),
-        Part("rank", "D = 12 and H = 3: what is the largest possible rank of one head's folded matrix?",
-             Number(4, rel=0), "numeric", folded_rank, why="It is the product of a 12 × 4 and a 4 × 12 matrix.",
-             wrong={"mistook the size of the matrix for its rank": 12, "used the number of heads": 3}),
+        Part("rank", "`D = 12` and `H = 3`: what is the largest possible rank of one head's folded matrix?",
+             Number(4, rel=0), "numeric", folded_rank, where={"D": 12, "H": 3},
+             why="It is the product of a 12{D} × 4{} and a 4{} × 12{D} matrix.",
+             wrong={"mistook the size of the matrix for its rank": (12, lambda: len(folded(random_heads(12, 3))[0])),
+                    "used the number of heads": (3, lambda: len(folded(random_heads(12, 3))))}),
         Part("weights", "By which factor does folding change the number of value and output weights?",
              Formula("H/2", {"H": "whole"}), "counted", folded_weights,
-             why="Folded: `H*D^2`. Before: `D^2` for the values and `D^2` for the output.",
-             wrong={"forgot that every head has its own matrix": "1/2", "forgot the output matrix": "H",
-                    "gave folded matrices the width of a head": "1/(2*H)"}),
-        Part("saves", "Folding saves multiplications.", Truth("nearly", "there is one head"), "counted", folding_saves,
-             why="With one head, one product of `N*D^2` multiplications is saved. With more, every head works at the "
+             why="Folded: `H*D^2`{all_folded}. Before: `D^2`{square} for the values and `D^2`{square} for the output.",
+             wrong={"forgot that every head has its own matrix": ("1/2", lambda: 8 * 8 / (2 * 8 * 8)),
+                    "forgot the output matrix": ("H", lambda H: sum(8 * 8 for _ in range(H)) / (8 * 8)),
+                    "gave folded matrices the width of a head": ("1/(2*H)", lambda H:
+                        sum(1 / H**2 for _ in range(H)) / 2)}),
+        Part("saves", "Folding saves multiplications.", Truth("nearly", Choice("one-head", {
+             "two-heads": "there are at most two heads", "one-head": "there is one head",
+             "long": "there are more tokens than entries in a token", "wide":
+             "a token has more entries than there are tokens"})),
+             "counted", folding_saves,
+             why="With one head, one product of `N*D^2`{one_saved} multiplications is saved. With more, every head "
+             "works at the "
              "full width, both for its matrix and for the weighted sum.",
              wrong={"thought that one matrix is always cheaper than two": True}),
         Part("saved", "How many multiplications does folding save for N tokens? (Negative if it needs more.)",
              Formula("N*D^2*(2-H) + N^2*D*(1-H)", OF_LAYER), "counted", operations_saved,
-             why="Before: `2*N*D^2` for values and output, `N^2*D` for the weighted sums. Folded: `H*N*D^2` and "
-             "`H*N^2*D`.", wrong={"forgot that the weighted sums become H times as wide": "N*D^2*(2-H)"},
-             only_if={"H = 1": "N*D^2"}),
+             why="Before: `2*N*D^2`{linear} for values and output, `N^2*D`{sums} for the weighted sums. Folded: "
+             "`H*N*D^2`{folded_linear} and `H*N^2*D`{folded_sums}.",
+             wrong={"forgot that the weighted sums become H times as wide":
+                        ("N*D^2*(2-H)", lambda N, D, H:
+                            sum(D * D for _ in range(2 * N)) - sum(D * D for _ in range(H * N)))},
+             only_if={"there is one head": ("N*D^2", {"H": 1})}),
     ])  # fmt: skip
 
 
@@ -174,27 +207,36 @@ COUNTS = Exercise(
     id="layer-counts", title="The parameters of an attention layer", figure=counts_figure,
     question="An attention layer of width D with H heads of width D/H has query, key, value and output matrices, each "
     "with a bias. It reads N tokens. Compare it with a fully connected layer from N D numbers to N D numbers.",
-    answer="Attention has `4*D^2` weights and `4*D` biases, whatever N and H. It computes, but does not store, `H*N^2` "
-    "attention weights. The fully connected layer stores `N^2*D^2` weights and `N*D` biases, and works for one N only.",
+    where={},
+    answer="Attention has `4*D^2`{weights} weights and `4*D`{biases} biases, whatever N and H. It computes, but does "
+    "not store, "
+    "`H*N^2`{map} attention weights. The fully connected layer stores `N^2*D^2`{connected} weights and `N*D` biases, "
+    "and works for one N only.",
     parts=[
         Part("weights", "How many weights does the attention layer have, without biases?", Formula("4*D^2", IN_D),
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
-             wrong={"forgot the output matrix": "3*D^2", "counted only queries and keys": "2*D^2"}),
+             wrong={"forgot the output matrix": ("3*D^2", lambda D: sum(D * D for _ in "qkv")),
+                    "counted only queries and keys": ("2*D^2", lambda D: sum(D * D for _ in "qk"))}),
         Part("biases", "How many biases?", Formula("4*D", IN_D), "counted", count_biases,
              why="One for each output of each of the four matrices.",
-             wrong={"forgot the output matrix": "3*D", "counted one for each matrix": "4"}),
+             wrong={"forgot the output matrix": ("3*D", lambda D: sum(D for _ in "qkv")),
+                    "counted one for each matrix": ("4", lambda: sum(1 for _ in "qkvo"))}),
         Part("map", "How many attention weights does it compute for N tokens?", Formula("H*N^2", IN_NH), "counted",
              tabulated("_ H N", SHAPES, "the attention weights of octavo's attention, counted for five shapes")(
                  lambda D, H, N: maps(random_tokens(N, D), random_heads(D, H)).numel()),
              why="Each head has a weight for every pair of tokens.",
-             wrong={"counted one head": "N^2", "gave each unordered pair one entry instead of two": "H*N*(N-1)/2"},
-             only_if={"attention is causal": "H*N*(N+1)/2"}),
+             wrong={"counted one head": ("N^2", lambda N: sum(N for _ in range(N))),
+                    "gave each unordered pair one entry instead of two": ("H*N*(N-1)/2", lambda H, N:
+                        H * sum(range(N)))},
+             only_if={"attention is causal": ("H*N*(N+1)/2", lambda H, N: H * sum(t + 1 for t in range(N)))}),
         Part("connected", "How many weights does the fully connected layer have?", Formula("N^2*D^2", IN_ND), "counted",
              count_connected, why="Each of the N D outputs has a weight for each of the N D inputs.",
-             wrong={"connected tokens only with themselves": "N*D^2",
-                    "counted the entries of attention as one large matrix": "N^2*D"}),
+             wrong={"connected tokens only with themselves": ("N*D^2", lambda N, D: sum(D * D for _ in range(N))),
+                    "counted the entries of attention as one large matrix":
+                        ("N^2*D", lambda N, D: sum(D for _ in range(N) for _ in range(N)))}),
         Part("connected-biases", "And how many biases?", Formula("N*D", IN_ND), "counted", count_connected_biases,
-             why="Each of the N D outputs has its own.", wrong={"shared them among tokens": "D"}),
+             why="Each of the N D outputs has its own.", wrong={"shared them among tokens": ("D", lambda D:
+                 sum(1 for _ in range(D)))}),
     ])  # fmt: skip
 
 
@@ -232,84 +274,42 @@ WIDTH = Exercise(
     id="head-width", title="Why heads have width D/H", figure=width_figure,
     question="A layer of width D has H heads. Compare heads of width D/H with heads of the full width D: how many "
     "weights and multiplications do they need?",
-    answer="Together, heads of width D/H have as many weights and multiplications as one head of width D: `4*D^2`, and "
-    "`2*N^2*D` for scores and weighted sums, for any H. Heads of full width need H times that. What grows with H in "
-    "any case is the number of attention weights, `H*N^2`.",
+    where={"D": (8, 8, 12, 16), "H": (1, 2, 3, 4), "N": (6, 6, 5, 9),
+           "narrow": lambda D, H: count_parameters(heads_of_width(D, H, D // H), 2),
+           "products": lambda N, D, H: count_attention_flops(N, N, D // H, H) // 2, "scores": lambda N, D:
+               count_product(N, D, N),
+           "entries": lambda N, D, H: maps(random_tokens(N, D), random_heads(D, H)).numel()},
+    answer="Together, heads of width D/H have as many weights and multiplications as one head of width D: "
+    "`4*D^2`{narrow}, and "
+    "`2*N^2*D`{products} for scores and weighted sums, for any H. Heads of full width need H times that. What grows "
+    "with H in "
+    "any case is the number of attention weights, `H*N^2`{entries}.",
     parts=[
         Part("weights", "How many weights (queries, keys, values, output) do H heads of width D have?",
              Formula("4*H*D^2", {"D": "whole", "H": "whole"}), "counted", tabulated("D H _", SHAPES,
                  "the weights of PyTorch's linear layers for heads of width D, counted for five shapes")(
                  lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2)),
              why="Each head has its own D × D matrices for all four.",
-             wrong={"gave the number for heads of width D/H": "4*D^2",
-                    "forgot that the output matrix grows too": "3*H*D^2 + D^2"}),
+             wrong={"gave the number for heads of width D/H": ("4*D^2", lambda D: sum(D * D for _ in "qkvo")),
+                    "forgot that the output matrix grows too":
+                        ("3*H*D^2 + D^2", lambda H, D: sum(H * D * D for _ in "qkv") + D * D)}),
         Part("operations", "How many multiplications do their scores and weighted sums take for N tokens?",
              Formula("2*H*N^2*D", OF_LAYER), "counted", tabulated("D H N", SHAPES,
                  "half of the FLOPs that PyTorch counts in octavo's attention with heads of width D, five shapes")(
                  lambda D, H, N: count_attention_flops(N, N, D, H) // 2),
-             why="For each head `N^2*D` for the scores and as many for the weighted sums of values.",
-             wrong={"gave the number for heads of width D/H": "2*N^2*D", "left out the weighted sums": "H*N^2*D"}),
+             why="For each head `N^2*D`{scores} for the scores and as many for the weighted sums of values.",
+             wrong={"gave the number for heads of width D/H": ("2*N^2*D", lambda N, D:
+                 2 * sum(D for _ in range(N * N))),
+                    "left out the weighted sums": ("H*N^2*D", lambda N, D, H: sum(D for _ in range(H * N * N)))}),
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",
              Truth("true"), "counted", share_is_free,
              why="H heads of width D/H together have D columns, like one head of width D; the same holds for scores "
              "and weighted sums.", wrong={"thought that every head adds cost": False}),
         Part("nothing", "So with heads of width D/H, more heads need no additional resources.", Truth("false"),
              "counted", nothing_costs_more,
-             why="Each head has its own attention weights: `H*N^2` exponentials, and as much memory if they are "
+             why="Each head has its own attention weights: `H*N^2`{entries} exponentials, and as much memory if they "
+             "are "
              "stored.", wrong={"forgot the attention weights": True}),
     ])  # fmt: skip
 
-
-def any_output_width() -> Finding:
-    generator = torch.Generator().manual_seed(0)
-    q, k = torch.randn(2, 1, 1, 5, 4, generator=generator)
-    shapes = [tuple(attend_reference(q, k, torch.randn(1, 1, 5, V, generator=generator)).shape[2:]) for V in (1, 3, 9)]
-    note = f"values of width 1, 3 and 9 gave outputs of shape {shapes}"
-    return Finding(verdict(shapes != [(5, 1), (5, 3), (5, 9)]), note, "exact shape")
-
-
-def residual_needs_it() -> Finding:
-    """Adding tensors of different widths fails, except for width one, which is broadcast."""
-    x_ND, failed = torch.zeros(5, 4), []
-    for width in (1, 3, 4, 9):
-        try:
-            failed.append((x_ND + torch.zeros(5, width)).shape != x_ND.shape)
-        except RuntimeError:
-            failed.append(True)
-    note = (
-        f"adding widths 1, 3, 4 and 9 to width 4 in PyTorch fails: {failed}; width 1 is broadcast, which is not "
-        "a residual"
-    )
-    return Finding(verdict(failed[1] and failed[3] and not failed[2]), note, "exact shape")
-
-
-def rows_are_queries() -> Finding:
-    generator = torch.Generator().manual_seed(0)
-    shapes = []
-    for T, S in ((1, 7), (5, 7), (9, 2)):
-        q, k = torch.randn(1, 1, T, 4, generator=generator), torch.randn(1, 1, S, 4, generator=generator)
-        shapes.append(attend_reference(q, k, k).shape[2] == T)
-    note = "1, 5 and 9 queries over 7, 7 and 2 keys: as many outputs as queries each time"
-    return Finding(verdict(all(shapes)), note, "exact count")
-
-
-SIZE = Exercise(
-    id="same-size", title="Why input and output have the same size",
-    question="Attention layers in a transformer output as many vectors as they read, of the same width.",
-    answer="Attention itself has one output per query, with the width of the values or of the output matrix. The width "
-    "is D because the output is added to the input, and because layers of equal shape are stacked.",
-    parts=[
-        Part("width", "Attention requires its output to be as wide as its input.", Truth("false"), "numeric",
-             any_output_width,
-             why="Values and output may have any width; only queries and keys must have the same one.",
-             wrong={"mistook a design choice for a requirement": True}),
-        Part("residual", "The sum `x + attention(x)` needs the output to be as wide as the input.", Truth("true"),
-             "numeric", residual_needs_it,
-             why="Vectors are added entry by entry. Beware of width 1: libraries broadcast it silently.",
-             wrong={"thought that addition pads automatically": False}),
-        Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
-             rows_are_queries, why="Each query has one row of attention weights, and each row gives one weighted sum.",
-             wrong={"used the number of keys": False}),
-    ])  # fmt: skip
-
-EXERCISES = (SUM, COUNTS, WIDTH, SIZE)
+EXERCISES = (SUM, COUNTS, WIDTH)

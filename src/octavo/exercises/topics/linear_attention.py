@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
+import mpmath
 import sympy
 import torch
 from torch import Tensor
 
-from octavo.exercises import Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
+from octavo.exercises import Exercise, Finding, Formula, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate
 from octavo.ops import linear
 from octavo.ops.linear.reference import full, recurrent
@@ -60,12 +61,18 @@ def first_size(holds: Callable[[int], bool]) -> int:
     return bisect_left(range(1, 1000), True, key=holds) + 1
 
 
+def crossing(d: int, f: int) -> float:
+    """The N at which the two costs are equal, as one is proportional to N and the other to its square."""
+    return linear_cost(1, d, f) / count_attention_flops(1, 1, d)
+
+
 def crossover() -> Finding:
-    points = []
-    for d, f in ((16, 64), (64, 16), (32, 200)):
+    sizes = ((16, 64), (64, 16), (32, 200))
+    for d, f in sizes:  # the exact crossing lies between the last N that is not cheaper and the first that is
         n = first_size(lambda n: linear_cost(n, d, f) < count_attention_flops(n, n, d))  # noqa: B023
-        points.append(IntervalAt({"D": d, "F": f}, n - 1, n))
-    return Finding(points, "the first N at which PyTorch counts fewer FLOPs, and the one before")
+        assert n - 1 <= crossing(d, f) <= n, "the counts must cross where their growth says"
+    table = tabulate("D F", sizes, crossing, rel=1e-12)
+    return Finding(table, "PyTorch counts one cost that grows as N and one that grows as its square: where they meet")
 
 
 def cheaper_sizes() -> Finding:
@@ -73,7 +80,7 @@ def cheaper_sizes() -> Finding:
     cheaper = [linear_cost(n, d, f) < count_attention_flops(n, n, d) for n, d, f in sizes]
     expected = [n > f + f / (2 * d) for n, d, f in sizes]
     note = f"cheaper for {sum(cheaper)} of {len(sizes)} sizes, those with N > F"
-    return Finding(verdict(all(cheaper), cheaper == expected), note)
+    return Finding(verdict(all(cheaper), crossover().value if cheaper == expected else None), note)
 
 
 def enough_features() -> Finding:
@@ -89,10 +96,19 @@ LINEAR = Exercise(
     question="The exponential `exp(dot(q, k))` is replaced by `dot(phi(q), phi(k))` with F positive features. There "
     "are N tokens and values of size D. Count the multiplications and additions of matrix products; computing the "
     "features is not counted.",
+    where={"N": (5, 64, 100), "D": (3, 16, 64), "F": (2, 32, 8), "softmax_cost": lambda N, D: count_attention_flops(N,
+        N, D),
+           "weights": lambda N, F: count_flops(lambda: meta(N, F) @ meta(F, N)),
+           "values": lambda N, D: count_flops(lambda: meta(N, N) @ meta(N, D)),
+           "product": lambda N, D, F: count_flops(lambda: meta(F, N) @ meta(N, D)),
+           "normalizer": lambda N, F: count_flops(lambda: meta(N, F) @ meta(F, 1)),
+           "divisor": lambda N, D: N * count_attention_flops(1, 1, D), "all_pairs": lambda N: meta(N, N).numel()},
     answer="`(Q*T(K))*V = Q*(T(K)*V)`: the second order never computes the N by N matrix. With the normalizing sum it "
-    "takes `4*N*D*F + 2*N*F` operations, against `2*N^2*(D + F)` in the first order and `4*N^2*D` for softmax "
-    "attention. It is linear in N, but replaces N by F: it is cheaper only above about N = F, exactly for `N > F*(1 + "
-    "1/(2*D))`. With a causal mask the sums become a running state. It is not the same function as softmax attention: "
+    "takes `4*N*D*F + 2*N*F`{linear} operations, against `2*N^2*(D + F)`{pairs} in the first order and "
+    "`4*N^2*D`{softmax_cost} for softmax attention. It is linear in N, but replaces N by F: it is cheaper only above "
+    "about "
+    "N = F, exactly above `F*(1 + 1/(2*D))`{crossover}. With a causal mask the sums become a running state. It is not "
+    "the same function as softmax attention: "
     "its unnormalized weight matrix has rank at most F, that of the exponential can have rank N.",
     figure=lambda: lines([
         Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
@@ -110,22 +126,30 @@ LINEAR = Exercise(
              "running state.", wrong={"forgot that the sum includes later keys": True}),
         Part("pairs", "What does the first order cost: the weights of all pairs, times the values?",
              Formula("2*N^2*(D + F)", SIZES), "counted", lambda: costs(pair_cost),
-             why="`2*N^2*F` for the weights, `2*N^2*D` for their product with the values.",
-             wrong={"assumed that values and features have the same size": "4*N^2*D", "left out the values": "2*N^2*F"},
-             only_if={"F = D": "4*N^2*F"}),
+             why="`2*N^2*F`{weights} for the weights, `2*N^2*D`{values} for their product with the values.",
+             wrong={"gave the cost of softmax attention": ("4*N^2*D", lambda N, D: count_attention_flops(N, N, D)),
+                    "left out the values": ("2*N^2*F", lambda N, F: count_flops(lambda: meta(N, F) @ meta(F, N)))},
+             only_if={"values and features have the same size": ("4*N^2*F", lambda N, F: pair_cost(N, F, F))}),
         Part("linear", "What does the second order cost, including the product for the normalizing sum?",
              Formula("4*N*D*F + 2*N*F", SIZES), "counted", lambda: costs(linear_cost),
-             why="`T(K)*V` and Q times it take `2*N*D*F` each; `Q*z` with z the sum of the keys takes `2*N*F`.",
-             wrong={"counted one product only": "2*N*D*F", "left out the normalizing sum": "4*N*D*F",
-                    "considered N only": "4*N*D"}),
+             why="`T(K)*V` and Q times it take `2*N*D*F`{product} each; `Q*z` with z the sum of the keys takes "
+             "`2*N*F`{normalizer}.",
+             wrong={"counted one product only": ("2*N*D*F", lambda N, D, F: count_flops(lambda: meta(F, N) @ meta(N,
+                 D))),
+                    "left out the normalizing sum":
+                        ("4*N*D*F", lambda N, D, F: 2 * count_flops(lambda: meta(F, N) @ meta(N, D))),
+                    "considered N only": ("4*N*D", lambda N, D: linear_cost(N, D, 1) - 2 * N)}),
         Part("crossover", "Above which N (a real number) is it cheaper than softmax attention with queries and keys of "
              "size D?", Formula("F*(1 + 1/(2*D))", {"D": "whole", "F": "whole"}), "counted", crossover,
-             why="Both cost the same where `4*N^2*D = 4*N*D*F + 2*N*F`; divide by `4*N*D`.",
-             wrong={"compared with the first order": "2*D*F/(D + F)", "used the width": "D",
-                    "thought that it always is": "1"}),
+             why="Both cost the same where `4*N^2*D = 4*N*D*F + 2*N*F`; divide by `4*N*D`{divisor}.",
+             where={"N": lambda D, F: mpmath.mpf(linear_cost(1, D, F)) / count_attention_flops(1, 1, D)},
+             wrong={"compared with the first order":
+                        ("F*(2*D + 1)/(D + F)", lambda D, F: linear_cost(1, D, F) / pair_cost(1, D, F)),
+                    "used the width": ("D", lambda D: meta(D).numel()), "thought that it always is": ("1", lambda:
+                        meta(1).numel())}),
         Part("cheaper", "Linear attention is cheaper than softmax attention.", Truth("nearly",
-             condition="there are more tokens than features, `N > F*(1 + 1/(2*D))`"), "counted", cheaper_sizes,
-             why="It replaces `N^2` by `N*F`.", wrong={"compared the powers of N and forgot F": True}),
+             Formula("F*(1 + 1/(2*D))", {"D": "whole", "F": "whole"}), "N is above …"), "counted", cheaper_sizes,
+             why="It replaces `N^2`{all_pairs} by `N*F`.", wrong={"compared the powers of N and forgot F": True}),
         Part("softmax", "With some fixed, sufficiently large number of features, it equals softmax attention for every "
              "sequence.", Truth("false"), "exact", enough_features,
              why="The matrix `Phi(Q)*T(Phi(K))` has rank at most F, while `exp(dot(q_i, k_j))` for N distinct "

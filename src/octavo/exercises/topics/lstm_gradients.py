@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
+import mpmath
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from octavo.pages.figures.bars import bars
 from octavo.pages.figures.lines import Series, lines
 
 STEPS = 100
+GATE = 0.99  # a forget gate that stays near one
 TOLERANCE = 1e-11
 
 
@@ -133,16 +135,29 @@ def by_autograd() -> Finding:
     return Finding(found, "autograd through octavo's LSTM: " + ", ".join(f"{one:.6f}" for one in found))
 
 
+def lstm_values() -> dict[str, float]:
+    """The gates, the input and the partial derivative of the new c in one step of the first example, by autograd."""
+    at, low, _ = partial_one().value[0]
+    return {**at, "partial": low + TOLERANCE}
+
+
 TWO = {"i_1": "share", "g_1": "real", "x_1": "real", "i_2": "share", "f_2": "share", "g_2": "real", "x_2": "real"}
 FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "share", "t_1": "real"}
 W_G = Exercise(
     id="lstm-gradient-wg", title="The gradient of an LSTM with respect to W_g",
+    where={"partial_t": lambda: lstm_values()["partial"], "i_t": lambda: lstm_values()["i"], "g_t": lambda:
+        lstm_values()["g"],
+           "x_t": lambda: lstm_values()["x"], "c": 0.9,
+           "through_h": lambda s, o, c: s * mpmath.diff(lambda y: o * mpmath.tanh(y), c)},
     question="An LSTM with one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
     "u_g*h_old)`, starting from zero; w is `W_g`, which is used at every step.",
-    answer="There are two derivatives. The partial derivative keeps everything earlier fixed: `P_t = i_t*(1 - "
-    "g_t^2)*x_t`. The total derivative also includes the earlier uses of w, along two paths: the cell, with the factor "
-    "`f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - tanh(c)^2)`, where s "
-    "is the partial derivative of the new c with respect to the old h. So `D_2 = P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`, "
+    answer="There are two derivatives. The partial derivative keeps everything earlier fixed: `i_t*(1 - "
+    "g_t^2)*x_t`{partial_t}. The total derivative also includes the earlier uses of w, along two paths: the cell, with "
+    "the factor "
+    "`f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - "
+    "tanh(c)^2)`{through_h}, where s "
+    "is the partial derivative of the new c with respect to the old h. So the total derivative of `c_2` is `P_2 + (f_2 "
+    "+ s*o_1*(1 - t_1^2))*P_1`{total}, "
     "and so on, step by step. Without the second path the result is plausible but wrong.",
     figure=lambda: bars([(name, abs(function(*EXAMPLES[1])))
         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
@@ -151,19 +166,27 @@ W_G = Exercise(
         Part("partial", "What is the partial derivative of `c_t` with respect to w, with fixed old h and c?",
              Formula("i*(1 - g^2)*x", {"i": "share", "g": "real", "x": "real"}), "autograd", partial_one,
              why="w enters only through g: `i*d(g, w)`, and `d(g, w) = (1 - g^2)*x`.",
-             wrong={"used the slope of the sigmoid": "i*g*(1 - g)*x", "forgot the input gate": "(1 - g^2)*x"}),
-        Part("total-cell", "The gates do not depend on h (U = 0). What is the total derivative of `c_2` with respect "
+             where={"w": 0.6, "x": 1.3, "u": 0.2, "g": lambda w, x, u: mpmath.tanh(w * x + u)},
+             wrong={"used the slope of the sigmoid": ("i*g*(1 - g)*x", lambda i, g, x: i * x * (g - g * g)),
+                    "forgot the input gate": ("(1 - g^2)*x", lambda g, x: x - g * g * x)}),
+        Part("total-cell", "The gates do not depend on h (U is zero). What is the total derivative of `c_2` with "
+             "respect "
              "to w?", Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
              why="The new term, plus the old one times `f_2`.",
-             wrong={"gave the partial derivative instead of the total": "i_2*(1 - g_2^2)*x_2", "forgot the forget gate":
-                    "i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1"}),
+             wrong={"gave the partial derivative instead of the total":
+                        ("i_2*(1 - g_2^2)*x_2", lambda i_2, g_2, x_2: i_2 * x_2 * (1 - g_2) * (1 + g_2)),
+                    "forgot the forget gate": ("i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1",
+                        lambda i_1, g_1, x_1, i_2, g_2, x_2: sum(i * x * (1 - g) * (1 + g)
+                            for i, g, x in ((i_1, g_1, x_1), (i_2, g_2, x_2))))}),
         Part("total", "Now they do. `P_1`, `P_2` are the partial derivatives, s is the partial derivative of `c_2` "
              "with respect to `h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` with respect to w?",
              Formula("P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1", FEEDBACK), "autograd", total_with_feedback,
              why="`c_1` affects `c_2` directly, by `f_2`, and through `h_1 = o_1*tanh(c_1)`. `o_1` itself does not "
              "depend on w, as `h_0` is zero.",
-             wrong={"forgot the path through h": "P_2 + f_2*P_1", "forgot the slope of tanh": "P_2 + (f_2 + s*o_1)*P_1",
-                    "gave the partial derivative instead of the total": "P_2"}),
+             wrong={"forgot the path through h": ("P_2 + f_2*P_1", lambda P_1, P_2, f_2: P_2 + P_1 * f_2),
+                    "forgot the slope of tanh":
+                        ("P_2 + (f_2 + s*o_1)*P_1", lambda P_1, P_2, f_2, s, o_1: P_2 + P_1 * f_2 + P_1 * s * o_1),
+                    "gave the partial derivative instead of the total": ("P_2", lambda P_2: P_2 + 0)}),
         Part("assembled", "Write a function that returns the derivative of the last h with respect to w, given the "
              "weights of the gates i, f, g, o.", Function("gradient", gradient, EXAMPLES,
              "gradient(w, u, b: lists of 4 numbers; xs: list of numbers) -> number", rel=1e-9, abs=1e-12), "autograd",
@@ -202,16 +225,20 @@ def alive_term() -> Finding:
 def cannot_vanish() -> Finding:
     flows = {bias: cell_flow(bias) for bias in (0.0, 1.0, 4.6, 12.0)}
     listed = "; ".join(f"f = {1 / (1 + math.exp(-bias)):.5f}: {flow:.2g}" for bias, flow in flows.items())
-    holds = verdict(min(flows.values()) > 0.1, flows[12.0] > 0.99)
+    under = {"near-one": flows[12.0] > 0.99, "half": flows[0.0] > 0.1, "fresh": flows[1.0] > 0.1}
+    holds = verdict(min(flows.values()) > 0.1, under)
     return Finding(holds, f"after 100 steps, {listed}", "above 0.1; above 0.99 with gates near one")
 
 
 ALIVE = Exercise(
     id="lstm-gradient-alive", title="Which factor keeps gradients from vanishing",
+    where={"steps": STEPS, "gate": GATE, "fresh_gate": lambda: float(torch.tensor(1.0, dtype=torch.float64).sigmoid())},
     question="Consider the derivative of `c_T` with respect to `c_0` along the cell: `c_t = f_t*c_old + i_t*g_t`.",
     answer="Along the cell the derivative is the product of the forget gates, without a matrix or a tanh in between. "
-    "It does not vanish as long as the gates stay near one: 0.366 after 100 steps at f = 0.99, but `2.5*10^(-14)` at f "
-    "= 0.731, the gate of an untrained LSTM with a forget bias of 1. The LSTM does not abolish vanishing gradients; it "
+    "It does not vanish as long as the gates stay near one: 0.366{near-one} after 100{steps} steps at f = 0.99{gate}, "
+    "but "
+    "`2.5*10^(-14)`{fresh} at f = 0.731{fresh_gate}, the gate of an untrained LSTM with a forget bias of one. The LSTM "
+    "does not abolish vanishing gradients; it "
     "can learn where they vanish.",
     figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
         "The gradient along the cell.", ("steps back", "derivative"), log_y=True),
@@ -219,16 +246,22 @@ ALIVE = Exercise(
         Part("term", "Which factor is multiplied at each step?", Choice("forget", {"forget": "the forget gate",
              "input": "the input gate", "output": "the output gate", "tanh": "the slope of tanh"}), "autograd",
              alive_term, why="`d(c_t, c_old) = f_t`; the other term does not contain c."),
-        Part("near-one", "f = 0.99 at each of 100 steps. What is the derivative?", Number("0.99^100"), "autograd",
-             lambda: Finding(cell_flow(math.log(99)), "autograd through 100 steps of octavo's LSTM"),
-             why="Each step multiplies by f, so `0.99^100`, about `exp(-1)`.",
-             wrong={"subtracted 0.01 per step": 0, "gave one step": 0.99, "thought that nothing is lost": 1}),
-        Part("fresh", "And with a forget bias of 1 and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
+        Part("near-one", "f = 0.99{gate} at each of 100{steps} steps. What is the "
+             "derivative?", Number("0.99^100"), "autograd",
+             lambda: Finding(cell_flow(math.log(GATE / (1 - GATE))), "autograd through 100 steps of octavo's LSTM"),
+             why="Each step multiplies by f, so `0.99^100`{}, not far from one over e.",
+             wrong={"subtracted the same amount at every step": (0, lambda: 1 - STEPS * (1 - GATE)),
+                    "gave one step": (0.99, lambda: cell_flow(math.log(GATE / (1 - GATE)), 1)),
+                    "thought that nothing is lost": (1, lambda: cell_flow(100.0))}),
+        Part("fresh", "And with a forget bias of one and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
              lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
-             why="The gate is `sigma(1) = 0.7311` at every step: `0.7311^100`.",
-             wrong={"used the bias as the gate": 1, "forgot the bias": "2^(-100)"}),
+             why="The gate is `sigma(1) = 0.7311` at every step: `sigma(1)^100`{}.",
+             wrong={"used the bias as the gate": (1, lambda: 1.0**STEPS), "forgot the bias": ("2^(-100)", lambda:
+                 cell_flow(0.0))}),
         Part("vanish", "Along the cell of an LSTM the gradient does not vanish.",
-             Truth("nearly", condition="the forget gates stay close to one"), "autograd", cannot_vanish,
+             Truth("nearly", Choice("near-one", {"fresh": "the forget bias is one", "half":
+                  "the forget gates are at least one half",
+             "near-one": "the forget gates stay close to one"})), "autograd", cannot_vanish,
              why="A product of numbers below one vanishes too, but at a learnt rate.",
              wrong={"assumed forget gates near one": True}),
     ])  # fmt: skip

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import torch
 
-from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
 from octavo.models.ngram import NGram, NGramConfig
 
@@ -53,6 +53,23 @@ def library_conditional() -> Finding:
 def final_rule(n: int, f: int) -> float:
     """n occurrences of the context a, f of them at the end of a sequence."""
     return float(row_sum([*["ab"] * (n - f), *["a"] * f], "a"))
+
+
+def left_out_context() -> Finding:
+    """Which context of every sequence must be left out for all rows to sum to one; contexts of one to three tokens."""
+    rng = np.random.default_rng(9)
+    sets = [["".join(rng.choice(list("ab"), rng.integers(5, 12))) for _ in range(4)] for _ in range(30)]
+    repaired = {"last": True, "first": True, "none": True}
+    for sequences in sets:
+        for L in (2, 3, 4):
+            for name, part in (("last", slice(0, -1)), ("first", slice(1, None)), ("none", slice(None))):
+                contexts = Counter(one for text in sequences for one in [tuple(text[i : i + L - 1])
+                                   for i in range(len(text) - L + 2)][part])  # fmt: skip
+                repaired[name] &= all(followed(sequences, one) == n for one, n in contexts.items())
+    [found] = [name for name, holds in repaired.items() if holds]
+    return Finding(
+        found, "30 random sets of four sequences, contexts of one, two and three tokens: only this repairs all"
+    )
 
 
 def deficient_rows() -> Finding:
@@ -117,6 +134,10 @@ SEVERAL = Exercise(
              why="abababbba has bb twice, once across an end, and 5{joined_b} occurrences of b with a successor.",
              wrong={"did not count the pairs across the ends":
                     ("1/3", lambda: float(conditional(SEQUENCES, "b", "b")))}),
+        Part("which",
+             "In general, contexts have one token less than the n-grams. Which context of every sequence must not be "
+             "counted?", Choice("last", {"last": "its last one", "first": "its first one", "none": "all are counted"}),
+             "exact", left_out_context, why="It is the only one that no n-gram starts with."),
         Part("rule",
              "A context occurs n times in all, f of them at the end of a sequence. What does its row sum to if all n "
              "are counted?", Formula("(n - f)/n", {"n": "whole", "f": "whole"}), "exact", final_rule,

@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
+import mpmath
 import numpy as np
 import sympy
 import torch
 
-from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulate, tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
@@ -80,14 +81,18 @@ def all_possible() -> Finding:
     _, larger = bag([*SENTENCE, "question"])
     unseen = Bag.fit(torch.tensor([larger.index(word) for word in SENTENCE]), BagConfig(k=0), len(larger) + 1)
     impossible = float(unseen.logp_V[larger.index("question")])
-    return Finding(verdict(impossible > -math.inf, seen), f"the log-probability of a word of count 0 is {impossible}")
+    under = {"all-seen": seen, "long": impossible > -math.inf, "known": impossible > -math.inf}  # whatever the length
+    return Finding(verdict(impossible > -math.inf, under), f"the log-probability of a word of count 0 is {impossible}")
 
 
 BAG = Exercise(
     id="bag-maximum-likelihood", title="The bag of words and maximum likelihood",
     question="A bag of words draws every word independently from one distribution. It is fitted to a text by maximum "
     "likelihood.",
-    answer="The log-likelihood is the sum of count times ln p. Subject to `sum(w, p_w) = 1` its only maximum is at the "
+    where={"p": lambda a, b: mpmath.mpf(a) / (a + b), "words": len(SENTENCE), "twice": SENTENCE.count("to"),
+           "share_of_to": 2 / 6, "share_of_or": 1 / 6},
+    answer="The log-likelihood is the sum of count times ln p. Subject to probabilities that sum to one its only "
+    "maximum is at the "
     "relative frequencies q: for any other p it is lower by N times the KL divergence of p from q. At the maximum a "
     "text of N words costs N times its entropy. The order of the words does not matter, and counting the possible "
     "orders adds a constant that does not move the maximum. An unseen word has probability zero.",
@@ -98,17 +103,25 @@ BAG = Exercise(
     parts=[
         Part("share", "A word occurs a times, all others together b times. What is its estimated probability?",
              Formula("a/(a + b)", COUNTS), "symbolic", most_likely_share,
-             why="The derivative of `a*ln(p) + b*ln(1 - p)` is zero where `a/p = b/(1 - p)`, so `a*(1 - p) = b*p`.",
-             wrong={"gave the odds": "a/b", "added one to the counts": "(a + 1)/(a + b + 2)"}),
+             why="The derivative of `a*ln(p) + b*ln(1 - p)`{a*ln(p) + b*ln(b/(a + b))} is zero where `a/p = b/(1 - "
+             "p)`, so `a*(1 - p) = b*p`.",
+             wrong={"gave the odds": ("a/b", lambda a, b: mpmath.mpf(a) / b),
+                    "added one to the counts":
+                        ("(a + 1)/(a + b + 2)", lambda a, b: mpmath.mpf(a + 1) / sum(one + 1 for one in (a, b)))}),
         Part("to", "What is the estimated probability of 'to' for the text 'to be or not to be'?", Number("1/3"),
-             "exact", counted_share, why="It is 2 of the 6 words, and the relative frequency maximizes the likelihood.",
-             wrong={"divided by the number of distinct words": 0.5,
-                    "gave all distinct words the same probability": 0.25}),
+             "exact", counted_share, why="It is 2{twice} of the 6{words} words, and the relative frequency maximizes "
+             "the likelihood.",
+             wrong={"divided by the number of distinct words": (0.5, lambda: SENTENCE.count("to") / len(set(SENTENCE))),
+                    "gave all distinct words the same probability": (0.25, lambda: 1 / len(set(SENTENCE)))}),
         Part("bits", "How many bits does that text cost under its own bag of words?",
              Number("2*log(3)/log(2)*2 + 2*log(6)/log(2)"), "exact", sentence_bits,
-             why="Four words of probability 1/3, two of 1/6: `4*1.585 + 2*2.585`.",
-             wrong={"gave the four distinct words the same probability": 12,
-                    "gave each of the six words probability 1/6": 15.509775, "counted in nats": 7.9779676}),
+             why="Four words of probability 1/3{share_of_to}, two of 1/6{share_of_or}: `(4*ln(3) + 2*ln(6))/ln(2) = "
+             "11.51`.",
+             wrong={"gave the four distinct words the same probability":
+                        (12, lambda: len(SENTENCE) * math.log2(len(set(SENTENCE)))),
+                    "gave each of the six words the same probability":
+                        (15.509775, lambda: len(SENTENCE) * math.log2(len(SENTENCE))),
+                    "counted in nats": (7.97796758, lambda: sentence_bits().value * math.log(2))}),
         Part("maximum", "No other distribution gives the text a higher probability.", Truth("true"), "numeric",
              is_maximum,
              why="The difference is N times the sum of `q*ln(q/p)`, the KL divergence from the frequencies q, which is "
@@ -121,7 +134,8 @@ BAG = Exercise(
              why="Their number depends only on the counts, not on p: it is a constant factor.",
              wrong={"thought that a constant factor moves the maximum": True}),
         Part("unseen", "The fitted model assigns every text over the same vocabulary a positive probability.",
-             Truth("nearly", "every word of the vocabulary occurs in the training text"), "exact", all_possible,
+             Truth("nearly", Choice("all-seen", {"long": "the new text is short", "known": "the text has no new word",
+             "all-seen": "every word of the vocabulary occurs in the training text"})), "exact", all_possible,
              why="A word with count zero has probability zero, and one such word is enough.",
              wrong={"forgot words that never occur": True}),
     ])  # fmt: skip
@@ -142,12 +156,17 @@ def distinct_ngrams(t: int, n: int) -> int:  # a text without repetitions has as
 
 
 VN = {"V": "whole", "n": "whole"}
+VOCABULARY, ORDER = 10_000, 3
 TABLES = Exercise(
     id="ngram-table-sizes", title="How large n-gram tables are",
     question="A vocabulary has V tokens, and an n-gram model has one probability for each token after each context of "
-    "n - 1 tokens.",
-    answer="`V^n` entries in `V^(n-1)` rows, and one entry in each row follows from the others: `V^(n-1)*(V - 1)` are "
-    "free. For V = 10,000 and n = 3 there are `10^12` entries, yet a text of T tokens has at most `T - n + 1` distinct "
+    "the tokens before it.",
+    where={"V": (2, 3, 4), "n": (3, 2, 3), "rows": lambda V, n: len(set(product(range(V), repeat=n - 1))),
+           "size": VOCABULARY, "order": ORDER, "shorter": lambda n: n - 1},
+    answer="`V^n` entries in `V^(n-1)`{rows} rows, and one entry in each row follows from the others: "
+    "`V^(n-1)*(V - 1)`{free} are free. With 10,000{size} tokens and n = 3{order} there are `10^12`{trigram} entries, "
+    "yet a "
+    "text of T tokens has at most `T - n + 1`{seen} distinct "
     "n-grams: almost all counts are zero, which is why models store only the observed n-grams and need smoothing for "
     "the rest.",
     figure=lambda: lines([Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)],
@@ -156,18 +175,23 @@ TABLES = Exercise(
     parts=[
         Part("entries", "How many entries does the table have?", Formula("V^n", VN), "exact",
              lambda: table_entries(False), why="One for every sequence of n tokens.",
-             wrong={"added instead of multiplying": "n*V", "swapped V and n": "n^V"}, only_if={"n = 2": "V^2"}),
+             wrong={"added instead of multiplying": ("n*V", lambda V, n: sum(V for _ in range(n))),
+                    "swapped V and n": ("n^V", lambda V, n: math.prod([n] * V))},
+             only_if={"the model is a bigram model": ("V^2", {"n": 2})}),
         Part("free", "How many of them are free parameters?", Formula("V^(n - 1)*(V - 1)", VN), "exact",
-             lambda: table_entries(True), why="Each of the `V^(n - 1)` rows sums to one.",
-             wrong={"forgot that rows sum to one": "V^n", "normalized only the whole table": "V^n - 1"}),
-        Part("trigram", "How many entries for V = 10,000 and n = 3?", Number(10**12, rel=0), "exact",
-             lambda: Finding(math.prod([10_000] * 3), "multiplied"),
-             why="`10000^3`: each of 10,000 tokens after every pair of tokens.",
-             wrong={"used the bigram table": 10**8, "ignored the context": 30_000}),
+             lambda: table_entries(True), why="Each of the `V^(n - 1)`{rows} rows sums to one.",
+             wrong={"forgot that rows sum to one": ("V^n", lambda V, n: math.prod([V] * n)),
+                    "normalized only the whole table": ("V^n - 1", lambda V, n: math.prod([V] * n) - 1)}),
+        Part("trigram", "How many entries for 10,000{size} tokens and n = 3{order}?", Number(10**12, rel=0), "exact",
+             lambda: Finding(math.prod([VOCABULARY] * ORDER), "multiplied"),
+             why="`10000^3`{}: each of 10,000{size} tokens after every pair of tokens.",
+             wrong={"used the bigram table": (10**8, lambda: VOCABULARY * VOCABULARY),
+                    "ignored the context": (30_000, lambda: VOCABULARY * ORDER)}),
         Part("seen", "How many distinct n-grams can a text of T tokens have at most, T >= n?",
              Formula("T - n + 1", {"T": "whole", "n": "whole"}, ("T", "n")), "exact", distinct_ngrams,
-             why="One starts at each position but the last n - 1.",
-             wrong={"started one at every position": "T", "subtracted one too many": "T - n"}),
+             why="One starts at each position but the last `n - 1`{shorter}.",
+             wrong={"started one at every position": ("T", lambda T: len(range(T))),
+                    "subtracted one too many": ("T - n", lambda T, n: T - n)}),
     ])  # fmt: skip
 
 
@@ -196,7 +220,10 @@ def sums_to_one() -> Finding:
         f"{len(tried)} texts and lengths in exact fractions: all rows sum to 1 in {sum(plain)}, "
         f"with the last context left out in {sum(skipped)}"
     )
-    return Finding(verdict(all(plain), all(skipped)), note)
+    first = [set(row_sums(text[1:], length, False).values()) == {Fraction(1)} for text, length in tried]
+    long = [set(row_sums(text * 5, length, False).values()) == {Fraction(1)} for text, length in tried]
+    under = {"no-last": all(skipped), "no-first": all(first), "long": all(long)}
+    return Finding(verdict(all(plain), under), note)
 
 
 def affected_rows() -> Finding:
@@ -229,33 +256,42 @@ def circular_sums() -> Finding:
 
 CONDITIONALS = Exercise(
     id="ngram-last-token", title="Why the last context must not be counted",
-    question="Conditional probabilities are estimated by dividing counts of L-grams by counts of (L - 1)-grams, the "
-    "contexts. The text is finite.",
-    answer="An L-gram is a context followed by a token. The last L - 1 tokens of the text are a context without a "
-    "following token, so their row sums to `(n - 1)/n` if they occur n times, and to zero if they occur only there. "
+    question="Conditional probabilities are estimated by dividing counts of L-grams by counts of their contexts, which "
+    "are one token shorter. The text is finite.",
+    where={"shorter": lambda L: L - 1, "L": (2, 3, 4), "n": (1, 2, 5)},
+    answer="An L-gram is a context followed by a token. The last `L - 1`{shorter} tokens of the text are a context "
+    "without a "
+    "following token, so their row sums to `(n - 1)/n`{lacks} if they occur n times, and to zero if they occur only "
+    "there. "
     "Every other row sums to one. Not counting the last context repairs it; so does treating the text as circular, at "
-    "the price of L - 1 n-grams that are not in the text.",
+    "the price of `L - 1`{shorter} n-grams that are not in the text.",
     figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
         "The sum of the probabilities after the last context, by how often it occurs.", ("occurrences n", "sum")),
     parts=[
         Part("naive", "Text: a b a b a. What is the sum over w of count(a w)/count(a)?", Number("2/3"), "exact",
              lambda: Finding(float(row_sums("ababa", 2, False)[("a",)]), "exact fractions"),
              why="ab occurs twice, a three times: the last a has no successor, but is counted in the denominator.",
-             wrong={"assumed that it is a distribution": 1,
-                    "divided the number of pairs by the number of tokens": "4/5"}),
+             wrong={"assumed that it is a distribution": (1, lambda: float(row_sums("ababa", 2, True)[("a",)])),
+                    "divided the number of pairs by the number of tokens":
+                        ("4/5", lambda: len(list(pairwise("ababa"))) / len("ababa"))}),
         Part("right", "What is p(b | a) for this text?", Number(1), "exact", library_conditional,
              why="Every a that has a successor is followed by b.",
-             wrong={"counted the last a too": "2/3", "gave the relative frequency of b": "2/5"}),
-        Part("sum", "L-gram counts divided by (L - 1)-gram counts are distributions.",
-             Truth("nearly", condition="the last L - 1 tokens are not counted as a context"), "exact", sums_to_one,
+             wrong={"counted the last a too": ("2/3", lambda: "ababa".count("ab") / "ababa".count("a")),
+                    "gave the relative frequency of b": ("2/5", lambda: "ababa".count("b") / len("ababa"))}),
+        Part("sum", "Counts of L-grams divided by counts of their contexts are distributions.",
+             Truth("nearly", Choice("no-last", {"no-first": "the first token is left out", "long": "the text is long",
+             "no-last": "the last `L - 1`{shorter} tokens are not counted as a context"})), "exact", sums_to_one,
              why="Only then is the count of a context the number of L-grams that start with it.",
              wrong={"forgot that the last context has no successor": True}),
         Part("rows", "How many rows are wrong otherwise?", Number(1, rel=0), "exact", affected_rows,
              why="Only the context that ends the text.",
-             wrong={"thought that all are wrong": 27, "counted L - 1 of them": 3}),
+             wrong={"thought that all are wrong": (27, lambda: len(set(product("abc", repeat=3)))),
+                    "counted one for each token of the context": (3, lambda: len("abc"))}),
         Part("lacks", "The last context occurs n times in all. What does its row sum to?",
-             Formula("(n - 1)/n", {"n": "whole"}), "exact", last_row, why="n - 1 of its occurrences have a successor.",
-             wrong={"assumed that it is a distribution": "1", "assumed an infinite text": "n/(n + 1)"}),
+             Formula("(n - 1)/n", {"n": "whole"}), "exact", last_row, why="All but one of its n occurrences have a "
+                  "successor.",
+             wrong={"assumed that it is a distribution": ("1", lambda n: mpmath.mpf(n) / n),
+                    "assumed an infinite text": ("n/(n + 1)", lambda n: mpmath.mpf(n) / len(range(n + 1)))}),
         Part("circle", "Treating the text as circular makes every row sum to one.", Truth("true"), "exact",
              circular_sums, why="Then every position has a successor; that of the last is the first token.",
              wrong={"thought that n-grams across the end change the sums": False}),

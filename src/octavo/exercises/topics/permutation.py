@@ -98,7 +98,7 @@ def order_figure() -> str:
 
 
 PERMUTATION = Exercise(
-    id="permutation", title="Attention ignores the order of its tokens", figure=order_figure,
+    where={}, id="permutation", title="Attention ignores the order of its tokens", figure=order_figure,
     question="P is a permutation matrix, so P X has the tokens of X in another order. Show that self-attention is "
     "equivariant, `Y(P*X) = P*Y(X)`, by checking every step. Which statements still hold with the other parts of a "
     "transformer?",
@@ -107,30 +107,32 @@ PERMUTATION = Exercise(
     "outputs are permuted with their tokens. Positions and causal masks break it, so that the model can use the "
     "order.",
     parts=[
-        Part("projections", "Step 1. The queries of permuted tokens are the permuted queries: `(P*X)*W = P*(X*W)`.",
+        Part("projections", "First step: the queries of permuted tokens are the permuted queries: `(P*X)*W = P*(X*W)`.",
              Truth("true"), "numeric", projections_commute,
              why="Matrix multiplication is associative. The same W is used for every token.",
              wrong={"thought that W must be permuted too": False}),
-        Part("scores", "Step 2. The rows and columns of the scores are permuted: `(P*Q)*T(P*K) = P*(Q*T(K))*T(P)`.",
+        Part("scores", "Second step: the rows and columns of the scores are permuted: `(P*Q)*T(P*K) = "
+             "P*(Q*T(K))*T(P)`.",
              Truth("true"), "numeric", scores_commute, why="`T(P*K) = T(K)*T(P)`: rows are queries, columns are keys.",
              wrong={"thought that only the rows are permuted": False}),
-        Part("softmax", "Step 3. Row-wise softmax commutes with that: `softmax(P*S*T(P)) = P*softmax(S)*T(P)`.",
+        Part("softmax", "Third step: row-wise softmax commutes with that: `softmax(P*S*T(P)) = P*softmax(S)*T(P)`.",
              Truth("true"), "numeric", softmax_commutes,
              why="Permuting columns keeps the sum of each row; permuting rows moves whole rows.",
              wrong={"thought that a softmax depends on the order of its scores": False}),
-        Part("inverse", "Step 4. `T(P)*P = I`.", Truth("true"), "exact", inverse,
-             why="Every row and column of P has a single 1, so its columns are orthonormal.",
+        Part("inverse", "Fourth step: `T(P)*P = I`.", Truth("true"), "exact", inverse,
+             why="Every row and column of P has a single one, so its columns are orthonormal.",
              wrong={"thought that P is its own inverse, which holds only for swaps": False}),
-        Part("values", "Step 5. So the weighted sums are permuted with their tokens: `(P*A*T(P))*(P*V) = P*(A*V)`.",
+        Part("values", "Fifth step: so the weighted sums are permuted with their tokens: `(P*A*T(P))*(P*V) = P*(A*V)`.",
              Truth("true"), "numeric", weighted_sums_commute, why="`T(P)*P` in the middle is the identity.",
              wrong={"permuted twice": False}),
         Part("layer", "Together: a self-attention layer with one head is permutation-equivariant.", Truth("true"),
              "numeric", lambda: layer_commutes("the outputs of octavo's layer with one head", 1),
-             why="Steps 1 to 5: queries, keys and values are permuted, hence the scores, the attention weights and "
-             "the weighted sums.", wrong={"confused it with a layer that has positions": False}),
+             why="All five steps: queries, keys and values are permuted, hence the scores, the attention weights and "
+             "the "
+             "weighted sums.", wrong={"confused it with a layer that has positions": False}),
         Part("multi-head", "A multi-head layer is permutation-equivariant too.", Truth("true"), "numeric",
              lambda: layer_commutes("the outputs of octavo's layer with two heads", H),
-             why="Each head is, heads are concatenated row by row, and `W_o` is step 1 again.",
+             why="Each head is, heads are concatenated row by row, and `W_o` is the first step again.",
              wrong={"thought that each head handles some of the tokens": False}),
         Part("invariant", "So the output of a self-attention layer does not change when the tokens are permuted.",
              Truth("false"), "numeric", invariant,
@@ -179,7 +181,7 @@ def column_layer(cancelled: bool) -> Finding:
 
 
 COLUMNS = Exercise(
-    id="permutation-columns", title="Permutation equivariance with tokens as columns", where={},
+    where={}, id="permutation-columns", title="Permutation equivariance with tokens as columns",
     question="Tokens are the columns of X, so `X*P` has them in another order. Self-attention is `Sa(X) = "
     "V*softmax(T(K)*Q)`, where the softmax runs down each column. Show that `Sa(X*P) = Sa(X)*P`.",
     answer="Keys, queries and values become `K*P`, `Q*P` and `V*P`, so the scores become `T(P)*T(K)*Q*P`: their rows "

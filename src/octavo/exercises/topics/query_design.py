@@ -76,6 +76,24 @@ def output_variance() -> Finding:
     return Finding(table, "20,000 outputs each for two lengths of the query: the sum of the variances of their entries")
 
 
+def sampled_outputs() -> Array:
+    """20,000 outputs in three dimensions."""
+    w = sigmoid(SHORT * NOISE * np.random.default_rng(5).normal(size=20_000))
+    v = np.random.default_rng(1).normal(size=(2, 3))
+    outputs: Array = w[:, None] * v[0] + (1 - w)[:, None] * v[1]
+    return outputs
+
+
+def covariance_rank() -> Finding:
+    rank = int(np.linalg.matrix_rank(np.cov(sampled_outputs().T)))
+    return Finding(rank, "the covariance of 20,000 outputs with three entries")
+
+
+def output_mean() -> Finding:
+    mean = normal_mean(lambda z: sigmoid(SHORT * NOISE * z))
+    return Finding(mean, f"numerical integral for b = {SHORT}")
+
+
 def balanced() -> Finding:
     """The bounds of z by bisection, the probability by the normal distribution function."""
     bound = bisect(lambda z: float(sigmoid(np.array(SHORT * NOISE * z))) >= 0.75, 0.0, 5.0)
@@ -143,6 +161,18 @@ LONG_KEY = Exercise(
              why="`c = v_b + w*(v_a - v_b)`: only w is random.",
              wrong={"did not square the distance": ("U*L", lambda U, L: U * L),
                     "took the variance of the weight": ("U", lambda U: U)}),
+        Part("output-mean",
+             "Other keys and the small noise are ignored. By which share w of value a, and one minus w of value b, "
+             "is the mean of the output given?", Number("1/2"), "numeric", output_mean,
+             why="The log-odds of the weight are symmetric about zero.",
+             wrong={"put the mean length into the weight of a copied value":
+                    (0.7310585786, lambda: float(sigmoid(np.array(1.0))))}),
+        Part("covariance",
+             "The values differ by `v_a - v_b`, and the weight of value a has variance U. What is the rank of the "
+             "covariance matrix of the output?", Number(1, rel=0), "numeric", covariance_rank,
+             why="All outputs lie on the line between the two values: the covariance is U times the outer product of "
+             "the difference with itself.",
+             wrong={"thought that it is the covariance of the key, with noise in all directions": (3, lambda: 3)}),
         Part("balanced",
              "The query has `b = 20`, and t is negligible. With which probability is the weight of value a between "
              "one quarter and three quarters?", Number(0.0619202759), "numeric", balanced,

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import product
 
 import mpmath
-import sympy
+import numpy as np
 import torch
-from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, IntervalAt, Part, Truth, verdict
 from octavo.exercises.framework.evidence import mean_interval, normal, tabulate, tabulated
-from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
 STANDARD_ERRORS = 5  # of an interval: a right answer falls outside once in two million
 IN_D = {"D": "whole"}
-OF_SCORE = {"d": "whole", "s": "positive", "m": "positive"}
-KEYS = 16
 
 
 @tabulated("D", [(D,) for D in (1, 2, 3, 4, 5)],
@@ -32,6 +28,12 @@ def mean_square(D: int) -> float:
     vectors = list(product((-1, 1), repeat=D))
     squares = [sum(x * y for x, y in zip(a, b, strict=True)) ** 2 for a in vectors for b in vectors]
     return sum(squares) / len(squares)
+
+
+def sign_pairs(D: int) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of vectors of D signs, one pair in each column."""
+    pairs = np.array(list(product((-1, 1), repeat=2 * D)), dtype=float).T
+    return pairs[:D], pairs[D:]
 
 
 def one_uncorrelated_is_enough() -> Finding:
@@ -58,15 +60,22 @@ def square_figure() -> str:
 
 SQUARE = Exercise(
     id="score-square", title="How large is a dot product?", figure=square_figure,
-    question="The entries of two vectors a and b of size D are independent, with mean 0 and variance 1. What is the "
+    question="The entries of two vectors a and b of size D are independent, with mean zero and variance one. What is "
+    "the "
     "mean square of their dot product?",
-    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2` terms only the D with i = j are "
-    "not zero, and each is 1. So the typical size of a score is `sqrt(D)`, which is why scores are divided by it.",
+    where={"D": (1, 2, 3), "a": lambda D: sign_pairs(D)[0], "b": lambda D: sign_pairs(D)[1], "E": np.mean,
+           "dot": lambda a, b: (a * b).sum(0), "terms": lambda D: sum(1 for _ in product(range(D), repeat=2))},
+    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2`{terms} terms only the D with i = "
+    "j "
+    "are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
+    "it.",
     parts=[
-        Part("mean", "What is `E(dot(a, b)^2)`?", Formula("D", IN_D), "exact", mean_square,
+        Part("mean", "What is `E(dot(a, b)^2)`{}?", Formula("D", IN_D), "exact", mean_square,
              why="Different entries are independent with mean zero, so their products have mean zero.",
-             wrong={"counted the products of different entries too": "D^2",
-                    "gave its square root, the typical size": "sqrt(D)", "forgot that D terms are added": "1"}),
+             wrong={"counted the products of different entries too":
+                        ("D^2", lambda D: sum(1 for _ in product(range(D), repeat=2))),
+                    "gave its square root, the typical size": ("sqrt(D)", lambda D: mpmath.norm([1] * D)),
+                    "forgot that D terms are added": ("1", lambda: np.var([-1, 1]))}),
         Part("both-needed", "This requires the entries of both vectors to be uncorrelated.", Truth("false"), "exact",
              one_uncorrelated_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
@@ -86,9 +95,11 @@ def mean_cosine() -> Finding:
         f"entries between 0 and 1: the mean cosine is {shifted.low:.3f} to {shifted.high:.3f}; with a random sign "
         f"{centred.low:.3f} to {centred.high:.3f} (5 standard errors)"
     )
-    return Finding(
-        verdict(shifted.low <= 0 <= shifted.high, centred.low <= 0 <= centred.high), note, "5 standard errors"
-    )
+    wide_a, wide_b = torch.rand(2, 2000, 512, generator=generator, dtype=torch.float64).unbind()
+    wide = torch.cosine_similarity(wide_a, wide_b)
+    holds = [one.low <= 0 <= one.high for one in (shifted, centred, mean_interval(wide, STANDARD_ERRORS))]
+    under = {"same": holds[0], "centred": holds[1], "large": holds[2]}
+    return Finding(verdict(holds[0], under), note, "5 standard errors")
 
 
 def mean_over_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mpmath.mpf:
@@ -97,6 +108,11 @@ def mean_over_sphere(function: Callable[[mpmath.mpf], mpmath.mpf], D: int) -> mp
         halves = [0, mpmath.pi / 2, mpmath.pi]
         area = mpmath.quad(lambda t: mpmath.sin(t) ** (D - 2), halves)
         return mpmath.quad(lambda t: function(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2), halves) / area
+
+
+def integrate(function: Callable[[mpmath.mpf], mpmath.mpf]) -> mpmath.mpf:
+    """The integral of a function of the angle between two directions."""
+    return mpmath.quad(function, [0, mpmath.pi / 2, mpmath.pi])
 
 
 def _integrals(function: Callable[[mpmath.mpf], mpmath.mpf]) -> list[IntervalAt]:
@@ -117,7 +133,8 @@ def isotropic_needed() -> Finding:
     one_axis = sum(abs(a * b) for a, b in product((-1, 1), repeat=2)) / 4
     uniform = math.exp(math.lgamma(D / 2) - math.lgamma((D + 1) / 2)) / math.sqrt(math.pi)
     note = f"D = {D}: directions plus or minus one axis have E|cos| = {one_axis:g}; uniform directions, {uniform:.3f}"
-    return Finding(verdict(one_axis < 0.1, uniform < 0.1), note)
+    under = {"isotropic": uniform < 0.1, "centred": one_axis < 0.1, "sign": one_axis < 0.1}
+    return Finding(verdict(one_axis < 0.1, under), note)
 
 
 def cosine_figure() -> str:
@@ -134,163 +151,46 @@ COSINE = Exercise(
     id="random-cosine", title="Random directions are nearly orthogonal", figure=cosine_figure,
     question="Two independent random unit vectors in D dimensions: what is the mean of their cosine, how large is it "
     "typically, and what does that require of their distribution?",
+    where={"D": (2, 3, 5, 8), "t": (0.3, 0.7, 1.1, 2.0), "density": lambda t, D: mpmath.sin(t) ** (D - 2),
+           "integrand": lambda t, D: abs(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2),
+           "integral": lambda D: integrate(lambda t: abs(mpmath.cos(t)) * mpmath.sin(t) ** (D - 2)),
+           "area": lambda D: integrate(lambda t: mpmath.sin(t) ** (D - 2))},
     answer="The mean is zero if one of them has mean zero, for which symmetry about the origin suffices. A small "
-    "cosine needs more: uniformly distributed directions. Then `E(cos^2) = 1/D` and `E(abs(cos)) = "
-    "gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`.",
+    "cosine needs more: uniformly distributed directions. Then the mean of the squared cosine is `1/D`{square}, and "
+    "that of its absolute value `gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))`{absolute}.",
     parts=[
-        Part("mean", "The mean of the cosine is zero.", Truth("nearly",
-             "one of the two has mean zero, for example because a and -a are equally likely"), "monte carlo",
-             mean_cosine,
+        Part("mean", "The mean of the cosine is zero.", Truth("nearly", Choice("centred", {
+             "same": "both have the same distribution", "large": "D is large",
+             "centred": "one of the two has mean zero, for example because a and -a are equally likely"})),
+             "monte carlo", mean_cosine,
              why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors with positive entries all lie "
              "in one orthant: their cosines are positive.",
              wrong={"forgot that random vectors need not have mean zero": True}),
         Part("small", "Symmetry about the origin is enough for random unit vectors to be nearly orthogonal in high "
-             "dimensions.", Truth("nearly", "all directions are equally likely, or at least `E(a*T(a)) = I/D`"),
+             "dimensions.", Truth("nearly", Choice("isotropic", {"centred": "their mean is zero",
+             "isotropic": "all directions are equally likely", "sign": "a and -a are equally likely"})),
              "exact", isotropic_needed,
-             why="Plus or minus one fixed axis is symmetric, but its cosines are 1 and -1. Cosines are small only if "
+             why="Plus or minus one fixed axis is symmetric, but its cosines are one and minus one. Cosines are small "
+             "only if "
              "the variance is spread over all directions.",
              wrong={"forgot that a mean of zero does not make the values small": True}),
-        Part("square", "For uniformly distributed directions, what is `E(cos^2)`?", Formula("1/D", IN_D), "numeric",
+        Part("square", "For uniformly distributed directions, what is the mean of the squared cosine?", Formula("1/D",
+            IN_D), "numeric",
              lambda: Finding(_integrals(lambda c: c**2),
                  "integrals over the angle for seven values of D, to 12 digits"),
-             why="Choose axes so that b is the first. The squares of the D entries of a sum to 1 and have the same "
-             "mean.", wrong={"forgot to divide by the norms": "D", "gave its square root": "1/sqrt(D)"}),
+             why="Choose axes so that b is the first. The squares of the D entries of a sum to one and have the "
+             "same mean.", wrong={"forgot to divide by the norms": ("D", lambda D: sum(1 for _ in range(D))),
+                                  "gave its square root": ("1/sqrt(D)", lambda D: 1 / mpmath.norm([1] * D))}),
         Part("absolute", "And what is `E(abs(cos))`, exactly? You may use the function gamma.",
              Formula("gamma(D/2)/(sqrt(pi)*gamma((D+1)/2))", IN_D), "numeric", absolute_cosine,
-             why="The density of the angle t is proportional to `sin(t)^(D-2)`. The integral of "
-             "`abs(cos(t))*sin(t)^(D-2)` is `2/(D-1)`, that of `sin(t)^(D-2)` is `sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`; "
-             "divide.",
-             wrong={"used the root mean square": "1/sqrt(D)", "left out the absolute value": "0",
-                    "gave the limit for large D, where entries are nearly normal": "sqrt(2/(pi*D))"}),
+             why="The density of the angle t is proportional to `sin(t)^(D-2)`{density}. The integral of "
+             "`abs(cos(t))*sin(t)^(D-2)`{integrand} is `2/(D-1)`{integral}, that of `sin(t)^(D-2)`{density} is "
+             "`sqrt(pi)*gamma((D-1)/2)/gamma(D/2)`{area}; divide.",
+             wrong={"used the root mean square": ("1/sqrt(D)", lambda D: 1 / mpmath.norm([1] * D)),
+                    "left out the absolute value": ("0", lambda: np.mean([-1, 1])),
+                    "gave the limit for large D, where entries are nearly normal":
+                        ("sqrt(2/(pi*D))", lambda D: mpmath.quad(lambda x: abs(x) * mpmath.npdf(x), [-9, 0, 9])
+                         / mpmath.sqrt(D))}),
     ])  # fmt: skip
 
-
-def moments() -> tuple[sympy.Expr, sympy.Expr]:
-    """Mean and variance of q.k from Gaussian moments, entry by entry; the squares of the means c sum to m."""
-    d, s, m = symbols(OF_SCORE)
-    c = sympy.Symbol("c", real=True)
-    of_one = sympy.expand((c**2 + s**2) ** 2 - c**4)  # E[q^2] E[k^2] - (E[q] E[k])^2
-    return m, d * of_one.coeff(c, 0) + of_one.coeff(c, 2) * m  # constants occur d times, the sum of c^2 is m
-
-
-def _sample_scores(d: int, s: float, m: float) -> Tensor:
-    generator = torch.Generator().manual_seed(d)
-    mu_d = torch.rand(d, generator=generator, dtype=torch.float64)
-    mu_d *= (m / mu_d.square().sum()).sqrt()
-    q, k = torch.randn(2, 200_000, d, generator=generator, dtype=torch.float64).unbind()
-    return ((mu_d + s * q) * (mu_d + s * k)).sum(-1)
-
-
-def score_mean() -> Finding:
-    points = [(3, 1.0, 2.0), (8, 0.5, 3.0), (16, 1.5, 0.5)]
-    found = [IntervalAt({"d": d, "s": s, "m": m}, *mean_interval(_sample_scores(d, s, m), STANDARD_ERRORS))
-             for d, s, m in points]  # fmt: skip
-    return Finding(found, "200,000 draws at each of three points, with a mean of unequal entries; 5 standard errors")
-
-
-def score_variance() -> Finding:
-    exact, at = moments()[1], dict(zip(symbols(OF_SCORE), (8, 0.5, 3.0), strict=True))
-    scores = _sample_scores(8, 0.5, 3.0)
-    sampled = mean_interval((scores - scores.mean()).square(), STANDARD_ERRORS)
-    assert sampled.low <= exact.subs(at) <= sampled.high, "the draws must agree with the moments"
-    note = (
-        f"from the moments of a normal distribution; for d = 8, s = 0.5, m = 3 that is {float(exact.subs(at)):.3f}, "
-        f"and 200,000 draws gave {sampled.low:.3f} to {sampled.high:.3f} (5 standard errors)"
-    )
-    return Finding(exact, note)
-
-
-def root_d_is_enough() -> Finding:
-    d, s, m = symbols(OF_SCORE)
-    variance = moments()[1] / d
-    plain = sympy.simplify(variance.subs({m: 0, s: 1}))
-    shifted = sympy.simplify(variance.subs({m: d, s: 1}))  # every entry has mean one
-    note = f"with mean 0 and s = 1 the variance becomes {plain}; with all means 1 it becomes {shifted}"
-    return Finding(verdict(shifted == 1, plain == 1), note)
-
-
-def linear_mean() -> Finding:
-    """The factor by which the mean of the scaled score grows when d doubles, for entries with mean c."""
-    d, c = sympy.symbols("d c", positive=True)
-    means = {"none": d * c**2, "root": d * c**2 / sympy.sqrt(d), "full": d * c**2 / d}
-    grows = {name: sympy.simplify(mean.subs(d, 2 * d) / mean) for name, mean in means.items()}
-    [linear] = [name for name, factor in grows.items() if factor == 2]
-    factors = ", ".join(f"{name} {factor}" for name, factor in grows.items())
-    return Finding(linear, f"when d doubles, the mean is multiplied by (SymPy): {factors}")
-
-
-def mean_jacobian_norm(d: int, scale: float, rows: int = 2000) -> float:
-    """The mean Frobenius norm of the Jacobian of a softmax over random scores."""
-    generator = torch.Generator().manual_seed(d)
-    q_RD = torch.randn(rows, d, generator=generator, dtype=torch.float64)
-    k_KD = torch.randn(KEYS, d, generator=generator, dtype=torch.float64)
-    a_RK = (q_RD @ k_KD.T * scale).softmax(-1)
-    j_RKK = torch.diag_embed(a_RK) - a_RK[:, :, None] * a_RK[:, None, :]
-    return j_RKK.square().sum((1, 2)).sqrt().mean().item()
-
-
-def unscaled_vanishes() -> Finding:
-    sizes = (4, 64, 1024, 4096)
-    unscaled = [mean_jacobian_norm(d, 1.0) for d in sizes]
-    scaled = [mean_jacobian_norm(d, d**-0.5) for d in sizes]
-    falls = all(later < 0.6 * earlier for earlier, later in pairwise(unscaled))
-    steady = max(scaled) < 1.5 * min(scaled)
-    norms = (", ".join(f"{x:.3f}" for x in values) for values in (unscaled, scaled))
-    note = "2,000 queries, {} keys, d = 4, 64, 1024, 4096: norm of the Jacobian {} unscaled, {} scaled".format(
-        KEYS, *norms
-    )
-    return Finding(verdict(falls and steady), note, "falls by 40 % per step; steady within a factor of 1.5")
-
-
-def scale_figure() -> str:
-    sizes = [2**power for power in range(1, 12)]
-    return lines(
-        [Series("unscaled", [(d, mean_jacobian_norm(d, 1.0, 300)) for d in sizes]),
-         Series("divided by the root of d", [(d, mean_jacobian_norm(d, d**-0.5, 300)) for d in sizes])],
-        f"The mean norm of the Jacobian of a softmax over {KEYS} random scores, 300 queries.",
-        ("size d of queries and keys", "norm of the Jacobian"), log_x=True, log_y=True,
-    )  # fmt: skip
-
-
-SCALE = Exercise(
-    id="score-scale", title="Why scores are divided by the square root of d", figure=scale_figure,
-    question="The vectors q and k have d entries and are drawn independently from a normal distribution with mean "
-    "vector `mu`, squared norm `m = dot(mu, mu)`, and covariance `s^2*I`.",
-    answer="`E(dot(q, k)) = m` and `Var(dot(q, k)) = d*s^4 + 2*s^2*m`. There is no further factor d: m already sums "
-    "over the d entries. If every entry has mean c, then `m = d*c^2`, and both grow linearly in d. Dividing by "
-    "`sqrt(d)` keeps the variance from growing, so the softmax does not saturate; the mean then still grows with "
-    "`sqrt(d)`.",
-    parts=[
-        Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
-             why="Independent vectors: `E(dot(q, k)) = dot(E(q), E(k)) = dot(mu, mu)`.",
-             wrong={"multiplied by d again, although m already sums over d entries": "d*m",
-                    "assumed a mean of zero": "0", "added the variance, which belongs to dot(q, q)": "m + d*s^2"}),
-        Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
-             why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
-             "first term occurs d times; the second sums to `2*s^2*m`.",
-             wrong={"added a factor d, although m already sums over d entries": "d*s^4 + 2*d*s^2*m",
-                    "forgot that the mean of one vector multiplies the noise of the other": "d*s^4 + m^2"},
-             only_if={"`mu = 0`": "d*s^4"}),
-        Part("unit", "By which factor must the score be multiplied for its variance to be one?",
-             Formula("1/sqrt(d*s^4 + 2*s^2*m)", OF_SCORE), "symbolic", lambda: Finding(1 / sympy.sqrt(moments()[1]),
-                 "one over the square root of the variance, which follows from the moments"),
-             why="A factor f multiplies the variance by `f^2`.",
-             wrong={"divided by the variance, not by its square root": "1/(d*s^4 + 2*s^2*m)"},
-             only_if={"`mu = 0` and s = 1": "1/sqrt(d)", "`mu = 0`": "1/(sqrt(d)*s^2)"}),
-        Part("root-d", "Dividing by `sqrt(d)` makes the variance one.", Truth("nearly", "the mean is zero and s = 1"),
-             "symbolic", root_d_is_enough,
-             why="In general it becomes `s^4 + 2*s^2*m/d`: it no longer grows with d if the means of the entries do "
-             "not, but it is not one.", wrong={"assumed mean 0 and variance 1": True}),
-        Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
-             Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
-             "symbolic", linear_mean,
-             why="The mean is a sum of d terms `c^2`: `d*c^2`. Divided by `sqrt(d)` it is `sqrt(d)*c^2`, divided by d "
-             "it is `c^2`."),
-        Part("no-scaling", "Without scaling, the derivatives of the softmax vanish as d grows; divided by `sqrt(d)`, "
-             "they do not.", Truth("true"), "monte carlo", unscaled_vanishes,
-             why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and `a_i*((i=j) - "
-             "a_j)` goes to zero for all i and j. Then no gradient reaches queries and keys.",
-             wrong={"thought that the softmax normalizes its scores": False}),
-    ])  # fmt: skip
-
-EXERCISES = (SQUARE, COSINE, SCALE)
+EXERCISES = (SQUARE, COSINE)

@@ -6,18 +6,21 @@ z scores, a weights: `a_i = exp(z_i) / sum of exp(z_j)`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
 import mpmath
+import numpy as np
 import sympy
 import torch
 
-from octavo.exercises import Exercise, Finding, Function, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import normal
 from octavo.pages.figures.lines import Series, lines
 
 SCORES = (-3.0, 1.0, 100.0, 5.0, -1.0)
 DIGITS = 80
+CLEAR_CHANGE = 1e-3  # of a weight
 
 
 def symbolic_softmax(n: int) -> tuple[list[sympy.Symbol], list[sympy.Expr]]:
@@ -33,7 +36,7 @@ def sums_to_one() -> Finding:
 
 
 def positive() -> Finding:
-    """Whether weights are above zero: in exact arithmetic, and in float64."""
+    """Whether weights are above zero: in exact arithmetic, and in float64 for scores of several kinds."""
     with mpmath.workdps(DIGITS):
         exact = all(mpmath.exp(-gap) / (1 + mpmath.exp(-gap)) > 0 for gap in (1, 1000, 10**6))
     far, near = torch.tensor([[0.0, -1000.0], [0.0, -700.0]], dtype=torch.float64).softmax(-1)[:, 1].tolist()
@@ -41,7 +44,9 @@ def positive() -> Finding:
         f"in float64 a score 1000 below the largest has weight {far:g}, one 700 below {near:.1e}; exactly, all "
         "are above 0"
     )
-    return Finding(verdict(exact and far > 0, exact and near > 0), note, "exactly 0")
+    below = torch.tensor([[-1.0, -1001.0], [3.0, -2000.0]], dtype=torch.float64).softmax(-1)[:, 1].tolist()
+    under = {"exact": exact, "distinct": far > 0, "negative": below[0] > 0, "few": below[1] > 0}
+    return Finding(verdict(exact and far > 0, under), note, "exactly 0")
 
 
 def first_zero_gap() -> Finding:
@@ -63,7 +68,20 @@ def never_one() -> Finding:
         exact = all(1 / (1 + mpmath.exp(-gap)) < 1 for gap in (1, 40, 150))
     computed, near = torch.tensor([[40.0, 0.0], [30.0, 0.0]], dtype=torch.float64).softmax(-1)[:, 0].tolist()
     note = f"with a margin of 40 float64 gives exactly {computed:g}, with 30 it gives 1 - {1 - near:.1e}"
-    return Finding(verdict(exact and computed < 1, exact and near < 1), note, "exactly 1")
+    rows = ([41.0, 1.0], [40.0, 0.0, 0.0], [40.0, -40.0])
+    positive, three, symmetric = (torch.tensor(row, dtype=torch.float64).softmax(-1)[0].item() < 1 for row in rows)
+    under = {"exact": exact, "positive": positive, "three": three, "symmetric": symmetric}
+    return Finding(verdict(exact and computed < 1, under), note, "exactly 1")
+
+
+def first_gap(holds: Callable[[int], bool]) -> int:
+    """The first gap between two scores for which a condition holds."""
+    return next(gap for gap in range(2000) if holds(gap))
+
+
+def _small_weight(gap: int) -> np.float32:
+    e = np.exp(np.float32(-gap))
+    return np.float32(e / (np.float32(1) + e))
 
 
 def first_one_gap() -> Finding:
@@ -88,38 +106,50 @@ RANGE = Exercise(
     id="softmax-range", title="Is a softmax a distribution?", figure=range_figure,
     question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these statements hold "
     "exactly, and which still hold in floating-point arithmetic?",
-    answer="In exact arithmetic, weights lie strictly between 0 and 1 (for more than one score) and sum to 1. In "
-    "floating point they may be exactly 0 or 1. That matters as soon as a logarithm or a division follows, so losses "
+    where={"tiny": math.ulp(0.0), "weight": lambda g: mpmath.exp(-g) / (1 + mpmath.exp(-g)), "half": 2.0**-53,
+           "larger": lambda g: 1 / (1 + mpmath.exp(-g))},
+    answer="In exact arithmetic, weights lie strictly between zero and one (for more than one score) and sum to one. "
+    "In "
+    "floating point they may be exactly zero or one. That matters as soon as a logarithm or a division follows, so "
+    "losses "
     "use log-softmax, not the log of softmax.",
     parts=[
         Part("sums-to-one", "The weights sum to one.", Truth("true"), "symbolic", sums_to_one,
              why="All weights have the same denominator, and the numerators sum to it.",
              wrong={"considered rounding, which affects only the last digit": False}),
-        Part("positive", "Every weight is strictly positive.", Truth("nearly",
-             "the weight does not underflow: in float64 the score must not be more than about 745 below the largest"),
-             "numeric", positive,
+        Part("positive", "Every weight is strictly positive.", Truth("nearly", Choice("exact", {
+             "exact": "the arithmetic is exact", "distinct": "no two scores are equal",
+             "negative": "no score is positive", "few": "there are only two scores"})), "numeric", positive,
              why="`exp(z)` is positive for every real z, and so is the quotient. But the smallest positive float64 is "
-             "about `4.9*10^(-324)`, and anything below half of it rounds to 0. Then log a is minus infinity.",
+             "about `4.9*10^(-324)`{tiny}, and anything below half of it rounds to zero. Then log a is minus infinity.",
              wrong={"forgot that exp underflows to zero": True}),
-        Part("first-zero", "Two scores, 0 and -g. What is the smallest integer g for which float64 computes the second "
-             "weight, `exp(-g)/(1 + exp(-g))`, as exactly 0?", Number(746, rel=0), "numeric", first_zero_gap,
-             why="The smallest positive float64 is `2^(-1074)`; half of it is `2^(-1075) = exp(-745.13)`. Anything "
-             "below rounds to 0.",
-             wrong={"used the smallest normal number and forgot the subnormal ones": 709, "gave float32's gap": 104,
-                    "used the smallest difference from 1 instead of from 0": 37}),
+        Part("first-zero", "Two scores, zero and -g. What is the smallest integer g for which float64 computes the "
+             "second "
+             "weight, `exp(-g)/(1 + exp(-g))`{weight}, as exactly zero?", Number(746, rel=0), "numeric", first_zero_gap,
+             why="The smallest positive float64 is `2^(-1074)`{tiny}; half of it is `2^(-1075) = exp(-745.13)`. "
+             "Anything below rounds to zero.",
+             wrong={"used the smallest normal number and forgot the subnormal ones":
+                        (709, lambda: first_gap(lambda g: math.exp(-g) / (1 + math.exp(-g)) < sys.float_info.min)),
+                    "gave float32's gap": (104, lambda: first_gap(lambda g: _small_weight(g) == 0)),
+                    "used the smallest difference from one instead of from zero":
+                        (37, lambda: first_gap(lambda g: 1 + math.exp(-g) == 1))}),
         Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
-             why="`1 - a_i` is the sum of the other weights, none of which is negative.",
+             why="One minus a weight is the sum of the other weights, none of which is negative.",
              wrong={"mistook the exponentials for the weights": False}),
-        Part("never-one", "With two or more scores, no weight is exactly one.", Truth("nearly",
-             "nothing is rounded: in float64 the largest score must lead by less than 37"), "numeric", never_one,
-             why="In exact arithmetic, the other weights are positive. But float64 has about 16 digits: anything below "
-             "`1.1*10^(-16)` is lost when it is added to 1.",
-             wrong={"forgot that a small positive sum is lost next to 1": True}),
-        Part("first-one", "Two scores, g and 0. What is the smallest integer g for which float64 computes `1/(1 + "
-             "exp(-g))` as exactly 1?", Number(37, rel=0), "numeric", first_one_gap,
-             why="`1 + x` rounds to 1 once x is at most `2^(-53) = exp(-36.74)`.",
-             wrong={"used the gap at which the other weight becomes 0": 746, "gave float32's gap": 17,
-                    "used the spacing of floats above 1, not half of it": 36}),
+        Part("never-one", "With two or more scores, no weight is exactly one.", Truth("nearly", Choice("exact", {
+             "three": "there are at least three scores", "positive": "all scores are positive",
+             "exact": "the arithmetic is exact", "symmetric": "the scores sum to zero"})), "numeric", never_one,
+             why="In exact arithmetic, the other weights are positive. But anything below `1.1*10^(-16)`{half} is lost "
+             "when it is added to one in float64.",
+             wrong={"forgot that a small positive sum is lost next to one": True}),
+        Part("first-one", "Two scores, g and zero. What is the smallest integer g for which float64 computes "
+             "`1/(1 + exp(-g))`{larger} as exactly one?", Number(37, rel=0), "numeric", first_one_gap,
+             why="One plus x rounds to one once x is at most `2^(-53)`{half}, and `2^(-53) = exp(-36.74)`.",
+             wrong={"used the gap at which the other weight becomes zero":
+                        (746, lambda: first_gap(lambda g: math.exp(-g) / (1 + math.exp(-g)) == 0)),
+                    "gave float32's gap": (17, lambda: first_gap(lambda g:
+                        np.float32(1) + np.exp(np.float32(-g)) == 1)),
+                    "rounded the gap down": (36, lambda: math.floor(53 * math.log(2)))}),
     ])  # fmt: skip
 
 
@@ -206,7 +236,7 @@ def largest_moves_most() -> Finding:
         f"raising any score by 1 changes no weight by more than {max(changes):.1e}; with equal scores, by "
         f"{undecided:.2f}"
     )
-    return Finding(verdict(changes[2] > 1e-3), note, "above 0.001")
+    return Finding(verdict(changes[2] > CLEAR_CHANGE), note, f"above {CLEAR_CHANGE}")
 
 
 def derivative_figure() -> str:
@@ -220,38 +250,50 @@ def derivative_figure() -> str:
 
 DERIVATIVES = Exercise(
     id="softmax-derivatives", title="Twenty-five derivatives of a softmax", figure=derivative_figure,
-    question="The scores are `z = list(-3, 1, 100, 5, -1)`. Compute all `d(a_i, z_j)` so precisely that none of them "
+    where={"scores": np.array(SCORES), "z": np.array([0.3, -0.5, 0.8]), "count": len(SCORES) ** 2, "top": max(SCORES),
+           "a": lambda z: [mpmath.exp(one) / mpmath.fsum(map(mpmath.exp, z)) for one in z], "limit": CLEAR_CHANGE,
+           "rest": lambda a: a[0] + a[1], "others": lambda a: a[1] + a[2], "lowest": np.array(SCORES)[[0, 4]],
+           "largest": lambda: max(abs(one) for row in jacobian(SCORES) for one in row),
+           "leading": lambda: mpmath.exp(sorted(SCORES)[-2] - max(SCORES))},
+    question="The scores are `list(-3, 1, 100, 5, -1)`{scores}. Compute all `d(a_i, z_j)` so precisely that none of "
+    "them "
     "underflows. How sensitive are the weights to the scores?",
     answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight differs "
-    "from one by about `exp(-95)`, so `1 - a_3` must not be computed as a difference: float64 would give 0. The sum of "
-    "the other weights is the same number without cancellation. All 25 are below `10^(-41)`: a saturated softmax "
-    "hardly changes, whichever score changes.",
+    "from one by about `exp(-95)`{leading}, so `1 - a_3`{rest} must not be computed as a difference: float64 would "
+    "give "
+    "zero. The sum of the other weights is the same number without cancellation. All 25{count} are below "
+    "`10^(-41)`{>largest}: a saturated softmax hardly changes, whichever score changes.",
     parts=[
         Part("all", "Write a function that returns the Jacobian as a list of rows: entry [i][j] is `d(a_i, z_j)`. "
-             "Every entry must be right to 9 digits.", Function("softmax_jacobian", jacobian, CASES,
+             "Every entry must be right to nine digits.", Function("softmax_jacobian", jacobian, CASES,
              "softmax_jacobian(z: list) -> list of rows", rel=1e-9, abs=0.0), "numeric", all_derivatives,
-             why="Subtract the largest score first, and compute `1 - a_i` as the sum of the other weights.",
-             wrong={"subtracted a from 1 and lost all digits": _jacobian_with_subtraction,
+             why="Subtract the largest score first, and compute `1 - a_i`{others} as the sum of the other weights.",
+             wrong={"subtracted a from one and lost all digits": _jacobian_with_subtraction,
                     "forgot that the normalizing sum changes too": _jacobian_of_sigmoids}),
-        Part("largest", "What is the largest of the 25 in absolute value?",
-             Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)", rel=1e-3), "numeric", largest_derivative,
+        Part("largest", "What is the largest of the 25{count} in absolute value?",
+             Number("exp(-95)+exp(-99)+exp(-101)+exp(-103)"), "numeric", largest_derivative,
              why="It is `d(a_3, z_3) = a_3*(1 - a_3)`, and `a_3` is nearly one: `exp(-95) + exp(-99) + exp(-101) + "
-             "exp(-103)`.",
-             wrong={"rounded 1 - a_3 to 0, so another entry seemed largest": "exp(-95)",
-                    "computed 1 - a as 1.0 - 1.0": 0, "gave the largest possible derivative, 1/4 at a = 1/2": 0.25,
-                    "used the largest weight": 1}),
-        Part("smallest", "What is the smallest of the 25 in absolute value?", Number("exp(-204)", rel=1e-3), "numeric",
+             "exp(-103)`{}.",
+             wrong={"rounded the diagonal entry to zero, so another seemed largest": ("exp(-95)",
+                        lambda: max(abs(one) for row in _jacobian_with_subtraction(SCORES) for one in row)),
+                    "subtracted the largest weight from one in float64":
+                        (0, lambda: _jacobian_with_subtraction(SCORES)[2][2]),
+                    "gave the largest possible derivative": (0.25, lambda:
+                        max(x / 64 * (1 - x / 64) for x in range(64))),
+                    "used the largest weight": (1, lambda: max(torch.tensor(SCORES).softmax(-1).tolist()))}),
+        Part("smallest", "What is the smallest of the 25{count} in absolute value?", Number("exp(-204)"), "numeric",
              smallest_derivative,
-             why="The two smallest weights belong to -3 and -1: `a_1*a_5 = exp(-103)*exp(-101)`. In float32 this "
+             why="The two smallest weights belong to `list(-3, -1)`{lowest}: `exp(-103)*exp(-101)`{}. In float32 this "
              "underflows to zero.",
-             wrong={"used the square of the smallest weight, but diagonal entries are a(1 - a)": "exp(-206)",
-                    "let it underflow, as float32 does": 0}),
+             wrong={"used the square of the smallest weight": ("exp(-206)", lambda:
+                 math.exp(min(SCORES) - max(SCORES)) ** 2),
+                    "let it underflow, as float32 does": (0, lambda: float(np.float32(math.exp(-204))))}),
         Part("sums", "Each row and each column of the Jacobian sums to zero.", Truth("true"), "symbolic",
              rows_sum_to_zero,
              why="A row: adding a constant to all scores changes nothing. A column: the weights always sum to one.",
              wrong={"forgot that the weights always sum to one": False}),
-        Part("sensitive", "The weights are sensitive to the dominant score 100: raising it by 1 changes some weight by "
-             "more than 0.001.", Truth("false"), "numeric", largest_moves_most,
+        Part("sensitive", "The weights are sensitive to the dominant score 100{top}: raising it by one changes some "
+             "weight by more than 0.001{limit}.", Truth("false"), "numeric", largest_moves_most,
              why="Every derivative has a factor that is nearly zero: `a_3` is close to one, the other weights are "
              "close to zero. Softmax is most sensitive where it is undecided.",
              wrong={"mistook a large score for a large derivative": True}),

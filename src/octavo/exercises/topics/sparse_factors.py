@@ -12,7 +12,7 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_flops, normal, tabulate
-from octavo.ops.attention.multi_head import Heads, concatenated, layer_matrix, maps
+from octavo.ops.attention.multi_head import Heads, concatenated, folded, layer_matrix, maps
 from octavo.pages.figures.matrices import shaded_matrices
 
 SHAPES = ((4, 6, 1), (5, 6, 2), (3, 6, 3), (7, 8, 4))  # tokens, width, heads
@@ -54,6 +54,29 @@ def product_is_layer() -> Finding:
                     (whole - layer_matrix(a_HNN, layer).matrix).abs().max().item())  # fmt: skip
     note = f"four layers in float64: the product, octavo's layer and its one large matrix differ by {worst:.0e}"
     return Finding(verdict(worst < 1e-12), note, "to 1e-12")
+
+
+def folded_factors(N: int, D: int, H: int) -> tuple[Tensor, Tensor]:
+    """Two sparse matrices whose product is the layer: H folded copies of every token, then their mixture."""
+    _, layer, a_HNN = random_layer(N, D, H)
+    copies = torch.kron(eye(N), folded(layer).flatten(0, 1))  # N H D × N D: token by token, head by head
+    mixture = torch.einsum("hnm,de->ndmhe", a_HNN, eye(D)).flatten(2).flatten(0, 1)
+    return copies, mixture
+
+
+def two_factors() -> Finding:
+    worst = 0.0
+    for N, D, H in SHAPES:
+        _, layer, a_HNN = random_layer(N, D, H)
+        copies, mixture = folded_factors(N, D, H)
+        worst = max(worst, (mixture @ copies - layer_matrix(a_HNN, layer).matrix).abs().max().item())
+    note = f"four layers in float64: the product of the two and octavo's large matrix differ by {worst:.0e}"
+    return Finding(verdict(worst < 1e-12), note, "to 1e-12")
+
+
+def folded_nonzeros(which: int) -> Callable[[], Finding]:
+    return count("N D H", lambda *shape: int(folded_factors(*shape)[which].count_nonzero()),
+                 "nonzero entries counted in the two matrices of four layers")  # fmt: skip
 
 
 def which_transpose() -> Finding:
@@ -109,7 +132,9 @@ SPARSE = Exercise(
     "weight `a_n_m` of the entry's head; with one head it is `kron(A, I)`. Output: `kron(I, T(W_o))`. The factors "
     "have `N*D^2`{first}, `N^2*D`{second} and `N*D^2`{first} nonzero entries, made from only `H*N^2 + "
     "2*D^2`{numbers} distinct numbers. That is the sense in which attention is a sparse matrix with shared "
-    "parameters: the product of the first two, with blocks `a_n_m*T(W_v)`, is not sparse.",
+    "parameters: the product of the first two, with blocks `a_n_m*T(W_v)`, is not sparse. With value and output "
+    "matrices folded into one matrix for each head, two sparse factors are enough: one makes H copies of every "
+    "token, the other mixes them. They have `H*N*D^2`{two-copies} and `H*N^2*D`{two-mixing} nonzero entries.",
     parts=[
         Part("product", "Output times mixing times values is the whole layer.", Truth("true"), "numeric",
              product_is_layer, why="`kron(A, T(W)) = kron(A, I)*kron(I, T(W))`, since `kron(P, Q)*kron(R, S) = "
@@ -140,6 +165,20 @@ SPARSE = Exercise(
              why="H attention matrices and two D × D weight matrices; everything else is repetition.",
              wrong={"counted one attention matrix": ("N^2 + 2*D^2", lambda N, D: N * N + 2 * D * D),
                     "forgot that parameters are shared": ("N^2*D + 2*N*D^2", lambda N, D: N * N * D + 2 * N * D * D)}),
+        Part("two",
+             "With value and output matrices folded into one D × D matrix for each head, the layer is the product of "
+             "two sparse matrices: H copies of every token, each multiplied by its head's matrix, and their mixture "
+             "with the attention weights.", Truth("true"), "numeric", two_factors,
+             why="`sum(h, A_h*X*W_h)` is a row of matrices, the attention of each head, times a column of copies.",
+             wrong={"thought that concatenation needs a third factor": False}),
+        Part("two-copies", "How many nonzero entries can the first of these two have?", Formula("H*N*D^2", OF_LAYER),
+             "counted", folded_nonzeros(0), why="H matrices of D × D for each of the N tokens.",
+             wrong={"counted one head": ("N*D^2", lambda N, D: N * D * D),
+                    "gave each head its share of the width": ("N*D^2/H", lambda N, D, H: N * D * D / H)}),
+        Part("two-mixing", "And the second?", Formula("H*N^2*D", OF_LAYER), "counted", folded_nonzeros(1),
+             why="Each head has a diagonal block of size D for every pair of tokens.",
+             wrong={"gave each head its share of the width": ("N^2*D", lambda N, D: N * N * D),
+                    "counted the attention weights": ("H*N^2", lambda N, H: H * N * N)}),
     ])  # fmt: skip
 
 EXERCISES = (SPARSE,)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 from graphlib import CycleError, TopologicalSorter
 
+import mpmath
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import normal
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.ops.recurrent import Weights, rnn_step
 from octavo.pages.figures.lines import Series, lines
 
 STEPS = 100
+SMALL_S = 0.1  # a recurrent step for which the circular equation has solutions
+SMALL, LARGE = 0.9, 1.1  # singular values
 
 
 def orthogonal(size: int = 8) -> Tensor:
@@ -60,7 +63,8 @@ def large_explode() -> Finding:
         f"after 100 steps: {nilpotent_norm} for the matrix (0, 1.1; 0, 0), {saturated:.1e} with tanh from a start at "
         f"1, {linear:.0f} for a linear network whose singular values are all 1.1"
     )
-    return Finding(verdict(min(nilpotent_norm, saturated, linear) > 1e3, linear > 1e3), note, "above 1000")
+    under = {"linear-all": linear > 1e3, "linear": nilpotent_norm > 1e3, "all": saturated > 1e3}
+    return Finding(verdict(min(nilpotent_norm, saturated, linear) > 1e3, under), note, "above 1000")
 
 
 def states_explode() -> Finding:
@@ -70,7 +74,11 @@ def states_explode() -> Finding:
         h_linear, h_tanh = W @ h_linear, (W @ h_tanh).tanh()
     largest = float(h_tanh.abs().max())
     note = f"after 100 steps: with tanh at most {largest:.2f} an entry, linear a length of {h_linear.norm():.0f}"
-    return Finding(verdict(largest > 1, float(h_linear.norm()) > 1e3), note, "above 1 an entry; 1000 in length")
+    h_sigmoid = torch.full((8,), 0.5, dtype=torch.float64)
+    for _ in range(STEPS):
+        h_sigmoid = (W @ h_sigmoid).sigmoid()
+    under = {"linear": float(h_linear.norm()) > 1e3, "tanh": largest > 1, "sigmoid": float(h_sigmoid.max()) > 1}
+    return Finding(verdict(largest > 1, under), note, "above 1 an entry; 1000 in length")
 
 
 def bounded_gradients() -> Finding:
@@ -104,55 +112,74 @@ def least_for_sigmoid() -> Finding:
 
 EXPLODE = Exercise(
     id="vanishing-exploding", title="Vanishing and exploding gradients over 100 steps",
-    question="The gradient of a recurrent network `h_t = phi(W*h_old)` with 8 units is propagated back over 100 steps.",
+    where={"units": len(orthogonal()), "steps": STEPS, "small_value": SMALL, "large_value": LARGE,
+           "tanh_slope": lambda z: mpmath.diff(mpmath.tanh, z), "steepest": lambda: 1 / least_for_sigmoid().value,
+           "sigmoid_slope": lambda z: mpmath.diff(lambda x: 1 / (1 + mpmath.exp(-x)), z), "inverse": lambda:
+               1 / linear_flow(SMALL)},
+    question="The gradient of a recurrent network `h_t = phi(W*h_old)` with 8{units} units is propagated back over "
+    "100{steps} steps.",
     answer="With all singular values equal to s and no nonlinearity, the norm of a gradient is multiplied by s at each "
-    "step: exactly `0.9^100 = 2.66*10^(-5)` or `1.1^100 = 13781` in total. In general the largest singular value is "
-    "only an upper bound for the factor. Below one, gradients must vanish, since the slope of tanh is at most 1; above "
+    "step: exactly `0.9^100 = 2.66*10^(-5)` or `1.1^100 = 13780.6` in total. In general the largest singular value is "
+    "only an upper bound for the factor. Below one, gradients must vanish, since the slope of tanh is at most one; "
+    "above "
     "one, they may explode but need not: the matrix may rotate the direction it stretches into one it shrinks, and the "
     "slope of tanh is small for large states. Hidden states never explode with tanh or sigmoid, for any W, as these "
-    "are bounded; and their slopes, at most 1 and 1/4, never make a gradient grow. Only the weights do: a sigmoid "
-    "network needs a singular value above 4. Bounded states do not imply bounded gradients.",
+    "are bounded; and their slopes, at most one and 1/4{steepest}, never make a gradient grow. Only the weights do: a "
+    "sigmoid "
+    "network needs a singular value above 4{sigmoid}. Bounded states do not imply bounded gradients.",
     figure=lambda: lines([Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]),
         Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))),
         Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])],
         "The norm of a gradient by the number of steps back. Here tanh prevents the explosion that the weights would "
         "cause.", ("steps back", "norm"), log_y=True),
     parts=[
-        Part("vanish", "Linear network, all singular values 0.9: by which factor does the norm of a gradient change in "
-             "100 steps?", Number("0.9^100"), "numeric", lambda: Finding(linear_flow(0.9),
+        Part("vanish", "Linear network, all singular values 0.9{small_value}: by which factor does the norm of a "
+             "gradient change in 100{steps} steps?", Number("0.9^100"), "numeric", lambda: Finding(linear_flow(SMALL),
              "100 products with a random orthogonal matrix times 0.9"),
-             why="W is 0.9 times an orthogonal matrix, which preserves norms, so each step multiplies by 0.9: "
-             "`0.9^100`.", wrong={"multiplied by the number of steps": 90, "multiplied by 0.1 per step": "0.1^100"}),
-        Part("explode", "And with 1.1?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(1.1),
+             why="W is 0.9{small_value} times an orthogonal matrix, which preserves norms, so each step multiplies by "
+             "0.9{small_value}: `0.9^100`{}.",
+             wrong={"multiplied by the number of steps": (90, lambda: STEPS * SMALL),
+                    "multiplied by what is lost at each step": ("0.1^100", lambda: linear_flow(1 - SMALL))}),
+        Part("explode", "And with 1.1{large_value}?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
              "100 products with a random orthogonal matrix times 1.1"),
-             why="Each step multiplies by 1.1: `1.1^100`. It is not the inverse of `0.9^100`, which is 37649.",
-             wrong={"multiplied by the number of steps": 110, "used the exponential": "exp(10)",
-                    "inverted 0.9^100": "0.9^(-100)"}),
-        Part("small", "If the largest singular value is below 1, the gradient of a tanh network vanishes.",
+             why="Each step multiplies by 1.1{large_value}: `1.1^100`{}. It is not the inverse of `0.9^100`{vanish}, "
+             "which is "
+             "about 37,649{inverse}.",
+             wrong={"multiplied by the number of steps": (110, lambda: STEPS * LARGE),
+                    "used the exponential": ("exp(10)", lambda: math.exp(STEPS * (LARGE - 1))),
+                    "inverted the first result": ("0.9^(-100)", lambda: 1 / linear_flow(SMALL))}),
+        Part("small", "If the largest singular value is below one, the gradient of a tanh network vanishes.",
              Truth("true"), "numeric", small_vanish,
-             why="Each factor is W times slopes of at most 1, so its norm is at most the largest singular value.",
+             why="Each factor is W times slopes of at most one, so its norm is at most the largest singular value.",
              wrong={"thought that tanh could compensate for small weights": False}),
-        Part("large", "If the largest singular value is above 1, the gradient explodes.", Truth("nearly",
-             condition="the network is linear and all its singular values are above 1"), "numeric", large_explode,
+        Part("large", "If the largest singular value is above one, the gradient "
+             "explodes.", Truth("nearly", Choice("linear-all", {
+             "linear": "the network is linear", "all": "all its singular values are above one",
+             "linear-all": "the network is linear and all its singular values are above one"})), "numeric",
+                 large_explode,
              why="The norm of a product is at most the product of the norms, and often far smaller.",
              wrong={"mistook an upper bound for the value": True}),
-        Part("states", "With singular values of 1.1 the hidden states explode.",
-             Truth("nearly", condition="nothing bounds them, as in a linear network"), "numeric", states_explode,
-             why="tanh and the sigmoid are never above 1.", wrong={"considered only a linear network": True}),
+        Part("states", "With singular values of 1.1{large_value} the hidden states explode.",
+             Truth("nearly", Choice("linear", {"tanh": "the nonlinearity is tanh", "linear": "the network is linear",
+             "sigmoid": "the nonlinearity is the sigmoid"})), "numeric", states_explode,
+             why="tanh and the sigmoid are never above one.", wrong={"considered only a linear network": True}),
         Part("bounded", "Since tanh keeps the hidden states bounded, it keeps the gradients bounded.", Truth("false"),
              "numeric", bounded_gradients,
-             why="Near h = 0 the slope is 1, and 100 steps multiply the gradient by W 100 times.",
+             why="Near a state of zero the slope is one, and 100{steps} steps multiply the gradient by W as often.",
              wrong={"confused a bounded function with one of small slope": True}),
         Part("slopes", "Even with W = I, the nonlinearities alone, tanh or sigmoid, can make a gradient explode.",
              Truth("false"), "autograd", slopes_explode,
-             why="Their slopes `1 - tanh(z)^2` and `sigma(z)*(1 - sigma(z))` are at most 1 and 1/4, so a product of "
+             why="Their slopes `1 - tanh(z)^2`{tanh_slope} and `sigma(z)*(1 - sigma(z))`{sigmoid_slope} are at most "
+             "one and "
+             "1/4{steepest}, so a product of "
              "them never grows. Explosions come from W.",
              wrong={"thought that steep activations cause explosions": True}),
         Part("sigmoid", "Above which singular value can the gradient of a sigmoid network explode at all?",
-             Number(4, rel=1e-6), "numeric", least_for_sigmoid,
-             why="The sigmoid's slope is at most 1/4; the product must be above 1.",
-             wrong={"used the slope of tanh": 1, "gave the slope itself": 0.25,
-                    "used the value of the sigmoid at 0 as its slope": 2}),
+             Number(4), "numeric", least_for_sigmoid,
+             why="The sigmoid's slope is at most 1/4{steepest}; the product must be above one.",
+             wrong={"used the slope of tanh": (1, lambda: 1 / float(mpmath.diff(mpmath.tanh, 0))),
+                    "gave the slope itself": (0.25, lambda: 1 / least_for_sigmoid().value),
+                    "used the value of the sigmoid at zero as its slope": (2, lambda: 1 / (1 / (1 + math.exp(0))))}),
     ])  # fmt: skip
 
 
@@ -186,12 +213,20 @@ def solutions(s: float) -> Finding:
     return Finding(crossings, f"sign changes of h/(1 + exp(h^2)) - {s} on 4,000,001 points from -20 to 20")
 
 
+def best_state() -> float:
+    """The h at which h/(1 + exp(h^2)) is largest, by ternary search with 50 digits."""
+    with mpmath.workdps(50):
+        low, high = mpmath.mpf(0), mpmath.mpf(2)
+        for _ in range(300):
+            one, two = low + (high - low) / 3, high - (high - low) / 3
+            falls = one / (1 + mpmath.exp(one**2)) >= two / (1 + mpmath.exp(two**2))
+            low, high = (low, two) if falls else (one, high)
+        return float(low)
+
+
 def largest_s() -> Finding:
-    low, high = 0.0, 2.0  # ternary search for the maximum
-    for _ in range(200):
-        one, two = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (one, high) if one / (1 + math.exp(one**2)) < two / (1 + math.exp(two**2)) else (low, two)
-    return Finding(low / (1 + math.exp(low**2)), f"the maximum of h/(1 + exp(h^2)), at h = {low:.6f}")
+    h = best_state()
+    return Finding(h / (1 + math.exp(h**2)), f"the maximum of h/(1 + exp(h^2)), at h = {h:.6f}")
 
 
 def state_sizes(norm: bool, steps: int = 200) -> list[float]:
@@ -221,17 +256,21 @@ def repaired_order() -> Finding:
 def bounded_states() -> Finding:
     free, scaled = state_sizes(norm=False), state_sizes(norm=True)
     note = f"200 steps of octavo's model with s = 1: up to {max(free):.0f} without scaling, {max(scaled):.2f} with"
-    return Finding(verdict(max(free) < 10, max(scaled) < 10), note, "below 10")
+    under = {"normalized": max(scaled) < 10, "tanh": max(free) < 10, "query": max(free) < 10}
+    return Finding(verdict(max(free) < 10, under), note, "below 10")
 
 
 CIRCULAR = Exercise(
     id="attention-in-rnn", title="Attention inside a recurrent network",
+    where={"top": lambda: largest_s().value, "h": lambda: best_state(), "u": lambda h: mpmath.mpf(h) ** 2,
+           "curve": lambda h: h / (1 + mpmath.exp(h * h)), "own": lambda h: 1 / (1 + mpmath.exp(-h * h))},
     question="A recurrent network should attend to its own hidden states. First attempt: `h_t = s_t + a_t`, where "
     "`s_t` is the recurrent step from `x_t` and the previous state, and `a_t` is attention with the query `h_t` over "
     "`h_1` to `h_t`.",
     answer="The first attempt is circular: `h_t` needs `a_t`, which needs `h_t` as its query and among its values. As "
-    "an equation it may have no solution, or several. With one-dimensional states, a previous state of 0 and "
-    "dot-product scores it is `s = h/(1 + exp(h^2))`: two solutions for small s, none above 0.2779. The repaired "
+    "an equation it may have no solution, or several. With one-dimensional states, a previous state of zero and "
+    "dot-product scores s must be `h/(1 + exp(h^2))`{curve}: two solutions for small s, none above 0.2779{largest}. "
+    "The repaired "
     "network uses `s_t` as the query and attends only to earlier states: `a_t` is over `h_1` to the state before "
     "`h_t`, and `h_1 = s_1`. Then every state follows from earlier ones. But the sum of a bounded s and a mean of "
     "earlier states can grow by one per step, so states must be normalized.",
@@ -243,26 +282,35 @@ CIRCULAR = Exercise(
         Part("naive", "The first attempt can be computed step by step.", Truth("false"), "exact", naive_order,
              why="`h_t` is computed from `a_t`, and `a_t` from `h_t`, its query: neither can be first.",
              wrong={"overlooked the circular dependency": True}),
-        Part("two", "States are one-dimensional, the previous state is 0, scores are dot products, `s = 0.1`. How many "
-             "values of `h_t` satisfy the equation?", Number(2, rel=0), "numeric", lambda: solutions(0.1),
-             why="The weight of `h_t` itself is `exp(h^2)/(1 + exp(h^2))`, so `s = h/(1 + exp(h^2))`, which first "
-             "rises and then falls.",
-             wrong={"thought that there is always one solution": 1, "thought that there is none": 0}),
-        Part("none", "And for s = 1?", Number(0, rel=0), "numeric", lambda: solutions(1.0),
-             why="The right side never exceeds 0.2779: a large state attends only to itself, and `h = 1 + h` has no "
-             "solution.", wrong={"thought that there is always one solution": 1, "gave the number for s = 0.1": 2}),
+        Part("two", "States are one-dimensional, the previous state is zero, scores are dot products, s = "
+             "0.1{small_s}. How "
+             "many values of `h_t` satisfy the equation?", Number(2, rel=0), "numeric", lambda: solutions(SMALL_S),
+             why="The weight of `h_t` itself is `exp(h^2)/(1 + exp(h^2))`{own}, so s is `h/(1 + exp(h^2))`{curve}, "
+             "which "
+             "first rises and then falls.", where={"small_s": SMALL_S},
+             wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
+                    "thought that there is none": (0, lambda: solutions(1.0).value)}),
+        Part("none", "And if s is one?", Number(0, rel=0), "numeric", lambda: solutions(1.0),
+             why="The right side never exceeds 0.2779{largest}: a large state attends only to itself, and no h is one "
+             "plus "
+             "h.", wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
+                          "gave the number for the small s": (2, lambda: solutions(SMALL_S).value)}),
         Part("largest", "What is the largest s for which there is a solution?", Number(0.2778588845), "numeric",
              largest_s,
-             why="The slope of `h/(1 + exp(h^2))` is zero where `1 + exp(u) = 2*u*exp(u)` with `u = h^2 = 0.7388`.",
-             wrong={"gave h itself": 0.8595551, "used the value at h = 1": 0.2689414}),
+             why="The slope of `h/(1 + exp(h^2))`{curve} is zero where `1 + exp(u) = 2*u*exp(u)` with `u = h^2 = "
+             "0.7388`.",
+             wrong={"gave h itself": (0.859555136, best_state),
+                    "used the value where h is one": (0.2689414214, lambda: 1 / (1 + math.exp(1)))}),
         Part("repaired", "The states of the repaired network can be computed in order, and no later token changes "
              "them.", Truth("true"), "numeric", repaired_order,
              why="`s_t` needs the previous state, `a_t` needs `s_t` and earlier states, `h_t` needs both.",
              wrong={"thought that attending to earlier states is circular": False}),
         Part("grows", "With tanh in the recurrent step, the states of the repaired network stay bounded.",
-             Truth("nearly", condition="each state is normalized, for example to a mean square of one"), "numeric",
+             Truth("nearly", Choice("normalized", {"query": "the recurrent step is the query",
+             "normalized": "each state is normalized, for example to a mean square of one",
+             "tanh": "every entry of the recurrent step is below one"})), "numeric",
              bounded_states,
-             why="If `a_t` is the previous state and `s_t = 1`, then `h_t` grows by one each time: t after t steps.",
+             why="If `a_t` is the previous state and `s_t` is one, then `h_t` grows by one each time: t after t steps.",
              wrong={"considered the step, not the sum": True}),
     ])  # fmt: skip
 
