@@ -6,6 +6,7 @@ python tests/exercises/test_question_sets.py writes docs/exercise-sources.md ane
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,8 +44,9 @@ def _lines() -> Iterator[str]:
     yield "`python tests/exercises/test_question_sets.py` writes this page; a test compares it with the catalogue in "
     yield "`src/octavo/exercises/question_sets/`."
     for one in QUESTION_SETS.values():
-        yield f"\n## {one.title}\n\n`--source {one.id}`\n\n| number | question | exercise | parts | usual answer |"
-        yield "|---|---|---|---|---|"
+        yield f"\n## {one.title}\n\n`--source {one.id}`\n"
+        yield "| number | question | exercise | parts | usual answer | why it fails |"
+        yield "|---|---|---|---|---|---|"
         for question in one.questions:
             yield from _rows(question)
 
@@ -56,8 +58,9 @@ def _rows(question: Question) -> Iterator[str]:
         by_exercise.setdefault(exercise, []).append(part)
     for i, (exercise, parts) in enumerate(by_exercise.items()):
         number, asks = (question.number, question.asks) if i == 0 else ("", "")
-        usual = f"{question.usual.text} ({question.usual.part})" if question.usual and i == 0 else ""
-        yield f"| {number} | {asks} | {exercise} | {', '.join(parts)} | {usual} |"
+        wrong = question.usual if i == 0 else None
+        usual, why = (wrong.text, f"{wrong.why_wrong} ({wrong.part})") if wrong else ("", "")
+        yield f"| {number} | {asks} | {exercise} | {', '.join(parts)} | {usual} | {why} |"
 
 
 def test_the_page_of_docs_is_the_catalogue() -> None:
@@ -74,6 +77,9 @@ def test_every_question_is_answered_by_parts_that_exist(question: Question) -> N
 def test_a_usual_answer_is_among_those_that_evidence_refutes(question: Question) -> None:
     if question.usual is not None:
         part = PARTS[question.usual.part]
+        assert not re.search(r"\d", question.usual.why_wrong), (
+            "numbers belong into the part, where evidence confirms them"
+        )
         lacks_condition = (
             question.usual.given is False and part.answer.right == "nearly"
         )  # a right verdict, half the points
@@ -110,7 +116,7 @@ def test_an_exercise_shows_its_sources_and_the_usual_answer(capsys: pytest.Captu
     assert main(["exercises", "show", "orthogonal-inputs", "--answer"]) == 0
     shown = capsys.readouterr().out
     assert "Usual sources: bishop 12.3" in shown
-    assert "The usual answer (bishop 12.3)" in shown
+    assert "Usual answer to bishop 12.3" in shown
 
 
 def test_a_source_selects_its_exercises() -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from markupsafe import Markup
@@ -98,7 +99,7 @@ def _list_questions(chosen: QuestionSet, json: bool) -> None:
     if json:
         print_json([
             {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.parts,
-             "usual_answer": one.usual and {"text": one.usual.text, "part": one.usual.part, "given": one.usual.given}}
+             "usual_answer": one.usual and asdict(one.usual)}
             for one in chosen.questions
         ])  # fmt: skip
         return

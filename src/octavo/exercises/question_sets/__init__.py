@@ -53,7 +53,8 @@ def tags_of(exercise: str, part: str | None = None) -> list[str]:
 def usual_answers(exercise: str) -> list[str]:
     """What is often answered instead, with source and number, where a part of this exercise refutes it."""
     return [
-        f"The usual answer ({one.id} {question.number}): {question.usual.text} [{question.usual.part}]."
+        f"Usual answer to {one.id} {question.number}: {question.usual.text}. Why it fails: {question.usual.why_wrong} "
+        f"(see {question.usual.part.split('.')[1]})."
         for one in QUESTION_SETS.values() for question in one.questions
         if question.usual is not None and question.usual.part.split(".")[0] == exercise
     ]  # fmt: skip

@@ -12,6 +12,7 @@ class UsualAnswer:
     """An answer that is often given and is wrong: `given` is what it would be in `part`, whose evidence refutes it."""
 
     text: str
+    why_wrong: str
     part: str  # exercise.part
     given: Any
 

@@ -162,8 +162,8 @@ LONG_KEY = Exercise(
              wrong={"did not square the distance": ("U*L", lambda U, L: U * L),
                     "took the variance of the weight": ("U", lambda U: U)}),
         Part("output-mean",
-             "Other keys and the small noise are ignored. By which share w of value a, and one minus w of value b, "
-             "is the mean of the output given?", Number("1/2"), "numeric", output_mean,
+             "Other keys and the small noise are ignored. The mean of the output is a weighted mean of the two "
+             "values. What is the weight of value a in it?", Number("1/2"), "numeric", output_mean,
              why="The log-odds of the weight are symmetric about zero.",
              wrong={"put the mean length into the weight of a copied value":
                     (0.7310585786, lambda: float(sigmoid(np.array(1.0))))}),
@@ -274,9 +274,9 @@ def one_head_longer() -> Finding:
 
 TWO_HEADS = Exercise(
     id="two-heads-found", title="Find queries for two heads", where={"close": CLOSE},
-    question="Keys are drawn around orthonormal means, and key a varies in length, as in the previous exercise. The "
-    "output is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the "
-    "means, for which it is close to the average of the values of keys a and b, however long key a is.",
+    question="Keys are drawn around orthonormal means with tiny noise, but key a also varies in length. The output "
+    "is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the means, for "
+    "which it is close to the average of the values of keys a and b, however long key a is.",
     answer="`q_1 = s*mu_a` and `q_2 = s*mu_b` with a large s: each head copies one value. The length of key a now "
     "changes only a margin that is large anyway, so the output hardly varies as long as the key does not point "
     "backwards. Two heads that share the query of a single head gain nothing: they make the same error.",
