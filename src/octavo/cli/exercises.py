@@ -98,14 +98,14 @@ def list_(source: str | None = None, folder: str | None = None, json: bool = Fal
 def _list_questions(chosen: QuestionSet, json: bool) -> None:
     if json:
         print_json([
-            {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.parts,
+            {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.all_parts,
              "usual_answer": one.usual and asdict(one.usual)}
             for one in chosen.questions
         ])  # fmt: skip
         return
     rows = [(one.number if i == 0 else "", part, "differs" if one.usual and i == 0 else "",
              prose_as_text(one.asks) if i == 0 else "")
-            for one in chosen.questions for i, part in enumerate(one.parts)]  # fmt: skip
+            for one in chosen.questions for i, part in enumerate(one.all_parts)]  # fmt: skip
     print_table(("number", "exercise.part", "usual answer", "question"), rows, left=(0, 1, 2, 3))
     differing = sum(one.usual is not None for one in chosen.questions)
     note(f"{chosen.title}: {len(chosen.questions)} questions; {differing} usual answers differ from the right one, and "
