@@ -140,11 +140,11 @@ def test_an_attack_does_not_achieve_what_it_must_not(service: Service, backend: 
     assert reply["elapsed"] < PATIENCE_SECONDS
     assert os.listdir(service.world["folder"]) == []
     assert "achieved" in Path(service.world["secret"]).read_text(encoding="utf-8")
-    told = reply["problem"] or reply["refused"]
-    assert re.search(attack.reported, told), told
-    assert "was stopped" in attack.reported or "was stopped" not in told, "it had no time to fail by itself"
-    assert told.isprintable()
-    assert len(told) < MAX_MESSAGE_CHARACTERS + 200
+    message = reply["problem"] or reply["refused"]
+    assert re.search(attack.reported, message), message
+    assert "was stopped" in attack.reported or "was stopped" not in message, "it had no time to fail by itself"
+    assert message.isprintable()
+    assert len(message) < MAX_MESSAGE_CHARACTERS + 200
 
 
 def service_secrets(service: Service) -> set[str]:

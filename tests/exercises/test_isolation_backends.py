@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -23,9 +24,12 @@ from octavo.exercises import Exercise, Finding, Function, Part
 from octavo.exercises.framework import isolation
 from octavo.exercises.framework.functions import FunctionRunner
 from octavo.exercises.framework.isolation import backends, call_functions, choose_backend
+from octavo.exercises.framework.isolation.calls import check_result
+from octavo.exercises.framework.isolation.runner import MAX_RESULT_NUMBERS, plain
 from octavo.exercises.framework.isolation.runtime import find_packages, find_runtime
 from octavo.exercises.framework.isolation.seccomp import build_filter, system_call_numbers
 from octavo.exercises.framework.limits import Limits
+from octavo.exercises.framework.registry import exercises_by_topic
 from octavo.exercises.framework.results import ResultFolder
 from octavo.exercises.framework.submissions import grade
 
@@ -78,7 +82,7 @@ def test_a_container_has_no_network_no_rights_and_one_small_folder() -> None:
         f"--tmpfs=/work:rw,nosuid,nodev,size={16 << 20},nr_inodes=1000,mode=1777"
     ]
     image = command.index("some/image")
-    assert command[image - 1 : image + 4] == ["--entrypoint=timeout", "some/image", "--signal=KILL", "3600", "python3"]
+    assert command[image - 1 : image + 5] == ["--entrypoint=timeout", "some/image", "-s", "KILL", "3600", "python3"]
 
 
 def test_a_container_is_started_asked_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +154,7 @@ def test_trust_runs_functions_without_isolation(tmp_path: Path, monkeypatch: pyt
 
 
 def test_an_unknown_isolation_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="must be one of auto, bubblewrap, namespaces, container: it is 'magic'"):
+    with pytest.raises(UserError, match="must be one of auto, bubblewrap, namespaces, container, user: it is 'magic'"):
         choose_backend("magic")  # type: ignore[arg-type]
 
 
@@ -160,6 +164,65 @@ def test_without_bubblewrap_namespaces_are_used(monkeypatch: pytest.MonkeyPatch)
         assert choose_backend().name == "namespaces"
     except UserError as error:
         pytest.skip(f"needs isolation: {error}")
+
+
+# Another user, without namespaces
+
+AS_ANOTHER_USER = """
+import ctypes, json, os, sys
+sys.path.insert(0, {here!r})
+from attack_service import CLONE_NEWNS, MS_PRIVATE_ALL, reach_python
+from octavo.exercises.framework.isolation import UserError, call_functions, choose_backend
+from octavo.exercises.framework.isolation.runtime import PACKAGE_FOLDER
+from octavo.exercises.framework.limits import Limits
+reach_python()
+try:
+    choose_backend("user", secrets=[{secret!r}])
+except UserError as error:
+    print(error)
+libc = ctypes.CDLL(None)
+libc.unshare(CLONE_NEWNS)
+libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_PRIVATE_ALL), None)
+for folder in (PACKAGE_FOLDER, {secret!r}):  # as if closed by chmod, for this process only
+    assert libc.mount(b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), b"mode=700") == 0
+backend = choose_backend("user", secrets=[{secret!r}])
+for code in json.load(sys.stdin):
+    [[result]] = call_functions(backend, {{"a.py": code.encode()}}, "a.py", [("f", [[1]])], Limits(20.0))
+    print(result.problem or result.value)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests as root to become another user")
+def test_another_user_has_no_answers_no_sockets_no_processes_and_no_signals(tmp_path: Path) -> None:
+    secret = tempfile.mkdtemp()
+    try:
+        os.chmod(secret, 0o755)
+        script = AS_ANOTHER_USER.format(here=str(Path(__file__).parent), secret=secret)
+        package = Path(isolation.__file__).resolve().parents[3]
+        codes = [
+            "def f(x):\n    return x + 1",
+            "import octavo",
+            f"open({str(package / 'errors.py')!r})",
+            "import os\nos.fork()",
+            "import socket\nsocket.socket()",
+            f"import os\nos.kill({os.getpid()}, 9)",
+            f"import os\nos.listdir({secret!r})",
+            "import os\ndef f(x):\n    return os.getuid() == 0",
+        ]
+        done = subprocess.run([sys.executable, "-c", script], input=json.dumps(codes), capture_output=True, text=True)
+    finally:
+        os.rmdir(secret)
+    open_package, *lines = done.stdout.splitlines()
+    assert "can be read by other users; close it: chmod go-rwx" in open_package, done.stderr
+    reported = ["2", "ModuleNotFoundError", "PermissionError", "PermissionError", "PermissionError", "PermissionError",
+                "PermissionError", "False"]  # fmt: skip
+    assert [line.split(" in line")[0] for line in lines] == reported
+
+
+def test_only_root_can_become_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(UserError, match="only root"):
+        choose_backend("user")
 
 
 # The filter and the runtime
@@ -196,6 +259,19 @@ def test_the_runtime_has_numpy_and_torch_and_nothing_of_octavo() -> None:
     assert not any(package.is_relative_to(folder) for folder in runtime.libraries) or any(
         package.is_relative_to(folder) for folder in runtime.hidden
     )
+
+
+def test_every_functions_arguments_and_results_pass_through_json() -> None:
+    """So no answer needs octavo, or any type of ours, in isolation."""
+    parts = [part for exercises in exercises_by_topic().values() for one in exercises for part in one.parts]
+    functions = [part.answer for part in parts if isinstance(part.answer, Function)]
+    assert len(functions) >= 10
+    for function in functions:
+        for case in function.cases:
+            sent = json.loads(json.dumps(case))
+            result = check_result(json.loads(json.dumps(plain(function.right(*sent), [MAX_RESULT_NUMBERS]))))
+            assert result.problem == "", function.name
+            assert function.first_difference(result.value, function.right(*case)) is None, function.name
 
 
 def test_torch_works_in_isolation() -> None:

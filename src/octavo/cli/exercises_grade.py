@@ -42,8 +42,9 @@ def grade(
         seconds: Time limit for one answer.
         megabytes: Memory limit for one answer.
         csv: Also write a CSV file with one line per part of each student, whenever a student has been graded.
-        results: A folder that stores each student's results at once; grading resumes from it.
-        isolation: bubblewrap, namespaces, or container (Docker or Podman); auto takes the first that works here.
+        results: A folder that stores the results of each student who has been graded; grading resumes from it.
+        isolation: bubblewrap, namespaces, container (Docker or Podman), or user (root inside a container that allows no
+            namespaces); auto takes the first of bubblewrap and namespaces that works here.
         image: The container's image, which has Python, numpy and torch, and not octavo.
         trust: Run students' files without isolation, with your permissions. Only for files that you trust.
         seed: Every student has numbers of their own, drawn from this seed and the student's name.
@@ -55,7 +56,8 @@ def grade(
         raise UserError(f"limits must be above 0 s and at least 256 MB: seconds={seconds:g}, megabytes={megabytes}")
     assigned = [exercise.id for exercise in select_exercises(only, folder)] if only else []
     limits = Limits(seconds, megabytes << 20)
-    runner = FunctionRunner(limits, lambda: choose_backend(isolation, trust, image, megabytes))
+    secrets = [answers] if os.path.isdir(answers) else []
+    runner = FunctionRunner(limits, lambda: choose_backend(isolation, trust, image, megabytes, secrets))
     if isolation != "auto":
         runner.start()  # what was asked for by name must work
     so_far: list[Student] = []

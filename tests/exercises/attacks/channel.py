@@ -233,7 +233,7 @@ def return_an_array_that_lies(world: World) -> Any:
 
 
 def return_an_endless_list(world: World) -> Any:
-    """Must not send a list without end.
+    """Must not send an endless list.
 
     Reported: may hold
     """

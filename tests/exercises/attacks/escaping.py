@@ -184,9 +184,9 @@ def open_devices(world: World) -> str:
 
 def type_into_the_terminal(world: World) -> str:
     """Must not push characters into the terminal of whoever grades."""
-    letter = ctypes.c_char(b"x")
+    character = ctypes.c_char(b"x")
     for stream in range(4):
-        if libc.ioctl(stream, ctypes.c_ulong(0x5412), ctypes.byref(letter)) == 0:
+        if libc.ioctl(stream, ctypes.c_ulong(0x5412), ctypes.byref(character)) == 0:
             return ACHIEVED
         assert ctypes.get_errno() != 5, "the call reached a terminal"
     return ""

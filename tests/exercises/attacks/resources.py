@@ -29,7 +29,7 @@ def system_call(world: World, name: str, *arguments: Any) -> int:
 
 
 def spin(world: World) -> str:
-    """Must not compute without end.
+    """Must not compute forever.
 
     Reported: was stopped
     """
@@ -38,7 +38,7 @@ def spin(world: World) -> str:
 
 
 def spin_in_c(world: World) -> str:
-    """Must not compute without end inside C, where Python sees no signal.
+    """Must not compute forever inside C, where Python sees no signal.
 
     Reported: was stopped
     """
@@ -54,7 +54,7 @@ def spin_in_a_power(world: World) -> str:
 
 
 def spin_in_a_pattern(world: World) -> str:
-    """Must not backtrack without end.
+    """Must not backtrack forever.
 
     Reported: was stopped
     """
@@ -85,7 +85,7 @@ def ignore_signals(world: World) -> str:
 
 
 def sleep(world: World) -> str:
-    """Must not wait without end.
+    """Must not wait forever.
 
     Reported: was stopped
     """
@@ -159,7 +159,7 @@ def memory_in_pipes(world: World) -> str:
 
 
 def recurse(world: World) -> str:
-    """Must not bring the grader down by recursion without end.
+    """Must not bring the grader down by endless recursion.
 
     Reported: RecursionError|ended without|memory|was stopped
     """

@@ -26,6 +26,7 @@ HEADER = """# Answers to octavo's exercises. Write your answers between the quot
 # Statements have three verdicts. true: it holds as stated, without exception. false: it does not always hold.
 # nearly: it does not always hold, but it does under a condition, which you name. Where a statement is nearly true,
 # false is a right verdict too; half of the points are for the verdict, half for the condition.
+# Functions: the name of a Python file beside this one; it may import Python's standard library, numpy and torch.
 # To grade this file: octavo exercises grade answers.toml
 """
 COMMENT_CHARACTERS = 110  # of a line of the template

@@ -12,6 +12,7 @@ from typing import Any
 from octavo.errors import UserError
 from octavo.exercises.framework.answers import Function
 from octavo.exercises.framework.exercise import Exercise, Part
+from octavo.exercises.framework.functions import MAX_SOURCE_BYTES
 from octavo.exercises.framework.limits import Limits
 from octavo.io.files import whole_file
 
@@ -45,7 +46,7 @@ class ResultFolder:
             file.write(json.dumps(record, indent=1).encode())
 
     def _path(self, answers: Path) -> Path:
-        """Named after the student's folder; a digest tells apart what a file's name cannot."""
+        """Named after the student's folder; the digest keeps equal names apart."""
         folder = answers.absolute().parent
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.name)[:40]
         digest = hashlib.sha256(str(answers.absolute()).encode("utf-8", "surrogateescape")).hexdigest()[:12]
@@ -57,10 +58,11 @@ def _identify(answers: Path, exercises: Sequence[Exercise], limits: Limits) -> s
     digest = hashlib.sha256(repr(limits).encode())
     for exercise in exercises:
         digest.update(repr([exercise.id, *map(_describe, exercise.parts)]).encode())
-    files = [answers, *sorted(answers.parent.glob("*.py"))]
-    for file in files:
-        if file.is_file() and not file.is_symlink():
-            digest.update(f"{file.name!r} {hashlib.sha256(file.read_bytes()).hexdigest()}".encode())
+    for path in (answers, *sorted(answers.parent.glob("*.py"))):
+        if path.is_file() and not path.is_symlink():
+            with open(path, "rb") as file:  # more than MAX_SOURCE_BYTES is refused anyway
+                content = hashlib.sha256(file.read(MAX_SOURCE_BYTES + 1)).hexdigest()
+            digest.update(f"{path.name!r} {content}".encode())
     return digest.hexdigest()
 
 

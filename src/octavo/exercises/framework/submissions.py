@@ -37,7 +37,7 @@ def grade(
     """Grade a file or a folder of students on the exercises `only` names or, without it, those anybody answered.
 
     Several students are graded at the same time, each student's functions in processes of their own. `finished` is
-    called for each student who is graded. `results` stores each of them at once, and those stored are not graded again.
+    called for each student who is graded. `results` stores them one by one; those stored are not graded again.
     With a seed, every student has numbers of their own, drawn from the seed and the student's name.
     """
     runner = runner or FunctionRunner(limits)

@@ -11,10 +11,16 @@ from collections.abc import Iterator
 
 from octavo.errors import UserError
 from octavo.exercises.question_sets import bishop, cs224n, laboratory, language_models, prince
-from octavo.exercises.question_sets.question import Question, QuestionSet, UsualAnswer
+from octavo.exercises.question_sets.question import QuestionSet, SourceQuestion, UsualAnswer
 
 __all__ = [
-    "QUESTION_SETS", "Question", "QuestionSet", "UsualAnswer", "exercises_in", "find_question_set", "tags_of",
+    "QUESTION_SETS",
+    "QuestionSet",
+    "SourceQuestion",
+    "UsualAnswer",
+    "exercises_in",
+    "find_question_set",
+    "tags_of",
     "usual_answers",
 ]  # fmt: skip
 
@@ -34,14 +40,16 @@ def find_question_set(name: str) -> QuestionSet:
 
 def exercises_in(chosen: QuestionSet) -> list[str]:
     """The exercises that answer the questions of a set, in its order."""
-    return list(dict.fromkeys(part.split(".")[0] for question in chosen.questions for part in question.parts))
+    return list(dict.fromkeys(part.split(".")[0] for question in chosen.questions for part in question.all_parts))
 
 
-def _questions_of(exercise: str, part: str | None = None) -> Iterator[tuple[QuestionSet, Question]]:
+def _questions_of(exercise: str, part: str | None = None) -> Iterator[tuple[QuestionSet, SourceQuestion]]:
     """The questions that an exercise, or one part of it, answers."""
     for one in QUESTION_SETS.values():
         for question in one.questions:
-            if any(name.split(".")[0] == exercise and part in (None, name.split(".")[1]) for name in question.parts):
+            if any(
+                name.split(".")[0] == exercise and part in (None, name.split(".")[1]) for name in question.all_parts
+            ):
                 yield one, question
 
 
@@ -53,7 +61,8 @@ def tags_of(exercise: str, part: str | None = None) -> list[str]:
 def usual_answers(exercise: str) -> list[str]:
     """What is often answered instead, with source and number, where a part of this exercise refutes it."""
     return [
-        f"The usual answer ({one.id} {question.number}): {question.usual.text} [{question.usual.part}]."
+        f"Usual answer to {one.id} {question.number}: {question.usual.text}. Why it fails: {question.usual.why_wrong} "
+        f"(see {question.usual.part.split('.')[1]})."
         for one in QUESTION_SETS.values() for question in one.questions
         if question.usual is not None and question.usual.part.split(".")[0] == exercise
     ]  # fmt: skip

@@ -191,8 +191,8 @@ NEW = Exercise(
              why="A key and a value. Its query is never needed again.",
              wrong={"kept the query too": ("3*D", lambda D: 3 * D), "kept the scores": ("N + 1", lambda N: N + 1)}),
         Part("crossover", "For which N do the four projections cost as much as scores and weighted sum?",
-             Formula("2*D - 1", ND), "counted",
-             lambda: Finding([IntervalAt({"N": 1, "D": d}, *[next(n for n in range(10 * d)
+             Formula("2*D - 1", {"D": "whole"}), "counted",
+             lambda: Finding([IntervalAt({"D": d}, *[next(n for n in range(10 * d)
                  if attend(1, n + 1, d) >= project(1, d, 4))] * 2) for d in (8, 32)],
                  "the first N at which they are equal, for two widths"),
              why="There `2*(N + 1)*D = 4*D^2`.",

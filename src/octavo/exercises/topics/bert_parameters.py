@@ -191,7 +191,7 @@ USUAL = Exercise(
         Part("attention", "How many weights does the attention of one layer have, without biases?",
              Number(4_194_304, rel=0), "counted",
              lambda: Finding(in_one_layer("attention", False), "the matrices of one layer of octavo's BERT, counted"),
-             why="16{H} heads with three projections each, and an output projection: `H*3*D*K + D^2 = 4*D^2`.",
+             why="16{H} heads with three projections each, and an output projection: `3*H*D*K + D^2 = 4*D^2`.",
              wrong={"left out the output projection": (3_145_728, lambda: in_one_layer("attention", False) * 3 // 4),
                     "counted one head": (196_608, lambda: in_one_layer("attention", False) * 3 // 4 // LARGE.heads)}),
         Part("feed-forward", "How many parameters does the feed-forward network of one layer have, with biases?",

@@ -150,8 +150,8 @@ CONVENTIONS = Exercise(
              why="With z at one, it returns the old state."),
         Part("reset", "`tanh(W*x + r*(U*h))` and `tanh(W*x + U*(r*h))` are the same candidate.", Truth("false"),
              "numeric", reset_places,
-             why="The first scales the entries of U h, the second those of h, before U mixes them. PyTorch uses the "
-             "first; the second is in the original papers.",
+             why="The first scales the entries of U h, the second those of h, before U mixes them. They are the same "
+             "only if all entries of r are equal, or U is diagonal.",
              wrong={"thought that an elementwise product commutes with a matrix": True}),
     ])  # fmt: skip
 

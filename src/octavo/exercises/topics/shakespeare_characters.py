@@ -156,7 +156,7 @@ SHAKESPEARE = Exercise(
     where={"units": WIDTH, "characters": CHARACTERS, "steps": STEPS},
     question="A GRU with 64{units} units reads Tiny Shakespeare, which has 65{characters} different characters, "
     "character by character and predicts the next one. It is trained for 120{steps} small steps on the first nine "
-    "tenths; `--full` trains longer.",
+    "tenths; the option --full trains longer.",
     answer="A model that knows nothing has a loss of `ln(65)`{start} nats. In the first steps the loss falls to that "
     "of a bag of characters, the entropy of their frequencies; then below that of pairs, because the state remembers "
     "more than one character. The loss of single batches goes up and down, so a curve should be judged by its trend, "
@@ -173,8 +173,7 @@ SHAKESPEARE = Exercise(
              "them.)", Number(3.309084), "counted", frequencies_entropy,
              why="The sum of `-p*ln(p)`; a model without context cannot be better on this text.",
              wrong={"gave it in bits": (4.773999474, lambda: frequencies_entropy().value / math.log(2)),
-                    "gave that "
-             "of equal frequencies": ("ln(65)", lambda: math.log(CHARACTERS))}),
+                    "gave that of equal frequencies": ("ln(65)", lambda: math.log(CHARACTERS))}),
         Part("curve",
              "At the end, its loss on held-out text is below that of counted pairs of characters.", Truth("true"),
              "trained", beats_pairs, full=lambda: beats_pairs(FULL_STEPS),

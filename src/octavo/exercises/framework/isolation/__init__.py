@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 from octavo.errors import UserError
@@ -14,6 +16,7 @@ from octavo.exercises.framework.isolation.backends import (
     Bubblewrap,
     Container,
     Namespaces,
+    OtherUser,
     Trusted,
 )
 from octavo.exercises.framework.isolation.calls import CaseResult, IsolationError, call_functions, explain_failure
@@ -22,30 +25,34 @@ from octavo.exercises.framework.isolation.seccomp import is_supported
 __all__ = ["CONTAINER_IMAGE", "Backend", "CaseResult", "IsolationError", "IsolationKind", "call_functions",
            "choose_backend"]  # fmt: skip
 
-IsolationKind = Literal["auto", "bubblewrap", "namespaces", "container"]
+IsolationKind = Literal["auto", "bubblewrap", "namespaces", "container", "user"]
+AUTOMATIC = ("bubblewrap", "namespaces")  # those that guarantee everything, without being asked for
 REFUSAL = "functions are not run here: {reasons}; --isolation container uses Docker or Podman, and --trust runs \
 students' files with your permissions"
 
 
 def choose_backend(
-    kind: IsolationKind = "auto", trust: bool = False, image: str = CONTAINER_IMAGE, megabytes: int = 1024
-) -> Backend:
-    """A backend that works here, tried by running a function in it; a UserError says why there is none."""
+    kind: IsolationKind = "auto", trust: bool = False, image: str = CONTAINER_IMAGE, megabytes: int = 1024,
+    secrets: Sequence[str | Path] = (),
+) -> Backend:  # fmt: skip
+    """A backend that works here, tried by running a function in it; a UserError says why there is none.
+
+    `secrets` are what the isolation `user` must not be able to read; the others show no such files at all.
+    """
     if trust:
         return Trusted()
     if kind not in get_args(IsolationKind):
         raise UserError(f"--isolation must be one of {', '.join(get_args(IsolationKind))}: it is {kind!r}")
-    if kind == "container":
-        container = Container(image, megabytes)
-        if reason := explain_failure(container):
+    named: dict[str, Backend] = {"container": Container(image, megabytes)}
+    if is_supported():
+        named |= {"bubblewrap": Bubblewrap(), "namespaces": Namespaces(), "user": OtherUser(secrets)}
+    if kind in named:
+        if reason := explain_failure(named[kind]):
             raise UserError(reason)
-        return container
-    if not is_supported():
-        raise UserError(REFUSAL.format(reasons="there is no isolation for this system and processor"))
-    backends: dict[str, Backend] = {"bubblewrap": Bubblewrap(), "namespaces": Namespaces()}
+        return named[kind]
     reasons = []
-    for backend in backends.values() if kind == "auto" else [backends[kind]]:
+    for backend in (named[name] for name in AUTOMATIC if name in named):
         if not (reason := explain_failure(backend)):
             return backend
         reasons.append(reason)
-    raise UserError(REFUSAL.format(reasons="; ".join(reasons)))
+    raise UserError(REFUSAL.format(reasons="; ".join(reasons) or "there is no isolation for this system and processor"))

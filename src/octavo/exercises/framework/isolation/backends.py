@@ -1,4 +1,4 @@
-"""Ways to start the runner so that a student's program sees and reaches only what it needs.
+"""Ways to start the runner so that a student's program has access only to what it needs.
 
 A backend's `launch` gives a command and what the runner must know about its surroundings. From the outside in:
 the namespaces of Linux (own processes, no network, a root that holds only the runtime), a user without rights,
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
@@ -25,6 +25,7 @@ from octavo.errors import UserError
 from octavo.exercises.framework.isolation.runtime import (
     DEVICES,
     HIDDEN_PACKAGE,
+    PACKAGE_FOLDER,
     PACKAGES_FOLDER,
     WORK_FOLDER,
     find_runtime,
@@ -48,7 +49,7 @@ MACHINES = {"arm64": "aarch64", "AMD64": "x86_64"}  # names of processors that o
 
 
 class Launch(NamedTuple):
-    """How to start the runner once, and what it must be told."""
+    """How to start the runner once, and what it must know."""
 
     command: list[str]
     environment: dict[str, str] = ENVIRONMENT
@@ -56,9 +57,11 @@ class Launch(NamedTuple):
     users: tuple[int, ...] = ()  # of whom the runner becomes one
     filter: bytes = b""
     forbidden: str = HIDDEN_PACKAGE  # a package that must not be found
+    unreadable: tuple[str, ...] = ()  # what the runner must not be able to read
     handles: tuple[int, ...] = ()  # file descriptors that the command inherits
     folder: str | None = None  # working directory
     limits: dict[str, int] = {}  # noqa: RUF012  # besides those of every answer
+    has_own_root: bool = False  # the first child of the command sees only what the program may see
 
 
 class Backend(Protocol):
@@ -91,7 +94,7 @@ class Bubblewrap:
             yield Launch(
                 [self.program, "--args", str(options.fileno()), "--", find_runtime().python, *PYTHON_FLAGS],
                 users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(),
-                handles=(rules.fileno(), options.fileno()),
+                handles=(rules.fileno(), options.fileno()), has_own_root=True,
             )  # fmt: skip
 
     @staticmethod
@@ -141,7 +144,7 @@ class Namespaces:
         }  # fmt: skip
         yield Launch(
             [runtime.python, "-I", "-S", "-c", LAUNCHER, json.dumps(specification)],
-            users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(),
+            users=(next(USERS), NOBODY) if is_root else (), filter=build_filter(), has_own_root=True,
         )  # fmt: skip
 
 
@@ -162,7 +165,8 @@ class Container:
         machine = platform.machine()
         rules = build_filter(machine=MACHINES.get(machine, machine)) if machine in {*ARCHITECTURES, *MACHINES} else b""
         try:
-            yield Launch(self.command(name), {**os.environ}, packages=(), filter=rules)
+            limits = {"RLIMIT_NPROC": 4096}  # counted over all containers; --pids-limit is that of this one
+            yield Launch(self.command(name), {**os.environ}, packages=(), filter=rules, limits=limits)
         finally:  # ending the client does not end the container
             subprocess.run([self.program, "rm", "--force", name], capture_output=True, check=False)
 
@@ -176,9 +180,34 @@ class Container:
             "--pids-limit=64", f"--memory={memory}", f"--memory-swap={memory}", "--cpus=1", "--log-driver=none",
             f"--user={NOBODY}:{NOBODY}", f"--workdir={WORK_FOLDER}",
             f"--tmpfs={WORK_FOLDER}:rw,nosuid,nodev,size={WORK_FOLDER_BYTES},nr_inodes={WORK_FOLDER_FILES},mode=1777",
-            *settings, "--entrypoint=timeout", self.image, "--signal=KILL", str(CONTAINER_SECONDS), "python3", "-I",
-            "-B", "-c", RUNNER,
+            *settings, "--entrypoint=timeout", self.image, "-s", "KILL", str(CONTAINER_SECONDS), "python3", "-I", "-B",
+            "-c", RUNNER,
         ]  # fmt: skip
+
+
+class OtherUser:
+    """A user without rights, under the same filter: for root inside a container that allows no namespaces.
+
+    There is no new root: the program reads what any user may read. So octavo's folder, and `secrets`, must be closed to
+    other users, which the runner checks; the filter keeps it from sockets, signals and other processes.
+    """
+
+    name = "user"
+
+    def __init__(self, secrets: Sequence[str | Path] = ()) -> None:
+        self.secrets = tuple(os.path.realpath(path) for path in (PACKAGE_FOLDER, *secrets))
+
+    @contextmanager
+    def launch(self) -> Iterator[Launch]:
+        if os.geteuid() != 0:
+            raise UserError("--isolation user becomes another user, which only root can")
+        with _links_to_packages() as packages, tempfile.TemporaryDirectory() as folder:
+            for path in (packages, folder):
+                os.chmod(path, 0o777 if path == folder else 0o755)
+            yield Launch(
+                [find_runtime().python, *PYTHON_FLAGS], {**ENVIRONMENT, "HOME": folder, "TMPDIR": folder}, (packages,),
+                users=(next(USERS), NOBODY), filter=build_filter(), unreadable=self.secrets, folder=folder,
+            )  # fmt: skip
 
 
 class Trusted:
@@ -188,12 +217,19 @@ class Trusted:
 
     @contextmanager
     def launch(self) -> Iterator[Launch]:
-        with tempfile.TemporaryDirectory() as packages, tempfile.TemporaryDirectory() as folder:
-            for name, path in find_runtime().packages:
-                os.symlink(path, f"{packages}/{name}")
+        with _links_to_packages() as packages, tempfile.TemporaryDirectory() as folder:
             limits = {"RLIMIT_FSIZE": 0, "RLIMIT_NPROC": 0}
             environment = {**ENVIRONMENT, "HOME": folder, "TMPDIR": folder}
             yield Launch([sys.executable, *PYTHON_FLAGS], environment, (packages,), folder=folder, limits=limits)
+
+
+@contextmanager
+def _links_to_packages() -> Iterator[str]:
+    """A folder from which a program can import the packages of the runtime, and no others."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path in find_runtime().packages:
+            os.symlink(path, f"{folder}/{name}")
+        yield folder
 
 
 @contextmanager

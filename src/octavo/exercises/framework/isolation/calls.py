@@ -94,6 +94,7 @@ def _run_once(
             "preload": [name for name in PACKAGES if any(name.encode() in source for source in sources.values())],
             "file": file, "functions": functions, "limits": rlimits, "packages": launch.packages,
             "users": launch.users, "filter": base64.b64encode(launch.filter).decode(), "forbidden": launch.forbidden,
+            "unreadable": launch.unreadable,
         }  # fmt: skip
         request.write(json.dumps(contents).encode())
         request.flush()
@@ -121,7 +122,8 @@ class Process:
         self.stream = self.process.stdout
         self.poll = select.poll()
         self.poll.register(self.stream, select.POLLIN)
-        self.memory, self.buffer, self.received, self.child = memory, b"", 0, 0
+        self.memory, self.has_own_root = memory, launch.has_own_root
+        self.buffer, self.received = b"", 0
         self.is_ready = False  # until then it may still see the machine's files
 
     def read(self, deadline: float) -> dict[str, Any]:
@@ -145,12 +147,11 @@ class Process:
         return parse_line(line)
 
     def _check_use(self) -> None:
-        """Stop a program that uses more than it may of what the system itself does not limit everywhere."""
-        pid = self.process.pid
-        self.child = self.child or _only_child(pid)
-        if resident_bytes(self.child or pid) > self.memory + WORK_FOLDER_BYTES * 4:
-            raise Stopped("it needs more memory than the limit")
-        if self.child and _count_files(self.child) > WORK_FOLDER_FILES:
+        """Stop a program that uses more than it may of what the system itself does not limit."""
+        if not self.has_own_root:  # macOS limits no memory
+            if resident_bytes(self.process.pid) > self.memory + WORK_FOLDER_BYTES:
+                raise Stopped("it needs more memory than the limit")
+        elif _count_files(_first_child(self.process.pid)) > WORK_FOLDER_FILES:  # bubblewrap cannot limit it
             raise Stopped(f"it created more than {WORK_FOLDER_FILES:,} files")
 
     def end(self) -> None:
@@ -282,7 +283,7 @@ def clean_text(text: str) -> str:
     return " ".join(printable[:MAX_MESSAGE_CHARACTERS].split())
 
 
-def _only_child(pid: int) -> int:
+def _first_child(pid: int) -> int:
     """The first child of a process; 0 if it is not known."""
     try:
         return int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0])

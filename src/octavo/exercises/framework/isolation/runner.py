@@ -149,6 +149,9 @@ def prepare(request: dict[str, Any], folder: str) -> None:
     sys.path[:0] = request["packages"]  # the student's folder follows when all is done: it may have a file ctypes.py
     if request["forbidden"] and importlib.util.find_spec(request["forbidden"]) is not None:
         raise OSError(f"the package {request['forbidden']} can be read; use a Python or an image without it")
+    for path in request["unreadable"]:
+        if os.access(path, os.R_OK) or os.access(path, os.X_OK):
+            raise OSError(f"{path} can be read by other users; close it: chmod go-rwx {path}")
     set_limits(request["limits"])
     if request["filter"]:
         install_filter(base64.b64decode(request["filter"]))

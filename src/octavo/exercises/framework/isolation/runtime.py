@@ -15,9 +15,10 @@ PACKAGES = ("numpy", "torch")  # what an answer may import beside the standard l
 PACKAGES_FOLDER = "/packages"  # where an isolated program finds them
 WORK_FOLDER = "/work"  # the only folder into which it can write
 HIDDEN_PACKAGE = "octavo"
+PACKAGE_FOLDER = os.path.realpath(Path(__file__).parents[3])  # where it is installed
 SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/libx32", "/usr/lib32", "/lib", "/lib64")
 LIBRARY_FILES = ("/etc/ld.so.cache",)
-DEVICES = ("/dev/null", "/dev/urandom", "/dev/random")
+DEVICES = tuple(filter(os.path.exists, ("/dev/null", "/dev/urandom", "/dev/random")))
 
 
 class Runtime(NamedTuple):
@@ -41,9 +42,10 @@ def find_runtime() -> Runtime:
     libraries = [name for name in dict.fromkeys(folders) if not any(_is_below(name, other) for other in folders)]
     files = [name for name in LIBRARY_FILES if os.path.isfile(name)]
     hidden = [folder for library in libraries for folder in _package_folders(library)]
-    ours = os.path.realpath(Path(__file__).parents[3])  # the folder of the package itself, if it is installed elsewhere
-    if any(_is_below(ours, name) for name in libraries) and not any(_is_below(ours, name) for name in hidden):
-        hidden.append(ours)
+    if any(_is_below(PACKAGE_FOLDER, one) for one in libraries) and not any(
+        _is_below(PACKAGE_FOLDER, one) for one in hidden
+    ):
+        hidden.append(PACKAGE_FOLDER)
     return Runtime(python, (*libraries, *files), tuple(links), tuple(hidden), tuple(sorted(find_packages().items())))
 
 
