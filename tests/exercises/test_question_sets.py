@@ -136,5 +136,16 @@ def test_a_claim_without_its_dataset_is_skipped_not_refuted(monkeypatch: pytest.
     assert evidence.note == "needs the dataset shakespeare: octavo data get shakespeare"
 
 
+def test_a_check_without_the_dataset_succeeds_and_says_what_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OCTAVO_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["exercises", "check", "characters-or-words"]) == 0
+    shown = capsys.readouterr()
+    assert "skipped" in shown.out
+    assert "3 of 4 claims hold, 1 skipped for want of data" in shown.err
+
+
 if __name__ == "__main__":
     PAGE.write_text(as_table(), encoding="utf-8")

@@ -241,7 +241,7 @@ def _print_checked(checked: list[CheckedExercise]) -> None:
             rows.append((one.id, "FAILS", "", "", "", one.problem))
     print_table(("claim", "result", "evidence", "time", "tolerance", "what was computed"), rows, left=(0, 1, 2, 4, 5))
     confirmed, skipped = (sum(row[1] == outcome for row in rows) for outcome in ("holds", "skipped"))
-    without = f", {skipped} were skipped for want of data" if skipped else ""
+    without = f", {skipped} skipped for want of data" if skipped else ""
     note(f"{confirmed} of {len(rows)} claims hold{without}; {sum(one.seconds for one in checked):.1f} s of computing")
 
 

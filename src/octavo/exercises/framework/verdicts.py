@@ -89,8 +89,6 @@ class Truth:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phrase", Text(self.phrase))
-        if isinstance(self.condition, str):  # not yet a choice
-            object.__setattr__(self, "condition", Choice("stated", {"stated": self.condition}))
 
     @property
     def only_if(self) -> str:
@@ -119,7 +117,7 @@ class Truth:
             return None
         if not isinstance(self.condition, Choice):
             return self.condition.compare(self.condition.right, found.under) if self.right == "nearly" else None
-        under = found.under if isinstance(found.under, Mapping) else {"stated": found.under}
+        under = found.under if isinstance(found.under, Mapping) else {}
         if unknown := set(self.condition.options) ^ set(under):
             return f"the evidence must say of every condition whether the statement holds under it: {sorted(unknown)}"
         holding = sorted(name for name, holds in under.items() if holds)
