@@ -54,7 +54,7 @@ for courses (docs/course.md):
 
 ID is an exercise (softmax-range), a topic ("Recurrent networks"), a source (bishop) or a question of one
 ("bishop 12.6"). Every action takes --folder FOLDER with your own exercises: Python files, which are executed, so name
-only a folder whose code you trust. list, show, check and grade take --json. --help after an action shows all its options.
+only a folder whose code you trust. list, show, check and grade take --json. --help after an action shows its options.
 
 example: octavo exercises check softmax-range
 """
