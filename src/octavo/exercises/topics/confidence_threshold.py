@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise, permutations, product
+from itertools import groupby, pairwise, permutations, product
 
 import numpy as np
 import sympy
@@ -22,7 +22,13 @@ SHARE = {"t": "share"}
 
 def curve(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     """[threshold, coverage, accuracy] for each confidence that occurs, highest first."""
-    return [list(point) for point in coverage_curve(confidence, right)]
+    ranked = sorted(zip(confidence, right, strict=True), reverse=True)
+    answered, points = 0, []
+    for threshold, same in groupby(ranked, key=lambda pair: pair[0]):
+        answered += len(list(same))
+        hits = sum(hit for _, hit in ranked[:answered])
+        points.append([threshold, answered / len(ranked), hits / answered])
+    return points
 
 
 def _ties_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]]:

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
-from octavo.exercises.topics.cross_entropy import Row, loss
+from octavo.exercises.topics.cross_entropy import loss
 from octavo.models.classifier_head import Head, HeadConfig
 
 Array = NDArray[np.float64]
+Row = Sequence[float]
 
 
 def network_gradients(x: Row, W1: Any, b1: Row, W2: Any, b2: Row, y: Row) -> list[Any]:
