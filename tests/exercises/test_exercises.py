@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from octavo.exercises import Choice, Exercise, Function, Part, Truth
+from octavo.exercises import Choice, Exercise, Formula, Function, Number, Part, Truth
+from octavo.exercises.framework.answers import Answer, read_number
 from octavo.exercises.framework.exercise import MissingDataError
 from octavo.exercises.framework.mathml import prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import exercises_by_topic
@@ -21,6 +24,31 @@ VERDICTS: dict[Any, Any] = {"true": True, "false": False, "nearly": "nearly"}
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
+def changed_answers(part: Part) -> Iterator[Answer]:
+    """The part's answer, and the condition of a nearly true statement, each changed so that it is wrong."""
+    answer = part.answer
+    if isinstance(answer, Truth) and answer.right == "nearly":
+        yield from (replace(answer, condition=one) for one in changed_values(answer.condition))
+        yield replace(answer, right="true")
+    elif not isinstance(answer, Truth | Function):
+        yield from changed_values(answer)
+
+
+def changed_values(answer: Choice | Number | Formula) -> Iterator[Choice | Number | Formula]:
+    """Every other option; a number off by more than is allowed; a formula with each of its numbers changed by one."""
+    if isinstance(answer, Choice):
+        yield from (replace(answer, right=name) for name in answer.options if name != answer.right)
+    elif isinstance(answer, Number):
+        right = read_number(answer.right)
+        for sign in (1, -1):
+            yield replace(answer, right=right + sign * (1.01 * answer.allowed(right) or 1))
+    else:
+        yield replace(answer, right=f"({answer.right}) * 1.001 + 0.001")
+        for number in re.finditer(r"(?<![\w.])\d+(?![\w.])", answer.right):
+            changed = answer.right[: number.start()] + str(int(number[0]) + 1) + answer.right[number.end() :]
+            yield replace(answer, right=changed)
+
+
 @pytest.mark.parametrize(("exercise", "part"), PARTS)
 def test_the_evidence_agrees_with_the_answer_and_refutes_the_wrong_ones(exercise: Exercise, part: Part) -> None:
     try:
@@ -30,7 +58,9 @@ def test_the_evidence_agrees_with_the_answer_and_refutes_the_wrong_ones(exercise
     assert note, "evidence describes the computation"
     if isinstance(part.answer, Truth | Choice) and part.kind in ("numeric", "monte carlo", "autograd", "trained"):
         assert tolerance, "a verdict that rests on numbers states their tolerance"
-    assert part.answer.compare(part.answer.right, value) is None
+    assert part.problems(value, exercise.facts(part)) == []
+    for changed in changed_answers(part):
+        assert replace(part, answer=changed).problems(value), f"the evidence accepts: {changed}"
     for mistake, given in part.wrong_answers().items():
         assert part.answer.compare(given, value) is not None, f"the evidence accepts: {mistake}"
         assert part.answer.compare(given) is not None, f"the grader accepts: {mistake}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -13,6 +14,7 @@ import time
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
 
 import mpmath
 import pytest
@@ -37,7 +39,9 @@ from octavo.exercises import (
 from octavo.exercises.framework.checking import check_exercise, check_exercises
 from octavo.exercises.framework.formula import FUNCTIONS, parse
 from octavo.exercises.framework.formula_values import find_difference, value
+from octavo.exercises.framework.functions import FunctionRunner
 from octavo.exercises.framework.grading import Student, answer_template, as_csv, as_json
+from octavo.exercises.framework.isolation import IsolationError
 from octavo.exercises.framework.limits import (
     Limits,
     Worker,
@@ -49,6 +53,7 @@ from octavo.exercises.framework.limits import (
 )
 from octavo.exercises.framework.mathml import as_mathml, as_text, prose_as_html, prose_as_text
 from octavo.exercises.framework.registry import load_folder, select_exercises
+from octavo.exercises.framework.results import ResultFolder
 from octavo.exercises.framework.submissions import grade
 
 KINDS = {"d": "whole", "x": "real", "s": "positive"}
@@ -437,6 +442,49 @@ def test_a_stopped_function_costs_only_its_own_remaining_cases(tmp_path: Path) -
     [student] = grade(file, [Exercise("e", "E", "Q.", "A.", parts)], limits=Limits(1.0, 1 << 29))
     assert [(row.outcome, row.points) for row in student.rows] == [("partly", 0.5), ("right", 1.0), ("refused", 0.0)]
     assert "was stopped" in student.rows[0].why
+
+
+SEARCH = """
+import gc, sys
+def double(x):
+    frame, texts = sys._getframe(), []
+    while frame is not None:
+        texts.append(repr(frame.f_locals) + repr(frame.f_globals))
+        frame = frame.f_back
+    texts += [repr(one) for one in gc.get_objects() if isinstance(one, dict | list | tuple) and len(one) < 100]
+    wanted, given = (str(int(8675308 + 1 / y)) for y in (x, x / 3))
+    return [any(wanted in text for text in texts), any(given in text for text in texts)]
+"""
+
+
+def test_an_expected_value_never_enters_the_students_process(tmp_path: Path) -> None:
+    """The function looks for it in every frame and object; the second argument shows that it would find it."""
+    right = Function("double", lambda x, *_: 8675309.5 if x == 1.0 else 0.0, [(1.0,)], "double(x)")
+    exercise = Exercise("e", "E", "Q.", "A.", [part("f", right, wrong={"no": lambda *_: 1.0})])
+    file = write_answers(tmp_path, '[e]\nf = "mine.py"', SEARCH)
+    [student] = grade(file, [exercise], limits=Limits(20.0, 1 << 29))
+    assert "is [False, False], and 8675309.5 is right" in student.rows[0].solution
+    shown = dataclasses.replace(right, cases=[(1.0, 8675311.5)])
+    exercise = Exercise("e", "E", "Q.", "A.", [part("f", shown, wrong={"no": lambda *_: 1.0})])
+    file = write_answers(tmp_path, '[e]\nf = "mine.py"', SEARCH.replace("double(x)", "double(x, *_)"))
+    [student] = grade(file, [exercise], limits=Limits(20.0, 1 << 29))
+    assert "is [False, True]" in student.rows[0].solution
+
+
+def test_a_failure_of_the_isolation_costs_no_student_marks(tmp_path: Path) -> None:
+    class Failing:
+        name = "failing"
+
+        def launch(self) -> NoReturn:
+            raise IsolationError("the isolation failing cannot be started: out of memory")
+
+    write_answers(tmp_path / "class" / "ada", RIGHT.replace('function = "mine.py"', ""))
+    write_answers(tmp_path / "class" / "bob", RIGHT)
+    results = ResultFolder(tmp_path / "results")
+    with pytest.raises(UserError, match="out of memory"):
+        grade(tmp_path / "class", [EXERCISE], limits=LIMITS, runner=FunctionRunner(LIMITS, Failing), results=results)
+    students = grade(tmp_path / "class", [EXERCISE], limits=LIMITS, results=results)
+    assert [student.points for student in students] == [4, 6]
 
 
 def test_files_that_the_answers_name_can_import_each_other_and_no_others(tmp_path: Path) -> None:

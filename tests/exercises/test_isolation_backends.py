@@ -146,6 +146,17 @@ def test_without_isolation_functions_are_refused_and_the_reason_is_shown(
     assert "--trust" in student.rows[0].why
 
 
+def test_functions_that_were_refused_for_want_of_isolation_are_graded_when_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, results = write_student(tmp_path / "ada"), ResultFolder(tmp_path / "results")
+    refuse_isolation(monkeypatch)
+    [refused] = grade(answers, [EXERCISE], results=results)
+    runner = FunctionRunner(Limits(), lambda: choose_backend(trust=True))
+    [graded] = grade(answers, [EXERCISE], results=results, runner=runner)
+    assert (refused.points, graded.points) == (0, 1)
+
+
 def test_trust_runs_functions_without_isolation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_isolation(monkeypatch)
     runner = FunctionRunner(Limits(), lambda: choose_backend(trust=True))

@@ -17,7 +17,7 @@ from octavo.exercises import Exercise, Finding, Number, Part
 from octavo.exercises.framework.checking import check_exercise
 from octavo.exercises.framework.evidence import dataset
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
-from octavo.exercises.question_sets import QUESTION_SETS, Question, tags_of
+from octavo.exercises.question_sets import QUESTION_SETS, SourceQuestion, tags_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "exercise-sources.md"
 PARTS = {f"{one.id}.{part.id}": part for topic in exercises_by_topic().values() for one in topic for part in one.parts}
@@ -51,9 +51,9 @@ def _lines() -> Iterator[str]:
             yield from _rows(question)
 
 
-def _rows(question: Question) -> Iterator[str]:
+def _rows(question: SourceQuestion) -> Iterator[str]:
     by_exercise: dict[str, list[str]] = {}
-    for name in question.parts:
+    for name in question.all_parts:
         exercise, part = name.split(".")
         by_exercise.setdefault(exercise, []).append(part)
     for i, (exercise, parts) in enumerate(by_exercise.items()):
@@ -68,13 +68,13 @@ def test_the_page_of_docs_is_the_catalogue() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_every_question_is_answered_by_parts_that_exist(question: Question) -> None:
+def test_every_question_is_answered_by_parts_that_exist(question: SourceQuestion) -> None:
     assert question.parts
     assert [name for name in question.parts if name not in PARTS] == []
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_usual_answer_is_among_those_that_evidence_refutes(question: Question) -> None:
+def test_a_usual_answer_is_among_those_that_evidence_refutes(question: SourceQuestion) -> None:
     if question.usual is not None:
         part = PARTS[question.usual.part]
         assert not re.search(r"\d", question.usual.why_wrong), (
@@ -119,6 +119,12 @@ def test_an_exercise_shows_its_sources_and_the_usual_answer(capsys: pytest.Captu
     assert "Usual answer to bishop 12.3" in shown
 
 
+def test_the_number_of_a_question_selects_its_exercises() -> None:
+    assert [one.id for one in select_exercises(["bishop 12.16"])] == ["bert-large-usual", "bert-large-parameters"]
+    assert [one.id for one in select_exercises(["prince 12.1b"])] == ["qkv-counts"]
+    assert {one.id for one in select_exercises(["prince 12.1"])} == {"qkv-counts", "layer-counts"}
+
+
 def test_a_source_selects_its_exercises() -> None:
     ids = [one.id for one in select_exercises(["prince"])]
     assert "patch-or-channel" in ids
@@ -134,6 +140,17 @@ def test_a_claim_without_its_dataset_is_skipped_not_refuted(monkeypatch: pytest.
     [(_, _, evidence)] = checked.parts
     assert evidence.outcome == "skipped"
     assert evidence.note == "needs the dataset shakespeare: octavo data get shakespeare"
+
+
+def test_a_check_without_the_dataset_succeeds_and_says_what_was_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OCTAVO_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["exercises", "check", "characters-or-words"]) == 0
+    shown = capsys.readouterr()
+    assert "skipped" in shown.out
+    assert "3 of 4 claims hold, 1 skipped for want of data" in shown.err
 
 
 if __name__ == "__main__":

@@ -53,9 +53,9 @@ for courses (docs/course.md):
        octavo exercises gradebook COURSE SUBMISSIONS   grade the assignments of a course
        octavo exercises leaderboard RUNS --text FILE   rank submitted models on a hidden text
 
-ID is an exercise (softmax-range), a topic ("Recurrent networks") or a source (bishop). Every action takes --folder
-FOLDER with your own exercises: Python files, which are executed, so name only a folder whose code you trust. list,
-show, check and grade take --json. --help after an action shows all its options.
+ID is an exercise (softmax-range), a topic ("Recurrent networks"), a source (bishop) or a question of one
+("bishop 12.6"). Every action takes --folder FOLDER with your own exercises: Python files, which are executed, so name
+only a folder whose code you trust. list, show, check and grade take --json. --help after an action shows its options.
 
 example: octavo exercises check softmax-range
 """
@@ -99,14 +99,14 @@ def list_(source: str | None = None, folder: str | None = None, json: bool = Fal
 def _list_questions(chosen: QuestionSet, json: bool) -> None:
     if json:
         print_json([
-            {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.parts,
+            {"source": chosen.id, "number": one.number, "asks": one.asks, "parts": one.all_parts,
              "usual_answer": one.usual and asdict(one.usual)}
             for one in chosen.questions
         ])  # fmt: skip
         return
     rows = [(one.number if i == 0 else "", part, "differs" if one.usual and i == 0 else "",
              prose_as_text(one.asks) if i == 0 else "")
-            for one in chosen.questions for i, part in enumerate(one.parts)]  # fmt: skip
+            for one in chosen.questions for i, part in enumerate(one.all_parts)]  # fmt: skip
     print_table(("number", "exercise.part", "usual answer", "question"), rows, left=(0, 1, 2, 3))
     differing = sum(one.usual is not None for one in chosen.questions)
     note(f"{chosen.title}: {len(chosen.questions)} questions; {differing} usual answers differ from the right one, and "
@@ -241,7 +241,7 @@ def _print_checked(checked: list[CheckedExercise]) -> None:
             rows.append((one.id, "FAILS", "", "", "", one.problem))
     print_table(("claim", "result", "evidence", "time", "tolerance", "what was computed"), rows, left=(0, 1, 2, 4, 5))
     confirmed, skipped = (sum(row[1] == outcome for row in rows) for outcome in ("holds", "skipped"))
-    without = f", {skipped} were skipped for want of data" if skipped else ""
+    without = f", {skipped} skipped for want of data" if skipped else ""
     note(f"{confirmed} of {len(rows)} claims hold{without}; {sum(one.seconds for one in checked):.1f} s of computing")
 
 

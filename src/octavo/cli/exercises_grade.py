@@ -43,8 +43,8 @@ def grade(
         megabytes: Memory limit for one answer.
         csv: Also write a CSV file with one line per part of each student, whenever a student has been graded.
         results: A folder that stores the results of each student who has been graded; grading resumes from it.
-        isolation: bubblewrap, namespaces, container (Docker or Podman), or user (root inside a container that allows no
-            namespaces); auto takes the first of bubblewrap and namespaces that works here.
+        isolation: bubblewrap, namespaces, container (Docker or Podman), or user (for root in a container); auto takes
+            bubblewrap or namespaces.
         image: The container's image, which has Python, numpy and torch, and not octavo.
         trust: Run students' files without isolation, with your permissions. Only for files that you trust.
         seed: Every student has numbers of their own, drawn from this seed and the student's name.

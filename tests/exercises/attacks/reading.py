@@ -127,7 +127,7 @@ def link_hard_to_a_classmates_file(world: World) -> str:
     return ACHIEVED if Path("hard-link").read_text() else ""
 
 
-def climb_out_of_the_root(world: World) -> str:
+def leave_the_root_by_relative_names(world: World) -> str:
     """Must not leave its root by .. and relative names."""
     return ACHIEVED if Path("../" * 40 + world["secret"]).read_text() else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import sqlite3
@@ -32,6 +33,14 @@ def save_an_array(world: World) -> str:
     import numpy as np
 
     np.zeros(3).tofile(f"{world['folder']}/array")
+    return ACHIEVED
+
+
+def save_a_tensor(world: World) -> str:
+    """Must not write a file through torch."""
+    import torch
+
+    torch.save(torch.zeros(3), f"{world['folder']}/tensor")
     return ACHIEVED
 
 
@@ -122,6 +131,18 @@ def delete_itself(world: World) -> str:
     """Must not delete the file that was handed in: what it sees is a copy."""
     for name in os.listdir("."):
         os.remove(name)
+    return ""
+
+
+def lock_a_file_of_the_runtime(world: World) -> str:
+    """Must not lock a file that others can see: two students could send each other signs."""
+    with open(os.__file__, "rb") as file:
+        for lock in (lambda: fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB),
+                     lambda: fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB),
+                     lambda: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)):  # fmt: skip
+            with contextlib.suppress(OSError):
+                lock()
+                return ACHIEVED
     return ""
 
 

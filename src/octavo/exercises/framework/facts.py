@@ -4,7 +4,8 @@ A number or a formula in backticks is bound by a name in braces right after it, 
 1/4{slope}", "`4*D^2`{weights} weights". The name is one of `where`, the id of a part, whose answer it must equal, or a
 formula of such names; {} is the part's own answer. {<name} and {>name} are for bounds, which must be the tightest with
 so many digits. Equations need no binding: `2^(-1075) = exp(-745.13)` is evaluated with the names in `where`, while
-other names take several values. A decimal number after the last sign may be rounded; all other numbers are exact.
+other names take several values. Decimal numbers after the last sign may be
+rounded, and so may a bound number; all other numbers are exact.
 
 `where` maps a name to its value, to a tuple of values to try, or to a function of other names: {"m": lambda d, c: d *
 c * c}. Vectors and matrices are NumPy arrays. In formulas, sum(i, x_i) has an index, and d(y, x) is a derivative.
@@ -82,7 +83,7 @@ class Facts:
         return scope.value(parse(bound, None))
 
     def _differs(self, node: Node, relation: str, target: Any, scope: Scope) -> str | None:
-        x, step = scope.value(node), _rounding(node, scope)
+        x, step = scope.value(node), _rounding(node, scope) if _is_rounded(node) else 0
         if relation == "=":
             return None if holds("=", x, target, step) else f"is bound to {_show(target)}"
         toward = [one for one in _neighbours(node, scope) if (one < x if relation == ">" else one > x)]
@@ -112,6 +113,20 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 def _numbers(node: Node) -> Iterator[Node]:
     return (one for one in _nodes(node) if one.kind == "number")
+
+
+def _is_rounded(node: Node) -> bool:
+    """Whether a formula is a number that may be rounded, such as -2.5*10^(-14); other decimals are exact."""
+    match node.kind, node.inside:
+        case "number", _:
+            return True
+        case (("sign" | "()"), (inside,)):
+            return _is_rounded(inside)
+        case "*", (mantissa, power):
+            return _is_rounded(mantissa) and power.kind == "^" and power.inside[0].text == "10"
+        case "/", (above, below):
+            return _is_rounded(above) and below.text == "100"  # a percentage
+    return False
 
 
 def _rounding(node: Node, scope: Scope) -> Any:

@@ -68,7 +68,7 @@ def grade(
                 finished(graded[i])
         for i, student in pool.map(grade_one, missing):
             graded[i] = student
-            if results is not None:
+            if results is not None and not runner.refusal:  # functions that were refused can be run another time
                 results.save(submissions[i].file, own(submissions[i]), limits, student.rows)
             finished(student)
     return [graded[i] for i in sorted(graded)]

@@ -13,7 +13,7 @@ from octavo.exercises.framework.mathml import prose_as_text
 
 Verdict = Literal["true", "nearly", "false"]
 VERDICTS: dict[bool, Verdict] = {True: "true", False: "false"}
-VERDICT_MEANINGS = {  # what a student is told
+VERDICT_MEANINGS = {  # as students read them
     "true": "it holds as stated, without exception",
     "false": "it does not always hold",
     "nearly": "it does not always hold, but it does under a condition, which you name",
@@ -89,8 +89,6 @@ class Truth:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "phrase", Text(self.phrase))
-        if isinstance(self.condition, str):  # not yet a choice
-            object.__setattr__(self, "condition", Choice("stated", {"stated": self.condition}))
 
     @property
     def only_if(self) -> str:
@@ -115,16 +113,16 @@ class Truth:
 
     def compare_condition(self, found: Judgement) -> str | None:
         """How the condition differs from what the evidence found."""
-        if self.condition is None:
+        if self.condition is None or self.right == "true":  # what always holds, holds under any condition
             return None
         if not isinstance(self.condition, Choice):
             return self.condition.compare(self.condition.right, found.under) if self.right == "nearly" else None
-        under = found.under if isinstance(found.under, Mapping) else {"stated": found.under}
+        under = found.under if isinstance(found.under, Mapping) else {}
         if unknown := set(self.condition.options) ^ set(under):
             return f"the evidence must say of every condition whether the statement holds under it: {sorted(unknown)}"
         holding = sorted(name for name, holds in under.items() if holds)
         expected = [self.condition.right] if self.right == "nearly" else []
-        return None if holding == expected or self.right == "true" else f"it holds under the conditions {holding}"
+        return None if holding == expected else f"it holds under the conditions {holding}"
 
     def verdict(self, given: Any) -> Verdict:
         """The verdict that an answer gives."""

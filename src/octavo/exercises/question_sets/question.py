@@ -18,13 +18,18 @@ class UsualAnswer:
 
 
 @dataclass(frozen=True)
-class Question:
-    """One question of a set, in our own words; `parts` are named exercise.part."""
+class SourceQuestion:
+    """One question of a source, in our own words; `parts` are named exercise.part."""
 
     number: str
     asks: str
     parts: tuple[str, ...]
     usual: UsualAnswer | None = None
+
+    @property
+    def all_parts(self) -> tuple[str, ...]:
+        """The parts that answer the question, and the one that refutes the usual answer."""
+        return tuple(dict.fromkeys([*self.parts, *([self.usual.part] if self.usual else [])]))
 
     @property
     def sort_key(self) -> tuple[tuple[int, str], ...]:
@@ -39,4 +44,4 @@ class QuestionSet:
 
     id: str  # what --source takes
     title: str
-    questions: tuple[Question, ...]
+    questions: tuple[SourceQuestion, ...]

@@ -15,6 +15,8 @@ from octavo.pages.figures.bars import bars
 
 VOCAB = 30_522  # of the uncased English BERT
 LARGE = BertConfig(width=1024, layers=24, heads=16, context=512, tasks=())
+BASE = BertConfig(width=768, layers=12, heads=12, context=512, tasks=())
+CLAIMED = 340_000_000  # parameters, as they are usually given
 
 
 def count(config: BertConfig, vocab: int = VOCAB) -> int:
@@ -29,9 +31,20 @@ def large_count(tasks: tuple[Task, ...] = ()) -> Finding:
     return Finding(built, f"octavo's BERT, built without memory, has {built:,}; the sum over its parts is {added:,}")
 
 
-@tabulated("D", [(64,), (256,), (1024,)], "octavo's BERT with two layers minus that with one, for three widths")
-def layer_count(width: int) -> int:
+def layer_parameters(width: int) -> int:
+    """The parameters of one layer of octavo's BERT."""
     return count(replace(LARGE, width=width, layers=2)) - count(replace(LARGE, width=width, layers=1))
+
+
+layer_count = tabulated("D", [(64,), (256,), (1024,)],
+    "octavo's BERT with two layers minus that with one, for three widths")(layer_parameters)  # fmt: skip
+
+
+def without_biases() -> int:
+    """The matrices of BERT-Large and the scales of its layer norms, two in each layer and one below."""
+    with torch.device("meta"):
+        model = Bert(LARGE, VOCAB)
+    return sum(p.numel() for p in model.parameters() if p.dim() > 1) + (2 * LARGE.layers + 1) * LARGE.width
 
 
 def embedding_count() -> Finding:
@@ -63,48 +76,71 @@ def large_figure() -> str:
 
 BERT_LARGE = Exercise(
     id="bert-large-parameters", title="The parameters of BERT-Large, exactly", figure=large_figure,
-    question="BERT-Large: width 1024, 24 layers, 16 heads, feed-forward width 4096, a vocabulary of 30,522, 512 "
-    "positions, 2 segment embeddings; every linear layer has a bias, every layer norm a scale and a shift per entry. "
-    "The pooler is one square linear layer above the first token.",
-    answer="Embeddings `(30522 + 512 + 2)*1024`, their layer norm `2*1024`, 24 layers of `12*D^2 + 13*D` with `D = "
-    "1024`, and the pooler `D^2 + D`: 335,141,888. The pretraining heads add a square linear layer, a layer norm and "
-    "a bias per vocabulary entry, and two logits for the next sentence; the output matrix is tied to the embeddings: "
-    "336,226,108. The usual “340 million” is rounded.",
+    where={"D": LARGE.width, "L": LARGE.layers, "H": LARGE.heads, "F": 4 * LARGE.width, "V": VOCAB, "C": LARGE.context,
+        "S": 2,
+           "tables": lambda: embedding_count().value - 2 * LARGE.width, "norm": lambda D:
+               torch.nn.LayerNorm(D).weight.numel() * 2,
+           "pooler": lambda: count(LARGE) - count(replace(LARGE, pooler=False)), "claimed": CLAIMED // 10**6, "fewer":
+               8,
+           "next": lambda: count(replace(LARGE, tasks=("words", "next"))) - count(replace(LARGE, tasks=("words",))),
+           "attention": lambda: in_one_layer("attention", True), "feed": lambda: in_one_layer("feed_forward", True),
+           "norms": lambda attention, feed: layer_parameters(LARGE.width) - attention - feed},
+    question="BERT-Large: width 1024{D}, 24{L} layers, 16{H} heads, feed-forward width 4096{F}, a vocabulary of "
+    "30,522{V}, 512{C} positions, 2{S} segment embeddings; every linear layer has a bias, every layer norm a scale "
+    "and a shift per entry. The pooler is one square linear layer above the first token.",
+    answer="Embeddings `(30522 + 512 + 2)*1024`{tables}, their layer norm `2*1024`{norm}, 24{L} layers of `12*D^2 + "
+    "13*D`{layer} with `D = 1024`, and the pooler `D^2 + D`{pooler}: 335,141,888{encoder}. The pretraining heads add "
+    "a square linear layer, a layer norm and a bias per vocabulary entry, and two logits for the next sentence; the "
+    "output matrix is tied to the embeddings: 336,226,108{pretraining}. The usual “340{claimed} million” is rounded.",
     parts=[
         Part("encoder", "How many parameters are there, including the pooler, without the pretraining heads?",
              Number(335_141_888, rel=0), "counted", large_count,
-             why="`31036*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`.",
-             wrong={"gave the rounded number": 340_000_000, "left out the pooler": 334_092_288,
-                    "left out all biases and the shifts of the layer norms": 334_869_504,
-                    "left out the layer norm of the embeddings, or the segment embeddings": 335_139_840,
-                    "gave BERT-Base": 109_482_240}),
+             why="`31036*1024 + 2*1024 + 24*(12*1024^2 + 13*1024) + 1024^2 + 1024`{}.",
+             wrong={"gave the rounded number": (340_000_000, lambda: CLAIMED),
+                    "left out the pooler": (334_092_288, lambda: count(replace(LARGE, pooler=False))),
+                    "left out all biases and the shifts of the layer norms": (334_869_504, without_biases),
+                    "left out the layer norm of the embeddings, or the segment embeddings":
+                        (335_139_840, lambda: count(LARGE) - 2 * LARGE.width),
+                    "gave BERT-Base": (109_482_240, lambda: count(BASE))}),
         Part("pretraining", "And with both pretraining heads, masked words and next sentence, with tied embeddings?",
              Number(336_226_108, rel=0), "counted", lambda: large_count(("words", "next")),
-             why="The head for masked words adds `D^2 + D`, a layer norm `2*D` and 30,522 biases; the head for the "
-             "next sentence `2*D + 2`.",
-             wrong={"counted the tied embeddings twice": 367_480_636, "left out the biases of the words": 336_195_586,
-                    "left out the next sentence": 336_224_058}),
-        Part("layer", "How many parameters does one layer of width D have, with a feed-forward width of `4*D`?",
+             why="The head for masked words adds `D^2 + D`{pooler}, a layer norm `2*D`{norm} and 30,522{V} biases; the "
+             "head for the next sentence `2*D + 2`{next}.",
+             wrong={"counted the tied embeddings twice":
+                        (367_480_636, lambda: large_count(("words", "next")).value + VOCAB * LARGE.width),
+                    "left out the biases of the words": (336_195_586, lambda: large_count(("words",
+                        "next")).value - VOCAB),
+                    "left out the next sentence": (336_224_058, lambda: large_count(("words",)).value)}),
+        Part("layer", "How many parameters does one layer of width D have, with a feed-forward width of `4*D`{F}?",
              Formula("12*D^2 + 13*D", {"D": "whole"}), "counted", layer_count,
-             why="Queries, keys, values and output: `4*D^2 + 4*D`. Feed-forward: `8*D^2 + 5*D`. Two layer norms: "
-             "`4*D`.",
-             wrong={"left out the biases and layer norms": "12*D^2", "left out the layer norms": "12*D^2 + 9*D",
-                    "left out the output projection": "11*D^2 + 12*D"}),
+             why="Queries, keys, values and output: `4*D^2 + 4*D`{attention}. Feed-forward: `8*D^2 + 5*D`{feed}. Two "
+             "layer norms: `4*D`{norms}.",
+             wrong={"left out the biases and layer norms": ("12*D^2", lambda D: 4 * D * D + 2 * (D * 4 * D)),
+                    "left out the layer norms": ("12*D^2 + 9*D", lambda D:
+                        4 * (D * D + D) + 2 * (D * 4 * D) + 4 * D + D),
+                    "left out the output projection":
+                        ("11*D^2 + 12*D", lambda D: 3 * (D * D + D) + 2 * (D * 4 * D) + 4 * D + D + 4 * D)}),
         Part("embeddings", "How many parameters are below the first layer?", Number(31_782_912, rel=0), "counted",
-             embedding_count, why="Three embedding tables with 30,522, 512 and 2 rows of 1024, and a layer norm.",
-             wrong={"left out the layer norm, or the segment embeddings": 31_780_864,
-                    "counted only the word embeddings": 31_254_528}),
-        Part("heads", "With 8 heads instead of 16, the number of parameters changes.", Truth("false"), "counted",
+             embedding_count, why="Three embedding tables with 30,522{V}, 512{C} and 2{S} rows of 1024{D}, and a layer "
+                  "norm.",
+             wrong={"left out the layer norm, or the segment embeddings":
+                        (31_780_864, lambda: embedding_count().value - 2 * LARGE.width),
+                    "counted only the word embeddings": (31_254_528, lambda: VOCAB * LARGE.width)}),
+        Part("heads", "With 8{fewer} heads instead of 16{H}, the number of parameters "
+             "changes.", Truth("false"), "counted",
              heads_count, why="The heads share the width: half as many heads are twice as wide.",
              wrong={"thought that every head adds matrices": True}),
-        Part("share", "What fraction of the parameters is in the 24 layers?", Number("24*12596224/335141888", rel=1e-4),
+        Part("share", "What fraction of the parameters is in the 24{L} layers?", Number("24*12596224/335141888"),
              "counted", layers_share,
-             why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24 layers; most of the rest are "
-             "embeddings.", wrong={"gave that of BERT-Base": 0.7769, "counted only the feed-forward networks": 0.6011}),
+             why="Each layer has `12*1024^2 + 13*1024 = 12596224`, and there are 24{L} layers; most of the rest are "
+             "embeddings.",
+             wrong={"gave that of BERT-Base": ("12*7087872/109482240", lambda:
+                 12 * layer_parameters(768) / count(BASE)),
+                    "counted only the feed-forward networks":
+                        ("24*8393728/335141888", lambda: 24 * in_one_layer("feed_forward", True) / count(LARGE))}),
     ])  # fmt: skip
 
 USUAL_VOCAB = 30_000  # as textbooks round it
-CLAIMED = 340_000_000  # parameters, as they are usually given
 
 
 def in_one_layer(part: str, biases: bool) -> int:

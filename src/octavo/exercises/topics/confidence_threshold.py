@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import groupby, pairwise, permutations, product
+from itertools import accumulate, pairwise, permutations, product
 
+import mpmath
 import numpy as np
 import sympy
 
-from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbol
 from octavo.pages.figures.lines import Series, lines
 from octavo.scoring.answers import coverage_curve, threshold_for
@@ -18,16 +19,15 @@ Row = Sequence[float]
 BY_HAND: tuple[list[float], list[bool]] = ([0.9, 0.8, 0.6, 0.5, 0.2], [True, False, True, True, False])
 CASES = (BY_HAND, ([0.7, 0.3, 0.7, 0.3], [False, True, True, True]), ([0.4, 0.9, 0.1], [True, False, True]))
 SHARE = {"t": "share"}
+THRESHOLD, TARGET = 0.6, 0.7  # of the example: a threshold, and an accuracy
 
 
 def curve(confidence: Row, right: Sequence[bool]) -> list[list[float]]:
     """[threshold, coverage, accuracy] for each confidence that occurs, highest first."""
-    ranked = sorted(zip(confidence, right, strict=True), reverse=True)
-    answered, points = 0, []
-    for threshold, same in groupby(ranked, key=lambda pair: pair[0]):
-        answered += len(list(same))
-        hits = sum(hit for _, hit in ranked[:answered])
-        points.append([threshold, answered / len(ranked), hits / answered])
+    points = []
+    for threshold in sorted(set(confidence), reverse=True):
+        given = [hit for one, hit in zip(confidence, right, strict=True) if one >= threshold]
+        points.append([threshold, len(given) / len(right), sum(given) / len(given)])
     return points
 
 
@@ -40,12 +40,16 @@ def _ties_one_by_one(confidence: Row, right: Sequence[bool]) -> list[list[float]
 def by_definition() -> Finding:
     results = []
     for confidence, right in CASES:
-        points = []
-        for t in sorted(set(confidence), reverse=True):
-            given = [hit for one, hit in zip(confidence, right, strict=True) if one >= t]
-            points.append([t, float(Fraction(len(given), len(right))), float(Fraction(sum(given), len(given)))])
-        results.append(points)
-    return Finding(results, "for each threshold, the answers at or above it are counted, in exact fractions")
+        ranked = sorted(zip(confidence, right, strict=True), reverse=True)
+        hits = list(accumulate(hit for _, hit in ranked))
+        last = {t: n for n, (t, _) in enumerate(ranked)}  # the last answer at each confidence
+        results.append(
+            [[t, float(Fraction(n + 1, len(right))), float(Fraction(hits[n], n + 1))] for t, n in last.items()]
+        )
+    octavo = all([list(map(float, one)) for one in coverage_curve(*case)] == result
+                 for case, result in zip(CASES, results, strict=True))  # fmt: skip
+    note = f"running counts of ranked answers, in exact fractions; octavo's own curve is the same: {octavo}"
+    return Finding(results, note)
 
 
 def accuracy_at(t: float) -> Fraction:
@@ -90,7 +94,11 @@ def accuracy_rises() -> Finding:
         f"of the {len(outcomes)} outcomes of 6 answers, accuracy never falls in {always}; the "
         "expected accuracy of calibrated answers never falls in 200 random lists, in exact fractions"
     )
-    return Finding(verdict(always == len(outcomes), expected), note)
+    good = [right for right in outcomes if sum(right) >= 3]
+    of_good = all(a.accuracy >= b.accuracy for right in good
+                  for a, b in pairwise(coverage_curve(list(map(float, confidence)), right)))  # fmt: skip
+    under = {"calibrated": expected, "distinct": always == len(outcomes), "good": of_good}
+    return Finding(verdict(always == len(outcomes), under), note)
 
 
 def uniform_accuracy() -> Finding:
@@ -147,12 +155,13 @@ COVERAGE = Exercise(
     id="confidence-threshold", title="Answering only when confident: coverage and accuracy", figure=coverage_figure,
     question="Each answer comes with a confidence c, and only answers with `c >= t` are given. Coverage is the "
     "fraction of questions that are answered, accuracy the fraction of given answers that are right. Confidence is "
-    "calibrated if a fraction c of the answers with confidence c is right. Example with five answers: 0.9 right, 0.8 "
-    "wrong, 0.6 right, 0.5 right, 0.2 wrong.",
+    "calibrated if a fraction c of the answers with confidence c is right. Example with five answers: 0.9{c_1} right, "
+    "0.8{c_2} wrong, 0.6{c_3} right, 0.5{c_4} right, 0.2{c_5} wrong.",
+    where={"c": np.array(BY_HAND[0]), "target": TARGET, "threshold": THRESHOLD, "hits": 3, "given": 4},
     answer="A higher threshold can only remove answers, so coverage falls. Accuracy rises only if confidence ranks "
     "right answers above wrong ones: if it is calibrated, the expected accuracy above t is the mean of the confidences "
     "above t, which rises with t. On a few answers it can still fall. The curve depends only on the ranking; whether "
-    "0.8 means 80% is a separate question.",
+    "it means what it says is a separate question.",
     parts=[
         Part("curve", "Write a function that returns [threshold, coverage, accuracy] for each confidence that occurs, "
              "the highest first.", Function("curve", curve, CASES,
@@ -162,31 +171,42 @@ COVERAGE = Exercise(
                     lambda *case: [[t, coverage, coverage * accuracy] for t, coverage, accuracy in curve(*case)],
                     "separated answers of equal confidence": _ties_one_by_one,
                     "started with the lowest": lambda *case: curve(*case)[::-1]}),
-        Part("accuracy", "What is the accuracy of the five at `t = 0.6`?", Number("2/3"), "exact",
-             lambda: Finding(accuracy_at(0.6), "the three answers with confidence 0.6 or more are counted"),
+        Part("accuracy", "What is the accuracy of the five at a threshold of 0.6{threshold}?", Number("2/3"), "exact",
+             lambda: Finding(accuracy_at(THRESHOLD), "the three answers with confidence 0.6 or more are counted"),
              why="Three are given, and two of them are right.",
-             wrong={"divided by all five": "2/5", "left out the answer at the threshold": "1/2",
-                    "gave the coverage": "3/5"}),
-        Part("lowest", "What is the lowest of the five confidences that gives an accuracy of at least 0.7 as a "
+             wrong={"divided by all five": ("2/5", lambda: sum(hit for c, hit in zip(*BY_HAND,
+                 strict=True) if c >= THRESHOLD) / 5),
+                    "left out the answer at the threshold": ("1/2", lambda: float(accuracy_at(THRESHOLD + 0.1))),
+                    "gave the coverage": ("3/5", lambda: sum(c >= THRESHOLD for c in BY_HAND[0]) / 5)}),
+        Part("lowest", "What is the lowest of the five confidences that gives an accuracy of at least 0.7{target} as a "
              "threshold?", Number(0.5, rel=0), "exact", lowest_threshold,
-             why="0.5 gives 3 of 4. That 0.8 and 0.6 give less does not matter: accuracy need not be monotonic.",
-             wrong={"stopped at the first threshold that fails": 0.9, "gave the accuracy instead of the threshold": 0.7,
-                    "accepted 0.667": 0.6}),
+             why="0.5{} gives 3{hits} of 4{given}. That 0.8{c_2} and 0.6{c_3} give less does not matter: accuracy "
+             "need not be monotonic.", where={"hits": sum(BY_HAND[1][:4]), "given": sum(c >= 0.5 for c in BY_HAND[0])},
+             wrong={"stopped at the first threshold that fails": (0.9, lambda: next(a for a, b in pairwise(BY_HAND[0])
+                        if accuracy_at(b) < TARGET)),
+                    "gave the accuracy instead of the threshold": (0.7, lambda: TARGET),
+                    "accepted two thirds": (0.6, lambda: next(c for c in BY_HAND[0] if accuracy_at(c) == Fraction(2,
+                        3)))}),
         Part("coverage", "Among the confidences that occur, each higher threshold has a smaller coverage.",
-             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold are removed.",
+             Truth("true", Choice("", {
+             "calibrated": "confidence is calibrated",
+             "good": "at least half of the answers are right", "few": "there are at most ten answers"})), "exact",
+                 coverage_falls, why="At least the answers at the old threshold are removed.",
              wrong={"thought that a higher threshold may remove no answer": False}),
-        Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly",
-             "confidence is calibrated, and expected accuracy is meant rather than that of a few answers"), "exact",
-             accuracy_rises,
+        Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly", Choice("calibrated", {
+             "distinct": "no two confidences are equal", "good": "at least half of the answers are right",
+             "calibrated": "confidence is calibrated, and accuracy means the expected one, not that of a few"})),
+             "exact", accuracy_rises,
              why="Removing the least confident answers raises the mean confidence of the rest, which is their expected "
-             "accuracy. With 0.9 wrong and 0.1 right it falls from 1/2 to 0.",
+             "accuracy. With a confident wrong answer and a hesitant right one it falls from one half to zero.",
              wrong={"confused expected accuracy with observed accuracy": True}),
-        Part("uniform", "Confidences are uniform on [0, 1] and calibrated. What is the expected accuracy at threshold "
-             "t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
-             why="Above t, the confidences are uniform from t to 1; calibrated answers are right that often, so the "
+        Part("uniform", "Confidences are uniform between zero and one, and calibrated. What is the expected accuracy "
+             "at threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
+             why="Above t, the confidences are uniform from t to one; calibrated answers are right that often, so the "
              "expected accuracy is the midpoint.",
-             wrong={"gave the threshold, which is the accuracy of the least confident answer": "t",
-                    "divided by all questions": "(1 - t^2)/2", "gave the coverage": "1 - t"}),
+             wrong={"gave the threshold, which is the accuracy of the least confident answer": ("t", lambda t: t * 1),
+                    "divided by all questions": ("(1 - t^2)/2", lambda t: mpmath.quad(lambda c: c, [t, 1])),
+                    "gave the coverage": ("1 - t", lambda t: mpmath.quad(lambda c: 1, [t, 1]))}),
         Part("boasting", "Doubling all confidences of a model changes its curve of accuracy over coverage.",
              Truth("false"), "numeric", rescaled_confidence,
              why="The same answers are given in the same order; only the thresholds change. Calibration is lost, but "

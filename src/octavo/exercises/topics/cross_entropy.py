@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
 from octavo.pages.figures.lines import Series, lines
 
@@ -42,6 +42,8 @@ def _labels_assumed_to_sum_to_one(z: Row, y: Row) -> list[float]:
 CASES = (
     ([1.0, 0.0, -1.0], [0.0, 1.0, 0.0]), ([0.5, 2.0, -1.5], [0.2, 0.3, 0.5]), ([0.0, 0.0], [1.0, 1.0]),
     ([3.0, -2.0, 0.0, 1.0], [0.5, 0.0, 0.0, 0.0]), ([1.0, 2.0], [0.0, 0.0]),
+    ([1000.0, 0.0, -1000.0], [0.0, 0.7, 0.3]), ([0.3, -0.2, 0.1], [0.9, -0.4, 0.2]), ([2.0], [3.0]),
+    ([-3.0, -3.5, -2.5, -4.0], [0.31, 0.27, 0.45, 0.34]), ([700.0, 710.0], [0.5, 2.25]),
 )  # fmt: skip
 
 
@@ -92,7 +94,9 @@ def ends_at_labels() -> Finding:
         f"1,000 steps of gradient descent: labels that sum to 1 are reached to {off['one']:.0e}; those that sum to 2 "
         f"are missed by {off['more']:.2f}"
     )
-    return Finding(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, off["one"] < 1e-6), note, "to 1e-6")
+    equal = max(abs(one - 1) for one in softmax(gradient_descent([1.0, 1.0], gradient_by_autograd, 1000)))
+    under = {"sum-one": off["one"] < 1e-6, "positive": off["more"] < 1e-6, "equal": equal < 1e-6}
+    return Finding(verdict(off["one"] < 1e-6 and off["more"] < 1e-6, under), note, "to 1e-6")
 
 
 def drift() -> Finding:
@@ -135,20 +139,23 @@ def slope_figure() -> str:
 
 
 CROSS_ENTROPY = Exercise(
+    where={"classes": CLASSES, "label_sum": LABEL_SUM, "rate": LEARNING_RATE, "excess": 1 - LABEL_SUM},
     id="cross-entropy-gradient", title="The gradient of softmax and cross-entropy", figure=slope_figure,
     question="Logits z give probabilities `a = softmax(z)`, and the loss is the cross-entropy `L = -sum(i, "
-    "y_i*log(a_i))`. The labels y sum to s, which is 1 for one-hot labels, but not for counts, weights or several "
+    "y_i*log(a_i))`. The labels y sum to s, which is one for one-hot labels, but not for counts, weights or several "
     "right classes.",
-    answer="`L = s*log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, so `d(L, z_i) = s*a_i - y_i`. Only for `s = 1` is it the "
-    "familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike the derivatives "
-    "of softmax alone, it does not vanish where the model is confidently wrong: the logarithm compensates.",
+    answer="`L = s*log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, so `d(L, z_i) = s*a_i - y_i`. Only if the labels sum to "
+    "one is it the familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike "
+    "the derivatives of softmax alone, it does not vanish where the model is confidently wrong: the logarithm "
+    "compensates.",
     parts=[
         Part("formula", "What is `d(L, z_i)`, in `a_i`, `y_i` (write a and y) and s?", Formula("s*a - y", KINDS),
              "symbolic", gradient_formula,
              why="Each of the terms `-y_j*log(a_j) = -y_j*z_j + y_j*log(sum(k, exp(z_k)))` contains `z_i` in its "
              "second part, with derivative `y_j*a_i`; these sum to `s*a_i`.",
-             wrong={"used the wrong sign": "y - s*a", "differentiated only the term with y_i": "-y*(1 - a)"},
-             only_if={"the labels sum to one": "a - y"}),
+             wrong={"used the wrong sign": ("y - s*a", lambda a, y, s: y - a * s),
+                    "differentiated only the term with y_i": ("-y*(1 - a)", lambda a, y: y * a - y)},
+             only_if={"the labels sum to one": ("a - y", {"s": 1})}),
         Part("function", "Write a function that returns the gradient for any logits and any labels.",
              Function("score_gradient", score_gradient, CASES, "score_gradient(z: list, y: list) -> list"), "autograd",
              lambda: Finding([gradient_by_autograd(z, y) for z, y in CASES],
@@ -158,25 +165,33 @@ CROSS_ENTROPY = Exercise(
                     "used the wrong sign": lambda z, y: [-one for one in score_gradient(z, y)],
                     "differentiated only the term with y_i":
                     lambda z, y: [-one * (1 - a) for a, one in zip(softmax(z), y, strict=True)]}),
-        Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true"), "autograd",
+        Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true", Choice("", {
+             "sum-one": "the labels sum to one",
+             "positive": "no label is negative", "equal": "all labels are equal"})), "autograd",
              sums_to_zero,
              why="The probabilities sum to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Adding a constant to all "
              "logits does not change the loss.", wrong={"thought that this requires labels that sum to one": False}),
         Part("ends", "Gradient descent on the logits converges to probabilities equal to the labels.",
-             Truth("nearly", "the labels sum to one"), "autograd", ends_at_labels,
+             Truth("nearly", Choice("sum-one", {"positive": "no label is negative", "sum-one": "the labels sum to one",
+             "equal": "all labels are equal"})), "autograd", ends_at_labels,
              why="It converges to `s*a_i = y_i`, the normalized labels `y_i/s`. Probabilities sum to one and cannot "
              "equal labels that do not.", wrong={"assumed labels that sum to one": True}),
-        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5 classes sum to 1.5. With a learning rate of "
-             "0.1, by how much does the mean of the 5 logits change at every step?", Number(0.01), "numeric", drift,
-             why="The entries sum to `1 - 1.5`, so each step adds `0.1*0.5/5` to the mean, forever: it is the gradient "
-             "of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no minimum unless `s = 1`.",
-             wrong={"assumed that the entries sum to zero, as in the right gradient": 0,
-                    "went up the gradient instead of down": -0.01, "gave the sum instead of the mean": 0.05}),
+        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5{classes} classes sum to 1.5{label_sum}. "
+             "With a learning rate of 0.1{rate}, by how much does the mean of the 5{classes} logits change at every "
+             "step?",
+                 Number(0.01), "numeric", drift,
+             why="The entries sum to `1 - 1.5`{excess}, so each step adds `(1/10)*(1/2)/5`{} to the mean, forever: it "
+             "is the gradient of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no minimum unless the labels "
+             "sum to one.",
+             wrong={"assumed that the entries sum to zero, as in the right gradient":
+                        (0, lambda: round(sum(score_gradient([0.0, 1.0], [0.5, 1.0])), 9)),
+                    "went up the gradient instead of down": (-0.01, lambda: -drift().value),
+                    "gave the sum instead of the mean": (0.05, lambda: CLASSES * drift().value)}),
         Part("vanishes", "Where the softmax is confident in a wrong class, the gradient vanishes.", Truth("false"),
              "autograd", vanishes,
-             why="`a_i - y_i` is nearly -1 for the right class. The derivative of softmax is nearly 0 there, but that "
-             "of the logarithm is correspondingly large. With squared error there is no logarithm, and the gradient "
-             "vanishes.", wrong={"considered only the softmax": True}),
+             why="`a_i - y_i` is nearly minus one for the right class. The derivative of softmax is nearly zero "
+             "there, but that of the logarithm is correspondingly large. With squared error there is no logarithm, "
+             "and the gradient vanishes.", wrong={"considered only the softmax": True}),
     ])  # fmt: skip
 
 EXERCISES = (CROSS_ENTROPY,)

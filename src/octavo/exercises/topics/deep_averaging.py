@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.core import seeded_generator
-from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Number, Part, Truth, verdict
 from octavo.models.dan import Dan, DanConfig
 from octavo.pages.figures.lines import Series, lines
 from octavo.text.bag_of_ngrams import KnownReader
@@ -65,9 +65,9 @@ def shuffling() -> Finding:
         answers = positive_probability(model, reader, [TEXT, *orders])
         change[ngrams] = (answers - answers[0]).abs().max().item()
     note = f"200 orders of ten words change the output by at most {change[1]:.1g}; with bigram vectors "
-    return Finding(
-        verdict(max(change.values()) < TOLERANCE, change[1] < TOLERANCE), note + f"by {change[2]:.1g}", f"{TOLERANCE:g}"
-    )
+    bigrams = change[2] < TOLERANCE  # the text has ten words, and all of them are known
+    under = {"unigrams": change[1] < TOLERANCE, "short": bigrams, "known": bigrams}
+    return Finding(verdict(max(change.values()) < TOLERANCE, under), note + f"by {change[2]:.1g}", f"{TOLERANCE:g}")
 
 
 def largest_change(one: str, other: str) -> float:
@@ -128,7 +128,12 @@ def whole_twice() -> Finding:
 def negation() -> Finding:
     right = {layers: accuracy(*train(NEGATED, layers), NEGATED) for layers in (0, 2)}
     note = f"four texts, 300 steps: accuracy {right[2]:.0%} with two layers above the mean, {right[0]:.0%} with none"
-    return Finding(verdict(right[2] < 1 and right[0] < 1, right[0] < 1), note, "all four right")
+    under = {
+        "no-layer": right[0] < 1,
+        "layers": right[2] < 1,
+        "order": right[2] < 1,
+    }  # every such network ignores order
+    return Finding(verdict(right[2] < 1 and right[0] < 1, under), note, "all four right")
 
 
 def dog_and_man() -> Finding:
@@ -153,7 +158,8 @@ def dilution_figure() -> str:
 
 
 AVERAGING = Exercise(
-    id="deep-averaging-order", title="What a deep averaging network ignores", figure=dilution_figure,
+    where={"weight": lambda n: 1 / n}, id="deep-averaging-order", title="What a deep averaging network ignores",
+        figure=dilution_figure,
     question="A deep averaging network computes the mean of the word vectors of a text, applies feed-forward layers, "
     "and predicts whether the text is positive. Somebody explains its errors. Which explanations can be true?",
     answer="The mean of vectors is the same in every order, so word order cannot explain an output: neither which word "
@@ -162,8 +168,10 @@ AVERAGING = Exercise(
     "on how many other words dilute them, and on which words have no vector. It can also learn something about “not”: "
     "layers above the mean can learn what a set of words means together, though not to which word “not” belongs.",
     parts=[
-        Part("shuffle", "Shuffling the words of a text does not change the output.", Truth("nearly",
-             "only single words have vectors, not bigrams or longer n-grams"), "numeric", shuffling,
+        Part("shuffle", "Shuffling the words of a text does not change the output.", Truth("nearly", Choice("unigrams",
+            {
+             "short": "the text has at most ten words", "known": "every word of the text has a vector",
+             "unigrams": "only single words have vectors, not bigrams or longer n-grams"})), "numeric", shuffling,
              why="A sum does not depend on the order of its terms (except for rounding). Bigrams with their own "
              "vectors change with the order.", wrong={"assumed vectors of single words only": True}),
         Part("last-word", "“It was wrong because the positive word came last”: this can be the explanation.",
@@ -176,7 +184,7 @@ AVERAGING = Exercise(
              wrong={"explained the error as if a person had made it": True}),
         Part("drowned", "“The one sentiment word was diluted by many others”: this can be the explanation.",
              Truth("true"), "numeric", diluted,
-             why="Each of n words has weight 1/n in the mean, so more words reduce its influence.",
+             why="Each of n words has weight `1/n`{weight} in the mean, so more words reduce its influence.",
              wrong={"thought that a sentiment word always has full weight": False}),
         Part("repeated", "“A word was repeated and outweighed the others”: this can be the explanation.", Truth("true"),
              "numeric", lambda: can_explain("a bad good film", "a bad good good film", "one word repeated"),
@@ -191,7 +199,10 @@ AVERAGING = Exercise(
              why="All weights stay the same: twice the sum over twice the number. A sum instead of a mean would "
              "distinguish them.", wrong={"used a sum instead of the mean": False}),
         Part("negation", "The network cannot learn that “good” and “not bad” are positive, and “bad” and “not good” "
-             "negative.", Truth("nearly", "there is no layer between the mean and the classes"), "trained", negation,
+             "negative.", Truth("nearly", Choice("no-layer", {"layers":
+             "there are two layers between the mean and the classes",
+             "no-layer": "there is no layer between the mean and the classes",
+             "order": "the network ignores the order of words"})), "trained", negation,
              why="Linear scores would need `n + g < n + b` for “not good” against “not bad”, so `g < b`, but also `g > "
              "b` for the words alone. A hidden layer can learn this interaction, and it does not need word order.",
              wrong={"confused ignoring order with ignoring combinations": True}),
@@ -199,7 +210,8 @@ AVERAGING = Exercise(
              "possible accuracy of a deep averaging network of single words on such pairs?", Number("1/2"), "trained",
              dog_and_man,
              why="Both texts have the same output, so exactly one of the two is right, whatever was learnt.",
-             wrong={"thought that training finds a way": 1, "thought that both are wrong": 0}),
+             wrong={"thought that training finds a way": (1, lambda: accuracy(*train(NEGATED), NEGATED)),
+                    "thought that both are wrong": (0, lambda: 1 - accuracy(*train(NEGATED), NEGATED))}),
     ])  # fmt: skip
 
 EXERCISES = (AVERAGING,)

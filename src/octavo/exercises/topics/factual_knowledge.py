@@ -19,7 +19,7 @@ from octavo.core import seeded_generator
 from octavo.datasets.people import made_up
 from octavo.datasets.questions import MARK, Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
-from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, verdict
+from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
@@ -147,7 +147,9 @@ def constant_share() -> Finding:
     share = answers.count(drawn.commonest) / len(answers)
     error = share_error(share, len(answers), 4)
     note = f"{len(answers):,} made-up people; “{drawn.commonest}” for all of them, 4 standard errors"
-    return Finding(Interval(share - error, share + error), note)
+    exact = Fraction(1) / sum((Fraction(1, rank) for rank in range(1, len(PLACES) + 1)), Fraction(0))
+    assert abs(share - exact) <= error, "made-up people must be born as described"
+    return Finding(exact, f"the probabilities in exact fractions; {share:.3f} ± {error:.3f} of {note}")
 
 
 def drawn_share() -> Finding:
@@ -192,28 +194,33 @@ def facts_figure() -> str:
 
 
 PRETRAINING = Exercise(
+    where={"places": len(PLACES), "inverse": lambda k: 1 / k, "total": sum(1 / k for k in range(1, len(PLACES) + 1))},
     id="pretraining-or-not", title="Pretraining, no pretraining, and the constant answer", figure=facts_figure,
-    question="Made-up people are born in one of 8 places, the k-th with probability proportional to 1/k. A small "
-    "transformer may first be trained on a text that says where people were born (pretraining), and is then trained to "
-    "answer “Where was ... born?” for half of them (finetuning). It is tested on others, who are described in the text "
-    "but not asked about in finetuning.",
+    question="Made-up people are born in one of 8{places} places, the k-th with probability proportional to "
+    "`1/k`{inverse}. A small transformer may first be trained on a text that says where people were born "
+    "(pretraining), and is then trained to answer “Where was ... born?” for half of them (finetuning). It is tested "
+    "on others, who are described in the text but not asked about in finetuning.",
     answer="A model cannot know a fact that is not in its training data: without pretraining the answers for other "
     "people can only be guessed, and the best guess is always the commonest place, right in `1/(1 + 1/2 + 1/3 + 1/4 + "
     "1/5 + 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may be worse than that, because it has memorized the "
     "finetuning answers and generalizes from irrelevant features. With pretraining the answers come from the text, and "
     "finetuning only teaches the format. So every such accuracy must be compared with that of the constant answer.",
     parts=[
-        Part("constant", "What is the expected accuracy of the best constant answer?", Number("280/761"), "monte carlo",
-             constant_share, why="Its probability is 1 over the sum of 1/k for k from 1 to 8, which is 761/280.",
-             wrong={"assumed the 8 places to be equally frequent": "1/8",
-                    "sampled the answer instead of always giving the best one": 0.2068,
-                    "did not normalize the probabilities": 1}),
+        Part("constant", "What is the expected accuracy of the best constant answer?", Number("280/761"), "exact",
+             constant_share, why="Its probability is one over the sum of `1/k`{inverse} for k from one to 8{places}, "
+             "which is 761/280{total}.",
+             wrong={"assumed all places to be equally frequent": ("1/8", lambda: 1 / len(PLACES)),
+                    "sampled the answer instead of always giving the best one":
+                        ("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2", lambda:
+                            float(drawn_share().value)),
+                    "did not normalize the probabilities": (1, lambda: max(1 / k for k in range(1, 9)))}),
         Part("by-lot", "And if the answer is sampled with the probabilities of the places?",
              Number("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2"), "exact", drawn_share,
              why="Both draws must be place k: the sum of the squared probabilities. Sampling in proportion is worse "
              "than always giving the commonest answer.",
-             wrong={"thought that it is as good as the constant answer": "280/761",
-                    "assumed all to be equally frequent": "1/8"}),
+             wrong={"thought that it is as good as the constant answer": ("280/761", lambda:
+                 float(constant_share().value)),
+                    "assumed all to be equally frequent": ("1/8", lambda: sum(1 / len(PLACES) ** 2 for _ in PLACES))}),
         Part("memory", "Without pretraining it cannot even learn the answers that it is finetuned on.", Truth("false"),
              "trained", memorised, full=lambda: memorised(FULL),
              why="It memorizes them, which says nothing about other people.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import sympy
 import torch
@@ -35,15 +36,21 @@ def decode_both(rows: dict[str, int]) -> tuple[str, str]:
     return "".join(map(str, greedy)), "".join(map(str, best))
 
 
+def letters(text: str) -> str:
+    """A text of the tokens 0 and 1, which the exercise calls a and b."""
+    return text.translate(str.maketrans("01", "ab"))
+
+
 def probability_of(which: int) -> Finding:
     texts = decode_both(GREEDY_FAILS)
-    note = f"octavo's decoders: greedy {texts[0]}, exact search {texts[1]}"
+    note = "octavo's decoders: greedy {}, exact search {}".format(*map(letters, texts))
     return Finding(float(Fraction(GREEDY_FAILS[texts[which]], 9)), note)
 
 
 def finds_best() -> Finding:
     greedy, best = decode_both(GREEDY_SUCCEEDS)
-    return Finding(verdict(greedy == best), f"octavo's decoders: greedy {greedy}, exact search {best}")
+    note = f"octavo's decoders: greedy {letters(greedy)}, exact search {letters(best)}"
+    return Finding(verdict(greedy == best), note)
 
 
 def safe_first() -> Finding:
@@ -83,13 +90,19 @@ def failure_rate(joint: bool) -> Finding:
 
 GREEDY = Exercise(
     id="greedy-or-best", title="Greedy decoding against the most probable text",
-    question="Texts of two tokens, each 0 or 1. Greedy decoding picks the more probable first token, then the more "
-    "probable second. First table: of 9 texts, 00 three times, 01 twice, 11 four times.",
-    answer="In the first table greedy starts with 0 (5/9) and writes 00 with probability 3/9, while 11 has 4/9: a "
-    "probable first token may have its probability spread over many continuations. With two tokens this cannot happen "
-    "if the first token has probability 2/3 or more. If p(0) and both conditionals are independent and uniform, greedy "
-    "fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the probabilities of the four texts are uniform on "
-    "the simplex, it fails with probability 1/12.",
+    where={"texts": sum(GREEDY_FAILS.values()), "first": 5 / sum(GREEDY_FAILS.values()), "second": 3 / (3 + 2),
+           "last": GREEDY_FAILS["11"], "first_2": (5 + 1) / 9, "second_2": 5 / (5 + 1), "best_2": 5 / 9,
+           "p": (0.52, 0.55, 0.6, 0.64), "half": lambda p: p * 0.5, "rest": lambda p: 1 - p, "r": lambda p:
+               1 / mpmath.mpf(p) - 1,
+           "fails": lambda r: 4 * mpmath.quad(lambda y: r * y - 0.5, [1 / (2 * r), 1]),
+           "density": lambda p: p * (1 - p) / mpmath.beta(2, 2)},
+    question="Texts of two tokens, each a or b. Greedy decoding picks the more probable first token, then the more "
+    "probable second. First table: of 9{texts} texts, aa three times, ab twice, bb four times.",
+    answer="In the first table greedy starts with a (5/9{first}) and writes aa with probability 3/9{greedy}, while bb "
+    "has 4/9{best}: a probable first token may have its probability spread over many continuations. With two tokens "
+    "this cannot happen if the first token has probability 2/3{safe} or more. If p(a) and both conditionals are "
+    "independent and uniform, greedy fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the probabilities "
+    "of the four texts are uniform on the simplex, it fails with probability 1/12{joint}.",
     figure=lambda: lines([Series("greedy fails",
         [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
         for p in range(150, 241)])], "Tables of two tokens with uniform conditionals: the probability that greedy "
@@ -97,29 +110,39 @@ GREEDY = Exercise(
         ("probability of the likelier first token", "probability of failure")),
     parts=[
         Part("greedy", "First table: what is the probability of the greedy text?", Number("1/3"), "exact",
-             lambda: probability_of(0), why="It picks 0 with 5/9, then 0 with 3/5: the product is 3/9.",
-             wrong={"gave that of the best text": "4/9", "stopped at the first token": "5/9"}),
+             lambda: probability_of(0), why="It picks a with 5/9{first}, then a with 3/5{second}: the product is "
+                  "3/9{}.",
+             wrong={"gave that of the best text": ("4/9", lambda: max(GREEDY_FAILS.values()) / 9),
+                    "stopped at the first token": ("5/9", lambda: (GREEDY_FAILS["00"] + GREEDY_FAILS["01"]) / 9)}),
         Part("best", "First table: what is the probability of the most probable text?", Number("4/9"), "exact",
-             lambda: probability_of(1), why="11 is 4 of the 9 texts: 1 with 4/9, then always 1.",
-             wrong={"gave that of greedy": "1/3", "gave that of the likelier first token": "5/9"}),
-        Part("served", "Second table: 00 five times, 01 and 10 once each, 11 twice. Greedy finds the most probable "
-             "text.", Truth("true"), "exact", finds_best, why="6/9 times 5/6 is 5/9, more than any other text.",
+             lambda: probability_of(1), why="bb is 4{last} of the 9{texts} texts: b with 4/9{}, then always b.",
+             wrong={"gave that of greedy": ("1/3", lambda: GREEDY_FAILS["00"] / 9),
+                    "gave that of the likelier first token": ("5/9", lambda:
+                        (GREEDY_FAILS["00"] + GREEDY_FAILS["01"]) / 9)}),
+        Part("served", "Second table: aa five times, ab and ba once each, bb twice. Greedy finds the most probable "
+             "text.", Truth("true"), "exact", finds_best, why="6/9{first_2} times 5/6{second_2} is 5/9{best_2}, more "
+             "than any other text.",
              wrong={"thought that greedy always fails": False}),
         Part("safe", "Above which probability of its first token is greedy always right with two tokens?",
-             Number("2/3", abs=4e-4), "numeric", safe_first,
-             why="Its text has probability at least p/2, other first tokens lead to at most 1 - p.",
-             wrong={"thought that a majority is enough": 0.5, "guessed three quarters": 0.75}),
-        Part("random", "p(0), p(0 | 0) and p(0 | 1) are independent and uniform. What is the probability that greedy "
+             Number("2/3"), "numeric", safe_first,
+             why="Its text has probability at least `p/2`{half}, other first tokens lead to at most `1 - p`{rest}.",
+             wrong={"thought that a majority is enough": (0.5, lambda:
+                 next(p / 100 for p in range(100) if p >= 100 - p)),
+                    "compared with a quarter of its probability":
+                        (0.8, lambda: next(p / 100 for p in range(100) if p >= 4 * (100 - p)))}),
+        Part("random", "p(a), p(a | a) and p(a | b) are independent and uniform. What is the probability that greedy "
              "fails?", Number("ln(128/27) - 3/2"), "monte carlo", lambda: failure_rate(False),
-             why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform on 1/2 to 1 it fails if `X < "
-             "r*Y`: for `r > 1/2` with probability `2*r + 1/(2*r) - 2`. Integrate over p from 1/2 to 2/3 and double "
-             "the result.",
-             wrong={"drew the probabilities of the four texts jointly": "1/12", "used the worst case p = 1/2": 0.5,
-                    "let p be uniform on 1/2 to 2/3 only": 0.16858019}),
+             why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform from one half to one it fails "
+             "if `X < r*Y`: for r above one half with probability `2*r + 1/(2*r) - 2`{fails}. Integrate over p from "
+             "one half to 2/3{safe} and double the result.",
+             wrong={"drew the probabilities of the four texts jointly": ("1/12", lambda: failing_integral(True)),
+                    "used the worst case for p": (0.5, lambda: float(4 * mpmath.quad(lambda y: y - 0.5, [0.5, 1]))),
+                    "let p be uniform only where greedy can fail":
+                        (0.1685801952, lambda: failing_integral(False) / (2 * (2 / 3 - 1 / 2)))}),
         Part("joint", "The probabilities of the four texts are uniform on the simplex. What is the probability that "
              "greedy fails?", Number("1/12"), "monte carlo", lambda: failure_rate(True),
-             why="Now p has density `6*p*(1 - p)`, and the integrand is a polynomial.",
-             wrong={"drew the conditionals uniformly": 0.056193398, "compared rows only": 0.25}),
+             why="Now p has density `6*p*(1 - p)`{density}, and the integrand is a polynomial.",
+             wrong={"drew the conditionals uniformly": (0.0561933984, lambda: failing_integral(False))}),
     ])  # fmt: skip
 
 EXERCISES = (GREEDY,)

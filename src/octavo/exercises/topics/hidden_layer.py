@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import mpmath
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -127,10 +128,12 @@ def inactive_unit_gradient() -> Finding:
 
 
 HIDDEN = Exercise(
+    where={"h": (0.2, 0.5, 0.9), "z": (-1.5, 0.5, 2.0), "relu": lambda z: float(torch.tensor(z).relu()),
+           "slope": lambda h: mpmath.diff(lambda x: 1 / (1 + mpmath.exp(-x)), mpmath.log(h / (1 - h)))},
     id="hidden-layer-gradients", title="All gradients of a network with one hidden layer",
     question="`h = sigmoid(W_1*x + b_1)`, `a = softmax(W_2*h + b_2)`, and L is the cross-entropy with labels that sum "
     "to one. x, h and a are column vectors. Write `delta_2 = a - y` and `delta_1` for `T(W_2)*delta_2`, multiplied "
-    "elementwise by `h*(1 - h)`.",
+    "elementwise by `h*(1 - h)`{slope}.",
     answer="`delta_2` and `delta_1` are the gradients with respect to the inputs of the softmax and of the sigmoid. "
     "Every other gradient follows directly: that of a bias is the delta itself, that of a matrix is the outer product "
     "of the delta and the layer's input, `delta_2*T(h)` and `delta_1*T(x)`, and that of the input is `T(W_1)*delta_1`. "
@@ -142,7 +145,7 @@ HIDDEN = Exercise(
         _gradient_part("second-matrix", "W_2", 3, "delta2_h", ("h_delta2", "delta1_x"),
                        "Entry (i, j) of it multiplies `h_j` in logit i."),
         _gradient_part("first-bias", "b_1", 2, "delta1", ("delta2",), "Backpropagate through `W_2` (multiply by its "
-                       "transpose), then through the sigmoid, whose slope is `h*(1 - h)`."),
+                       "transpose), then through the sigmoid, whose slope is `h*(1 - h)`{slope}."),
         _gradient_part("first-matrix", "W_1", 1, "delta1_x", ("x_delta1", "delta2_h"),
                        "As for `W_2`, one layer below: the outer product of the delta and the input."),
         _gradient_part("input", "x", 0, "W1T_delta1", ("W1_delta1", "W1T_W2T_delta2", "delta1_x"),
@@ -159,17 +162,19 @@ HIDDEN = Exercise(
         Part("parameters", "With D inputs, H hidden units and C classes, how many parameters does the network have?",
              Formula("(D + 1)*H + (H + 1)*C", {"D": "whole", "H": "whole", "C": "whole"}), "counted", layer_parameters,
              why="Each unit has one weight per input and a bias.",
-             wrong={"left out the biases": "D*H + H*C", "counted the input too": "D + (D + 1)*H + (H + 1)*C",
-                    "counted one bias per layer": "D*H + H*C + 2"}),
+             wrong={"left out the biases": ("D*H + H*C", lambda D, H, C: sum(D + C for _ in range(H))),
+                    "counted the input too": ("D + (D + 1)*H + (H + 1)*C",
+                        lambda D, H, C: D + sum(D + 1 for _ in range(H)) + sum(H + 1 for _ in range(C))),
+                    "counted one bias per layer": ("D*H + H*C + 2", lambda D, H, C: sum(D + C for _ in range(H)) + 2)}),
         Part("zeros", "If all weights and biases start at zero, training makes the hidden units different from each "
              "other.", Truth("false"), "autograd", zeros_stay_equal,
              why="All hidden units start equal and have the same gradient at every step, so they stay equal. That is "
              "why weights are initialized randomly.",
              wrong={"thought that different inputs make the units different": True}),
-        Part("off", "The sigmoid is replaced by ReLU, `max(0, z)`, and a unit is inactive for this x. Some of the "
-             "weights into it or out of it still have a nonzero gradient.", Truth("false"), "autograd",
+        Part("off", "The sigmoid is replaced by ReLU, `max(0, z)`{relu}, and a unit is inactive for this x. Some of "
+             "the weights into it or out of it still have a nonzero gradient.", Truth("false"), "autograd",
              inactive_unit_gradient,
-             why="Its slope is 0, so no gradient flows back through it; its output is 0, so its column of "
+             why="Its slope is zero, so no gradient flows back through it; its output is zero, so its column of "
              "`delta_2*T(h)` is zero.", wrong={"thought that the weights out of it have a gradient": True}),
     ])  # fmt: skip
 

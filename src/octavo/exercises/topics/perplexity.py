@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import sympy
 import torch
 
-from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.models.bag import Bag, BagConfig
@@ -18,6 +19,7 @@ from octavo.pages.figures.lines import Series, lines
 from octavo.scoring.bits_per_byte import Score, score_text
 from octavo.text import Char, Chunk, Tokenizer, Word, WordSettings, text_in_memory
 
+GIVEN, RATIO = 100.0, 5.5  # a perplexity, and characters per word
 PLAIN = """The cat sat by the door and did not go in. It was a cold day, and the wind was up. I saw it as I came home.
 I let the cat in and gave it some fish. Then it sat by the fire with me for the rest of the day.
 We do not ask how old it is. It has been here as long as I can say. It goes out at dawn and is back by noon.
@@ -70,31 +72,40 @@ BASES = Exercise(
     id="perplexity-base", title="Perplexity and the base of logarithms",
     question="Perplexity is a base raised to the mean negative log-probability of the tokens. P is the correct "
     "perplexity.",
+    where={"given": GIVEN, "low": GIVEN ** math.log(2), "high": GIVEN ** (1 / math.log(2)), "bits": lambda P:
+        mpmath.log(P, 2)},
     answer="If the logarithm and the power have the same base, it cancels: P is the inverse of the geometric mean of "
-    "the probabilities. Otherwise the result is not a perplexity: 2 to the power of nats is `P^ln(2)`, too low, and e "
-    "to the power of bits is `P^(1/ln(2))`, too high; 100 becomes 24 or 768.",
+    "the probabilities. Otherwise the result is not a perplexity: two to the power of nats is `P^ln(2)`{too-good}, "
+    "too low, and e to the power of bits is `P^(1/ln(2))`{too-bad}, too high; 100{given} becomes 24{low} or 768{high}.",
     figure=lambda: lines([Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
         Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
         Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
         "The reported perplexity when bases are mixed.", ("perplexity", "reported"), log_y=True),
     parts=[
-        Part("free", "Perplexity does not depend on the base if logarithm and power use the same one.", Truth("true"),
+        Part("free", "Perplexity does not depend on the base if logarithm and power use the same one.", Truth("true",
+            Choice("", {
+             "bits": "the base is two",
+             "large": "the base is above one and below ten", "tokens": "all tokens have the same probability"})),
              "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
              wrong={"thought that bits and nats give different perplexities": False}),
-        Part("too-good", "The loss is in nats, and 2 is raised to it. What is the result?",
+        Part("too-good", "The loss is in nats, and two is raised to it. What is the result?",
              Formula("P^ln(2)", {"P": "positive"}), "symbolic", lambda: mixed_bases(2),
              why="The loss is `ln(P)`, and `2^ln(P) = exp(ln(2)*ln(P)) = P^ln(2)`, with an exponent below one.",
-             wrong={"thought that it changes by a factor": "P*ln(2)", "thought that nothing changes": "P",
-                    "mixed up the two cases": "P^(1/ln(2))"}),
+             wrong={"thought that it changes by a factor": ("P*ln(2)", lambda P: P * mpmath.log(2)),
+                    "thought that nothing changes": ("P", lambda P: mpmath.exp(mpmath.log(P))),
+                    "mixed up the two cases": ("P^(1/ln(2))", lambda P: mpmath.exp(mpmath.log(P, 2)))}),
         Part("too-bad", "The loss is in bits, and e is raised to it. What is the result?",
              Formula("P^(1/ln(2))", {"P": "positive"}), "symbolic", lambda: mixed_bases(math.e),
-             why="The loss is `ln(P)/ln(2)`, and `exp(ln(P)/ln(2)) = P^(1/ln(2))`, with an exponent above one.",
-             wrong={"thought that it changes by a factor": "P/ln(2)", "thought that nothing changes": "P",
-                    "mixed up the two cases": "P^ln(2)"}),
-        Part("hundred", "The perplexity of a model is 100, but it is reported as 2 to the power of nats. Which number "
-             "is reported?", Number("100^ln(2)"), "numeric", lambda: Finding(2 ** -float(np.log([0.01] * 9).mean()),
+             why="The loss is `ln(P)/ln(2)`{bits}, and `exp(ln(P)/ln(2)) = P^(1/ln(2))`, with an exponent above one.",
+             wrong={"thought that it changes by a factor": ("P/ln(2)", lambda P: P / mpmath.log(2)),
+                    "thought that nothing changes": ("P", lambda P: 2 ** mpmath.log(P, 2)),
+                    "mixed up the two cases": ("P^ln(2)", lambda P: 2 ** mpmath.log(P))}),
+        Part("hundred", "The perplexity of a model is 100{given}, but it is reported as two to the power of nats. "
+             "Which number is reported?", Number("100^ln(2)"), "numeric", lambda:
+                 Finding(2 ** -float(np.log([1 / GIVEN] * 9).mean()),
              "nine tokens of probability 0.01"), why="`2^ln(100) = 100^ln(2) = 24.3`: four times too low.",
-             wrong={"reported e to the power of bits": "100^(1/ln(2))", "divided by ln 2": "100/ln(2)"}),
+             wrong={"reported e to the power of bits": ("100^(1/ln(2))", lambda: math.exp(math.log2(GIVEN))),
+                    "divided by the logarithm of two": ("100/ln(2)", lambda: GIVEN / math.log(2))}),
     ])  # fmt: skip
 
 
@@ -117,7 +128,8 @@ def lower_is_better() -> Finding:
         f"{characters.perplexity:.1f} and {characters.bits:.0f} bits, character bigrams {bigram.perplexity:.1f} and "
         f"{bigram.bits:.0f} bits"
     )
-    return Finding(verdict(as_stated, same_tokens), note, "order of the numbers")
+    under = {"tokens": same_tokens, "text": as_stated, "likelihood": as_stated}  # both bags are fitted to the same text
+    return Finding(verdict(as_stated, under), note, "order of the numbers")
 
 
 def one_factor() -> Finding:
@@ -156,11 +168,12 @@ COMPARE = Exercise(
     title="Perplexity of a word model and of a character model",
     question="A text has W words and C characters. There are two example passages: one with short plain words, one "
     "with long scholarly words.",
-    answer="Perplexity is per token, and the tokens differ. If a text costs the same number of bits either way, `P_c = "
-    "P_w^(W/C)`: a word perplexity of 100 is 2.3 per character at 5.5 characters per word. So a low perplexity of a "
-    "character model means nothing by itself; and there is no single exponent for conversion, since W/C depends on the "
-    "passage. Even for the same model, the passage with the lower perplexity per word may have the higher perplexity "
-    "per character. Bits per byte of the same text is a common scale.",
+    where={"given": GIVEN, "ratio": RATIO, "converted": GIVEN ** (1 / RATIO)},
+    answer="Perplexity is per token, and the tokens differ. If a text costs the same number of bits either way, `P_c "
+    "= P_w^(W/C)`: a word perplexity of 100{given} is 2.3{converted} per character at 5.5{ratio} characters per word. "
+    "So a low perplexity of a character model means nothing by itself; and there is no single exponent for "
+    "conversion, since W/C depends on the passage. Even for the same model, the passage with the lower perplexity per "
+    "word may have the higher perplexity per character. Bits per byte of the same text is a common scale.",
     figure=passages_figure,
     parts=[
         Part("exponent", "A word model has perplexity P on a text of W words and C characters. What is its perplexity "
@@ -169,10 +182,13 @@ COMPARE = Exercise(
                  "the same bits divided by words and by characters, to 1e-12 relative",
                  rel=1e-12)(lambda p, w, c: 2 ** (w * math.log2(p) / c)),
              why="`W*log(P)` is the cost of the text; divided by C it is the cost per character.",
-             wrong={"divided the perplexity": "P*W/C", "inverted the ratio": "P^(C/W)",
-                    "thought that it stays the same": "P"}),
+             wrong={"divided the perplexity": ("P*W/C", lambda P, W, C: P * W / C),
+                    "inverted the ratio": ("P^(C/W)", lambda P, W, C: mpmath.exp(mpmath.log(P) * C / W)),
+                    "thought that it stays the same": ("P", lambda P: P * 1)}),
         Part("lower", "On the same passage, the model with the lower perplexity needs fewer bits.",
-             Truth("nearly", condition="both models predict the same tokens"), "numeric", lower_is_better,
+             Truth("nearly", Choice("tokens", {"text": "both models are fitted to the same text",
+             "likelihood": "both models are fitted by maximum likelihood",
+             "tokens": "both models predict the same tokens"})), "numeric", lower_is_better,
              why="Bits are the number of tokens times the log of the perplexity, and a passage has several times as "
              "many characters as words.", wrong={"compared words with characters": True}),
         Part("factor", "One exponent converts word perplexity to character perplexity for all texts.", Truth("false"),

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
+import mpmath
 import numpy as np
 import torch
 
@@ -78,24 +79,27 @@ def honest_bits() -> Finding:
 
 
 LOADER = Exercise(
-    id="perplexity-line-loader", title="A data loader that reads each line as one token",
+    where={"share": lambda N: 1 / mpmath.mpf(N)}, id="perplexity-line-loader", title="A data loader that reads each "
+         "line as one token",
     question="A data loader does not split its lines, so that every line is one token. The model is a bag of tokens "
     "fitted by maximum likelihood; all lines are different.",
-    answer="On the N training lines each token has probability 1/N, so the perplexity is N, whatever the text is. On "
-    "new text the result is meaningless: with a vocabulary of tokens that occur at least twice, every line is unknown, "
-    "in training and in test, and always predicting 'unknown' has perplexity 1. Both seem excellent next to the "
-    "hundreds of a word model. A lossless tokenizer that encodes unknown tokens as bytes, and bits per byte, reveal "
-    "the mistake.",
+    answer="On the N training lines each token has probability `1/N`{share}, so the perplexity is N, whatever the "
+    "text is. On new text the result is meaningless: with a vocabulary of tokens that occur at least twice, every "
+    "line is unknown, in training and in test, and always predicting 'unknown' has perplexity one. Both seem "
+    "excellent next to the hundreds of a word model. A lossless tokenizer that encodes unknown tokens as bytes, and "
+    "bits per byte, reveal the mistake.",
     figure=lambda: bars([("words", bits_per_byte(" ")), ("lines", bits_per_byte("_"))],
         "Bits per byte of a new text, with words or lines as tokens: the mistake is obvious.", 2),
     parts=[
         Part("train", "What is the perplexity on the N training lines?", Formula("N", {"N": "whole"}), "exact",
-             on_training_lines, why="There are N different tokens, each with probability 1/N.",
-             wrong={"thought that memorized text costs nothing": "1", "counted pairs of lines": "N^2"}),
+             on_training_lines, why="There are N different tokens, each with probability `1/N`{share}.",
+             wrong={"thought that memorized text costs nothing": ("1", lambda: math.exp(0)),
+                    "counted pairs of lines": ("N^2", lambda N: sum(N for _ in range(N)))}),
         Part("unknown", "The vocabulary has the tokens that occur at least twice; all others become one token "
-             "'unknown'. What is the perplexity on new lines?", Number(1, rel=1e-9), "exact", all_unknown,
-             why="Every token is 'unknown', in training and in test: probability 1.",
-             wrong={"gave the number of training lines": 5, "gave the number of all lines": 10}),
+             "'unknown'. What is the perplexity on new lines?", Number(1), "exact", all_unknown,
+             why="Every token is 'unknown', in training and in test: probability one.",
+             wrong={"gave the number of training lines": (5, lambda: len(LINES[:5])),
+                    "gave the number of all lines": (10, lambda: len(LINES))}),
         Part("honest", "With a lossless tokenizer, which encodes unknown tokens as bytes, the mistake also improves "
              "bits per byte.", Truth("false"), "numeric", honest_bits,
              why="Each unknown line is encoded byte by byte, at full cost.",
@@ -171,7 +175,7 @@ def rule_helps() -> Finding:
 
 
 PREPROCESSING = Exercise(
-    id="preprocessing-same-bytes", title="Preprocessing that improves perplexity, on the same bytes",
+    where={}, id="preprocessing-same-bytes", title="Preprocessing that improves perplexity, on the same bytes",
     question="A text is lower-cased before a bag of characters is fitted to it by maximum likelihood.",
     answer="Perplexity falls, as fewer distinct characters remain. But the discarded information must be encoded too "
     "if the original bytes are to be restored. By the chain rule the bits of the text are exactly those of the "
@@ -189,7 +193,7 @@ PREPROCESSING = Exercise(
              "same bytes?", Number(0, abs=1e-6), "numeric", bits_saved,
              why="The chain rule: the entropy of the text is that of the lower-cased text plus that of the capitals "
              "given it.",
-             wrong={"forgot the cost of the capitals": 116.83, "thought that capitals must cost extra": -10}),
+             wrong={"forgot the cost of the capitals": (116.83143, lambda: lowered_bits(PLAIN + LEARNED)[2])}),
         Part("rule", "With a rule for the beginnings of sentences, lower-casing saves bits on the same bytes, measured "
              "on held-out text.", Truth("true"), "numeric", rule_helps,
              why="The rule knows what the bag cannot: that sentences begin with capitals.",

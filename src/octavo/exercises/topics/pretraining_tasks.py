@@ -14,7 +14,7 @@ from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 TOPICS, SYNONYMS = 4, 2  # each topic has two words, equally frequent
 
 
-class Pair(NamedTuple):
+class SentencePair(NamedTuple):
     """A pair of sentences of two words each, and whether the second really follows the first."""
 
     first: tuple[str, str]
@@ -28,22 +28,24 @@ def sentences(topic: int) -> Iterator[tuple[str, str]]:
     yield from product(words, words)
 
 
-def pairs() -> Iterator[tuple[Pair, Fraction]]:
+def pairs() -> Iterator[tuple[SentencePair, Fraction]]:
     """All pairs with their probabilities: half follow each other in one document, half come from two documents."""
     each = Fraction(1, SYNONYMS**4)
     for one, other in product(range(TOPICS), range(TOPICS)):
         for first, second in product(sentences(one), sentences(other)):
             if one == other:
-                yield Pair(first, second, True), Fraction(1, 2) * Fraction(1, TOPICS) * each
-            yield Pair(first, second, False), Fraction(1, 2) * Fraction(1, TOPICS**2) * each
+                yield SentencePair(first, second, True), Fraction(1, 2) * Fraction(1, TOPICS) * each
+            yield SentencePair(first, second, False), Fraction(1, 2) * Fraction(1, TOPICS**2) * each
 
 
 def information(
-    x: Callable[[Pair], Hashable], y: Callable[[Pair], Hashable], given: Callable[[Pair], Hashable]
+    x: Callable[[SentencePair], Hashable],
+    y: Callable[[SentencePair], Hashable],
+    given: Callable[[SentencePair], Hashable],
 ) -> float:
     """The conditional mutual information of x and y in bits, over all pairs."""
 
-    def entropy(*of: Callable[[Pair], Hashable]) -> float:
+    def entropy(*of: Callable[[SentencePair], Hashable]) -> float:
         total: dict[Hashable, Fraction] = defaultdict(Fraction)
         for pair, p in pairs():
             total[tuple(one(pair) for one in of)] += p
@@ -57,7 +59,7 @@ def label_probability(follows: bool) -> float:
     return float(sum(p for pair, p in pairs() if pair.follows == follows and pair.first[0][0] == pair.second[0][0]))
 
 
-def nothing(pair: Pair) -> Hashable:
+def nothing(pair: SentencePair) -> Hashable:
     return 0
 
 
@@ -104,7 +106,7 @@ TASKS = Exercise(
     "first.",
     answer="Each task asks for something that the other does not need. The rest of its own sentence already tells "
     "the topic of a masked word, so the other sentence adds nothing, and the model need not look at it. Whether two "
-    "sentences belong together cannot be told from either alone, only from both. In return, that label says nothing "
+    "sentences belong together cannot be decided from either alone, only from both. In return, that label says nothing "
     "about which of two words occurs. So the first task teaches words in their sentence, the second relations "
     "between sentences. (With such easy negatives the second one mostly teaches topics, which is why later models "
     "replaced it.)",

@@ -209,6 +209,10 @@ def _short_queries(means: list[list[float]], keys: list[list[float]], a: int, b:
     return [_weights(means[one], keys) for one in (a, b)]
 
 
+def _wanted_weights(means: list[list[float]], keys: list[list[float]], a: int, b: int) -> list[list[float]]:
+    return [[float(i == one) for i in range(len(keys))] for one in (a, b)]
+
+
 def noisy_case(
     size: int, seed: int, length: float, a: int, b: int
 ) -> tuple[list[list[float]], list[list[float]], int, int]:
@@ -219,16 +223,22 @@ def noisy_case(
     return mu_ND.mul(1e6).round().div(1e6).tolist(), k_ND.mul(1e6).round().div(1e6).tolist(), a, b
 
 
-NOISY_CASES = [noisy_case(4, 1, 1.0, 0, 2), noisy_case(5, 2, 1.8, 3, 1), noisy_case(6, 3, 0.5, 2, 5)]
+UNIT = torch.eye(4, dtype=torch.float64).tolist()
+BACKWARDS = (UNIT, [[-0.6 * x for x in UNIT[0]], *UNIT[1:]], 0, 1)  # key a points away from its mean
+NOISY_CASES = [
+    noisy_case(4, 1, 1.0, 0, 2), noisy_case(5, 2, 1.8, 3, 1), noisy_case(6, 3, 0.5, 2, 5), BACKWARDS,
+]  # fmt: skip
 
 
 def copied_values() -> Finding:
-    """The limit of infinitely long queries: all weight on the key that is largest along each mean."""
+    """octavo's attention with far longer queries: the weights no longer depend on how long they are."""
     results = []
     for means, keys, a, b in NOISY_CASES:
-        along = np.array(keys) @ np.array(means)[[a, b]].T
-        results.append([[float(i == along[:, h].argmax()) for i in range(len(keys))] for h in range(2)])
-    return Finding(results, "the limit of long queries: all weight on the key that is longest along the mean")
+        q_TD, k_SD = 1000 * torch.tensor(means, dtype=torch.float64)[[a, b]], torch.tensor(keys, dtype=torch.float64)
+        values = torch.eye(len(keys), dtype=torch.float64)
+        weights = attend_reference(q_TD[None, None], k_SD[None, None], values[None, None], scale=1.0)[0, 0]
+        results.append(weights.tolist())
+    return Finding(results, "octavo's attention with queries of norm 1000, four sets of keys; one key points backwards")
 
 
 def head_variance(b: float, n: int, queries: str) -> float:
@@ -282,14 +292,17 @@ TWO_HEADS = Exercise(
     "backwards. Two heads that share the query of a single head gain nothing: they make the same error.",
     parts=[
         Part("weights",
-             "Write a function that chooses two queries and returns the attention weights of both heads, key a in "
-             "the first and key b in the second, each right to 0.001{close}. Scores are dot products without "
-             "scaling; a and b are indices into the lists of means and keys.",
+             "Write a function that chooses two queries, each a multiple of one mean and long enough, and returns "
+             "the attention weights of both heads, for key a in the first and for key b in the second, each right to "
+             "0.001{close}. Scores are dot products without scaling; a and b are indices into the lists of means and "
+             "keys.",
              Function("two_heads", two_heads, NOISY_CASES,
              "two_heads(means: list of lists, keys: list of lists, a: integer, b: integer) -> [weights, weights]",
              rel=0.0, abs=CLOSE), "numeric", copied_values,
              why="A query along one mean has a large score with that key alone.",
-             wrong={"gave both heads the query of a single head": _same_query, "left the queries short":
+             wrong={"gave both heads the query of a single head": _same_query, "returned the wanted weights without "
+             "attention":
+                    _wanted_weights, "left the queries short":
                     _short_queries}),
         Part("same-query",
              "Two heads with the same query `b*(mu_a + mu_b)` have an output with smaller variance than one head.",

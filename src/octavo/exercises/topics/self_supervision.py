@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
-from octavo.exercises.framework.answers import Interval, IntervalAt
+from octavo.exercises.framework.answers import IntervalAt
 from octavo.exercises.framework.evidence import share_error
 from octavo.pages.figures.bars import bars
 from octavo.tasks.masking import NOTHING, MaskConfig, Masked, MaskedBatch
@@ -26,6 +27,7 @@ TOPICS = (  # each document uses the words of one topic
     "piano chord song voice stage note", "stone wall roof door brick tower", "snow ski slope ice frost sledge",
 )  # fmt: skip
 Examples = list[list[Any]]
+SHARES = (MaskConfig().share, MaskConfig().masked, MaskConfig().random)  # predicted; of these: masked, replaced
 STANDARD_ERRORS = 4  # by which an accuracy must exceed chance
 
 
@@ -83,7 +85,10 @@ def masked_share() -> Finding:
         masked += int((x == tokenizer.mask).sum())
     share = masked / real
     error = share_error(share, real, STANDARD_ERRORS)
-    return Finding(Interval(share - error, share + error), f"{real:,} generated tokens, 4 standard errors")
+    exact = Fraction(str(SHARES[0])) * Fraction(str(SHARES[1]))
+    assert abs(share - exact) <= error, "octavo's generator must mask as it is told"
+    note = f"octavo's settings multiplied; {real:,} generated tokens give {share:.4f} ± {error:.4f} (4 standard errors)"
+    return Finding(exact, note)
 
 
 def restorable() -> Finding:
@@ -114,14 +119,17 @@ def replaced_share() -> Finding:
     _, sentences = corpus()
     counts = Counter(sentences.tokens_N.tolist())
     same = sum((n / counts.total()) ** 2 for n in counts.values())
-    points = []
+    points, measured = [], []
     for wanted in (0.15, 0.5):
+        exact = sum(n * wanted * (counts.total() - n) for n in counts.values()) / counts.total() ** 2  # every pair
+        points.append(IntervalAt({"r": wanted, "c": same}, exact - 1e-12, exact + 1e-12))
         labels = torch.cat([b.replaced_BT.flatten() for b in batches("replaced", 60, MaskConfig(replaced=wanted))])
         share = labels[labels != NOTHING].double()
         error = share_error(wanted, len(share), STANDARD_ERRORS)
         mean = share.mean().item()
-        points.append(IntervalAt({"r": wanted, "c": same}, mean - error, mean + error))
-    note = f"{len(share):,} tokens each; two random tokens of this text are equal with probability {same:.1%}"
+        assert abs(mean - exact) <= error, "octavo's generator must agree with the count"
+        measured.append(f"{mean:.3f} ± {error:.3f}")
+    note = f"every pair of an original and a sampled token is counted; octavo's generator gives {', '.join(measured)}"
     return Finding(points, note)
 
 
@@ -223,6 +231,9 @@ def _kind_part(task: str, right: str, ask: str, why: str) -> Part:
 
 
 SELF_LABELS = Exercise(
+    where={"in_order": order_examples(["a", "b"])[0][2], "swapped": order_examples(["a", "b"])[1][2],
+           "changed": replaced_labels(["a"], [0], ["b"])[1][0], "chosen": SHARES[0], "masked": SHARES[1], "random":
+               SHARES[2]},
     id="labels-from-text", title="Generative or contrastive: four self-supervised tasks", figure=overlap_figure,
     question="A text is corrupted, and the model must undo or detect it. In a generative task it predicts the missing "
     "text, in a contrastive task it distinguishes real from corrupted text. Which tasks are which, and how are the "
@@ -242,34 +253,37 @@ SELF_LABELS = Exercise(
         _kind_part("replaced", "contrastive", "Some tokens are replaced by others. For each token: was it replaced?",
                    "One binary label for every token, so every token gives a training signal, not only the masked "
                    "ones."),
-        Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, 0], then "
-             "[b, a, 1].", Function("order_examples", order_examples, ORDER_CASES,
+        Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, "
+             "0{in_order}], then [b, a, 1{swapped}].", Function("order_examples", order_examples, ORDER_CASES,
              "order_examples(sentences: list) -> list of [first, second, label]"), "exact", order_by_search,
              why="Both labels come from the same two sentences, so length, rarity and topic do not differ.",
              wrong={"never swapped": lambda s: [[a, b, 0] for a, b in pairwise(s)],
                     "swapped, but did not change the label": lambda s: [[a, b, 0] for a, b, _ in order_examples(s)],
                     "used any two sentences, not only neighbours": _any_two_sentences}),
         Part("make-replaced", "Write a generator for replaced tokens: positions and the tokens sampled for them are "
-             "given; return the corrupted tokens and their labels, 1 for replaced.", Function("replaced_labels",
+             "given; return the corrupted tokens and their labels, 1{changed} for "
+             "replaced.", Function("replaced_labels",
              replaced_labels, REPLACED_CASES, "replaced_labels(tokens: list, places: list, drawn: list) -> [tokens, "
              "labels]"), "exact", replaced_by_position,
-             why="A sampled token may equal the original. Then nothing has changed, and label 1 could not be "
+             why="A sampled token may equal the original. Then nothing has changed, and the label could not be "
              "predicted.",
              wrong={"labelled every sampled position, even if its token did not change": _every_sampled_position,
-                    "labelled the original tokens 1": _real_is_one}),
+                    "swapped the two labels": _real_is_one}),
         Part("replaced-share", "A fraction r of the tokens is resampled from the text; two random tokens of it are "
              "equal with probability c. Which fraction is labelled as replaced?",
-             Formula("r*(1 - c)", {"r": "share", "c": "share"}), "monte carlo", replaced_share,
+             Formula("r*(1 - c)", {"r": "share", "c": "share"}), "exact", replaced_share,
              why="Resampled, and not equal by chance.",
-             wrong={"forgot that the sampled token may equal the original": "r",
-                    "gave the fraction that stays equal": "r*c", "left out the resampling": "1 - c"}),
-        Part("masked-share", "15% of the tokens are predicted; of these 80% are replaced by [MASK], 10% by a random "
-             "token, and 10% are unchanged. Which fraction of all tokens is [MASK]?", Number(0.12), "monte carlo",
-             masked_share,
-             why="`0.15*0.8`. The others are predicted too, so that the model must represent every token, not only "
-             "[MASK].",
-             wrong={"gave all predicted tokens": 0.15, "used 80% of all tokens": 0.8,
-                    "added the replaced ones": 0.135}),
+             wrong={"forgot that the sampled token may equal the original": ("r", lambda r: r * 1),
+                    "gave the fraction that stays equal": ("r*c", lambda r, c: r - r * (1 - c)),
+                    "left out the resampling": ("1 - c", lambda c: 1 - c)}),
+        Part("masked-share", "15%{chosen} of the tokens are predicted; of these 80%{masked} are replaced by [MASK], "
+             "10%{random} by a random token, and 10%{random} are unchanged. Which fraction of all tokens is [MASK]?",
+             Number(0.12), "exact", masked_share,
+             why="`(15/100)*(8/10)`{}. The others are predicted too, so that the model must represent every token, "
+             "not only [MASK].",
+             wrong={"gave all predicted tokens": (0.15, lambda: SHARES[0]), "took the share of all tokens": (0.8,
+                 lambda: SHARES[1]),
+                    "added the replaced ones": (0.135, lambda: SHARES[0] * (SHARES[1] + SHARES[2]))}),
         Part("restored", "Inserting the labels of the masked words restores the original text.", Truth("true"), "exact",
              restorable, why="They come from it: that is why no annotator is needed, and why no label is wrong.",
              wrong={"thought that a masked word is lost": False}),

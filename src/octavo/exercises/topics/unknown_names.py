@@ -8,7 +8,7 @@ from __future__ import annotations
 from octavo.core import seeded_generator
 from octavo.datasets.questions import MARK
 from octavo.decode.answers import log_probability
-from octavo.exercises import Exercise, Finding, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error
 from octavo.exercises.topics import factual_knowledge as facts
 from octavo.exercises.topics.factual_knowledge import FULL, SMALL, STANDARD_ERRORS, UNKNOWN_PEOPLE, Setting, Settings
@@ -84,9 +84,12 @@ def unknown_people_alike() -> Finding:
         one, other = log_probability(model, prompts, [tokenizer.encode(b"Rome").tolist()] * 2).tolist()
         changes.append(abs(one - other))
     note = f"“{names[0]}” and “{names[1]}”: the log-probability differs by {changes[0]:g} with word tokens, "
-    return Finding(
-        verdict(max(changes) == 0, changes[0] == 0), note + f"by {changes[1]:.1g} with characters", "exactly equal"
-    )
+    under = {
+        "one-token": changes[0] == 0,
+        "characters": changes[1] == 0,
+        "length": changes[1] == 0,
+    }  # equally long names
+    return Finding(verdict(max(changes) == 0, under), note + f"by {changes[1]:.1g} with characters", "exactly equal")
 
 
 def unseen_figure() -> str:
@@ -99,7 +102,7 @@ def unseen_figure() -> str:
 
 
 UNSEEN = Exercise(
-    id="unseen-name", title="What a model answers about an unknown name", figure=unseen_figure,
+    where={}, id="unseen-name", title="What a model answers about an unknown name", figure=unseen_figure,
     question="The pretrained and finetuned model of the previous exercise is asked about people who occur neither in "
     "the text nor in the questions. Their first and last names occur, but never together.",
     answer="It answers as if it knew: a plausible place from its training data, with a confidence unrelated to its "
@@ -120,7 +123,9 @@ UNSEEN = Exercise(
              why="The embeddings of the known parts of the name contain what was learnt with them.",
              wrong={"treated a name as one unit": False}),
         Part("alike", "Two people whose names consist of unknown words get the same answer with the same confidence.",
-             Truth("nearly", "all unknown words become the same token"), "numeric", unknown_people_alike,
+             Truth("nearly", Choice("one-token", {"length": "their names are equally long", "characters":
+                  "the model reads characters",
+             "one-token": "all unknown words become the same token"})), "numeric", unknown_people_alike,
              why="Then the model reads the same tokens. A model of characters or bytes reads different tokens and may "
              "answer differently, with no better reason.", wrong={"assumed a closed vocabulary of words": True}),
     ])  # fmt: skip

@@ -91,7 +91,7 @@ def logit_gradient(n: int, m: int, p: float) -> float:
     return float(loss_and_gradient(weights, pairs)[1].b2_Y[0])
 
 
-class Text(NamedTuple):
+class TokenizedText(NamedTuple):
     """Tiny Shakespeare as tokens of a closed vocabulary: nine tenths to train on, one to measure on."""
 
     words: list[str]  # of the vocabulary, in order of their tokens
@@ -109,14 +109,14 @@ def split_words(text: str) -> list[str]:
 
 
 @cache
-def shakespeare() -> Text:
+def shakespeare() -> TokenizedText:
     words = split_words(dataset("shakespeare").read_text(encoding="utf-8"))
     cut = len(words) * 9 // 10
     common = [word for word, _ in Counter(words[:cut]).most_common(VOCABULARY - 2)]
     token = {word: n for n, word in enumerate(common)}
     tokens = [token.get(word, len(common)) for word in words]
     begin = len(common) + 1
-    return Text(common, torch.tensor([begin, *tokens[:cut]]), torch.tensor([begin, *tokens[cut:]]))
+    return TokenizedText(common, torch.tensor([begin, *tokens[:cut]]), torch.tensor([begin, *tokens[cut:]]))
 
 
 @cache

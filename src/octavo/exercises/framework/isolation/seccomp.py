@@ -18,11 +18,11 @@ close 3 57, close_range 436 436, lseek 8 62, fstat 5 80, stat 4 -, lstat 6 -, ne
 access 21 -, faccessat 269 48, faccessat2 439 439, readlink 89 -, readlinkat 267 78, getdents 78 -,
 getdents64 217 61, getcwd 79 17, chdir 80 49, fchdir 81 50, mkdir 83 -, mkdirat 258 34, rmdir 84 -, unlink 87 -,
 unlinkat 263 35, rename 82 -, renameat 264 38, renameat2 316 276, ftruncate 77 46, truncate 76 45, fsync 74 82,
-fdatasync 75 83, flock 73 32, fallocate 285 47, fadvise64 221 223, utimensat 280 88, umask 95 166, chmod 90 -,
-fchmod 91 52, fchmodat 268 53, dup 32 23, dup2 33 -, dup3 292 24, fcntl 72 25, pipe 22 -, pipe2 293 59, poll 7 -,
+fdatasync 75 83, fallocate 285 47, fadvise64 221 223, utimensat 280 88, umask 95 166, chmod 90 -,
+fchmod 91 52, fchmodat 268 53, dup 32 23, dup2 33 -, dup3 292 24, pipe 22 -, pipe2 293 59, poll 7 -,
 ppoll 271 73, select 23 -, pselect6 270 72, epoll_create1 291 20, epoll_ctl 233 21, epoll_wait 232 -,
 epoll_pwait 281 22, eventfd2 290 19, statfs 137 43, fstatfs 138 44, munmap 11 215, mprotect 10 226, mremap 25 216,
-madvise 28 233, brk 12 214, mincore 27 232, msync 26 227, membarrier 324 283, futex 202 98, set_robust_list 273 99,
+madvise 28 233, brk 12 214, msync 26 227, membarrier 324 283, futex 202 98, set_robust_list 273 99,
 rseq 334 293, set_tid_address 218 96, gettid 186 178, exit 60 93, exit_group 231 94, sched_yield 24 124,
 sched_getaffinity 204 123, sched_setaffinity 203 122, getcpu 309 168, arch_prctl 158 -, tgkill 234 131,
 rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139, rt_sigpending 127 136, rt_sigtimedwait 128 137,
@@ -56,9 +56,9 @@ setsid 112 157, setpgid 109 154, vhangup 153 58, lookup_dcookie 212 18, fanotify
 landlock_create_ruleset 444 444, splice 275 76, tee 276 77, vmsplice 278 75, sendfile 40 71,
 copy_file_range 326 285, chown 92 -, fchown 93 55, lchown 94 -, fchownat 260 54, seccomp 317 277,
 migrate_pages 256 238, move_pages 279 239, mbind 237 235, set_mempolicy 238 237, nfsservctl 180 42,
-timer_create 222 107, timerfd_create 283 85, signalfd4 289 74
+timer_create 222 107, timerfd_create 283 85, signalfd4 289 74, flock 73 32
 """
-CHECKED = "clone 56 220, clone3 435 435, ioctl 16 29, prctl 157 167, mmap 9 222"  # by their arguments
+CHECKED = "clone 56 220, clone3 435 435, ioctl 16 29, prctl 157 167, mmap 9 222, fcntl 72 25"  # by their arguments
 STARTING = ("execve", "prctl", "capset", "setgroups", "setresgid", "setresuid")  # until the student's file is loaded
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the tables, AUDIT_ARCH
 X32_BIT = 0x40000000  # marks system calls of x86-64's 32-bit interface, which would pass the numbers by
@@ -70,6 +70,7 @@ ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 CLONE_THREAD, CLONE_NEW_NAMESPACES = 0x00010000, 0x7E020080
 MAP_SHARED_ANONYMOUS = 0x21  # memory that no limit of the process counts
 IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+FCNTLS = (0, 1, 2, 3, 4, 1030)  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC; no locks or leases
 PRCTLS = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 
 
@@ -85,7 +86,8 @@ def build_filter(starting: bool = False, machine: str = "") -> bytes:
     if column == 0:
         program += [_op(JUMP_AT_LEAST, X32_BIT, 0, 1), _op(RETURN, KILL)]
     checks = {"clone": _check_clone(), "mmap": _check_mmap(), "ioctl": _check_values(1, IOCTLS, errno.ENOTTY),
-              "prctl": _check_values(0, PRCTLS, errno.EPERM), "clone3": [_refuse(errno.ENOSYS)]}  # fmt: skip
+              "prctl": _check_values(0, PRCTLS, errno.EPERM), "fcntl": _check_values(1, FCNTLS, errno.EPERM),
+              "clone3": [_refuse(errno.ENOSYS)]}  # fmt: skip
     allowed, refused = _numbers(ALLOWED, column), _numbers(REFUSED, column)
     if starting:
         both = {**refused, **_numbers(CHECKED, column)}
