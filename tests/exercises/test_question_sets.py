@@ -119,6 +119,12 @@ def test_an_exercise_shows_its_sources_and_the_usual_answer(capsys: pytest.Captu
     assert "Usual answer to bishop 12.3" in shown
 
 
+def test_the_number_of_a_question_selects_its_exercises() -> None:
+    assert [one.id for one in select_exercises(["bishop 12.16"])] == ["bert-large-usual", "bert-large-parameters"]
+    assert [one.id for one in select_exercises(["prince 12.1b"])] == ["qkv-counts"]
+    assert {one.id for one in select_exercises(["prince 12.1"])} == {"qkv-counts", "layer-counts"}
+
+
 def test_a_source_selects_its_exercises() -> None:
     ids = [one.id for one in select_exercises(["prince"])]
     assert "patch-or-channel" in ids

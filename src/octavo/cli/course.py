@@ -168,12 +168,12 @@ def gradebook(
     """
     loaded = load_course(course)
     by_hand = read_manual(manual, loaded) if manual else {}
-    told = read_times(times) if times else {}
+    recorded = read_times(times) if times else {}
     marks: list[Mark] = []
     for assignment in loaded.assignments:
         folder = Path(submissions) / assignment.name
         if not folder.is_dir() or not assignment.exercises:
-            marks += mark(assignment, [], told, by_hand)
+            marks += mark(assignment, [], recorded, by_hand)
             continue
         files = {one.name: one / ANSWER_FILE for one in folder.iterdir() if (one / ANSWER_FILE).is_file()}
         own = {(name, assignment.name): datetime.fromtimestamp(file.stat().st_mtime, UTC)
@@ -182,7 +182,7 @@ def gradebook(
         with progress(f"grading {assignment.name}", max(1, len(files)), "students") as advance:
             names = [one.id for one in exercises]
             students = grade(folder, exercises, names, finished=lambda _: advance(1), seed=assignment.seed)
-        marks += mark(assignment, students, {**own, **told}, by_hand)
+        marks += mark(assignment, students, {**own, **recorded}, by_hand)
     _write(out, gradebook_csv(loaded, marks).encode())
     names = sorted({one.student for one in marks})
     percents = {name: total_percent(loaded, [one for one in marks if one.student == name]) for name in names}

@@ -52,9 +52,9 @@ for courses (docs/course.md):
        octavo exercises gradebook COURSE SUBMISSIONS   grade the assignments of a course
        octavo exercises leaderboard RUNS --text FILE   rank submitted models on a hidden text
 
-ID is an exercise (softmax-range), a topic ("Recurrent networks") or a source (bishop). Every action takes --folder
-FOLDER with your own exercises: Python files, which are executed, so name only a folder whose code you trust. list,
-show, check and grade take --json. --help after an action shows all its options.
+ID is an exercise (softmax-range), a topic ("Recurrent networks"), a source (bishop) or a question of one
+("bishop 12.6"). Every action takes --folder FOLDER with your own exercises: Python files, which are executed, so name
+only a folder whose code you trust. list, show, check and grade take --json. --help after an action shows its options.
 
 example: octavo exercises check softmax-range
 """

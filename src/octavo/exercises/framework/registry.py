@@ -13,7 +13,7 @@ from pathlib import Path
 
 from octavo.errors import UserError
 from octavo.exercises.framework.exercise import Exercise
-from octavo.exercises.question_sets import QUESTION_SETS, exercises_in
+from octavo.exercises.question_sets import exercises_by_source
 
 TOPICS_PACKAGE = "octavo.exercises.topics"
 TOPICS: dict[str, tuple[str, ...]] = {  # title of a topic -> its modules in TOPICS_PACKAGE, in reading order
@@ -61,12 +61,12 @@ def select_exercises(names: Sequence[str], folder: str | Path | None = None) -> 
     by_id = {exercise.id: exercise for exercises in topics.values() for exercise in exercises}
     if not names:
         return list(by_id.values())
-    groups = {name: [by_id[one] for one in exercises_in(source)] for name, source in QUESTION_SETS.items()}
+    groups = {name: [by_id[one] for one in exercises] for name, exercises in exercises_by_source().items()}
     groups |= {topic.lower(): exercises for topic, exercises in topics.items()}
     selected: dict[str, Exercise] = {}
     for name in names:
         if name not in by_id and name.lower() not in groups:
-            similar = difflib.get_close_matches(name, [*by_id, *topics, *QUESTION_SETS], 1)
+            similar = difflib.get_close_matches(name, [*by_id, *topics, *groups], 1)
             remedy = f"did you mean {similar[0]}?" if similar else "octavo exercises list shows them"
             raise UserError(f"there is no exercise, topic or source {name!r}; {remedy}")
         exercises = groups[name.lower()] if name.lower() in groups else [by_id[name]]

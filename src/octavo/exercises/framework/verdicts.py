@@ -13,7 +13,7 @@ from octavo.exercises.framework.mathml import prose_as_text
 
 Verdict = Literal["true", "nearly", "false"]
 VERDICTS: dict[bool, Verdict] = {True: "true", False: "false"}
-VERDICT_MEANINGS = {  # what a student is told
+VERDICT_MEANINGS = {  # as students read them
     "true": "it holds as stated, without exception",
     "false": "it does not always hold",
     "nearly": "it does not always hold, but it does under a condition, which you name",

@@ -7,6 +7,7 @@ put in our own words; `usual` names an answer that is often given and wrong, and
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 
 from octavo.errors import UserError
@@ -18,7 +19,7 @@ __all__ = [
     "QuestionSet",
     "SourceQuestion",
     "UsualAnswer",
-    "exercises_in",
+    "exercises_by_source",
     "find_question_set",
     "tags_of",
     "usual_answers",
@@ -38,9 +39,16 @@ def find_question_set(name: str) -> QuestionSet:
     raise UserError(f"there is no source {name!r}; {remedy}")
 
 
-def exercises_in(chosen: QuestionSet) -> list[str]:
-    """The exercises that answer the questions of a set, in its order."""
-    return list(dict.fromkeys(part.split(".")[0] for question in chosen.questions for part in question.all_parts))
+def exercises_by_source() -> dict[str, list[str]]:
+    """The exercises for each source, "bishop", and for each of its questions, "bishop 12.6" or "bishop 12.6a"."""
+    groups: dict[str, dict[str, None]] = {}
+    for one in QUESTION_SETS.values():
+        for question in one.questions:
+            whole = re.match(r"[\d.]*\d|\w+", question.number)  # 12.6 of 12.6a
+            assert whole is not None
+            for name in (one.id, f"{one.id} {question.number}", f"{one.id} {whole[0]}"):
+                groups.setdefault(name, {}).update(dict.fromkeys(part.split(".")[0] for part in question.all_parts))
+    return {name: list(exercises) for name, exercises in groups.items()}
 
 
 def _questions_of(exercise: str, part: str | None = None) -> Iterator[tuple[QuestionSet, SourceQuestion]]:

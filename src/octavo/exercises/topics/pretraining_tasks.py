@@ -106,7 +106,7 @@ TASKS = Exercise(
     "first.",
     answer="Each task asks for something that the other does not need. The rest of its own sentence already tells "
     "the topic of a masked word, so the other sentence adds nothing, and the model need not look at it. Whether two "
-    "sentences belong together cannot be told from either alone, only from both. In return, that label says nothing "
+    "sentences belong together cannot be decided from either alone, only from both. In return, that label says nothing "
     "about which of two words occurs. So the first task teaches words in their sentence, the second relations "
     "between sentences. (With such easy negatives the second one mostly teaches topics, which is why later models "
     "replaced it.)",
