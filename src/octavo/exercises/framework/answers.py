@@ -8,6 +8,7 @@ which says how an answer differs (None: it is right). `compare(given)` compares 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,6 +27,8 @@ __all__ = [
     "verdict",
 ]  # fmt: skip
 ROUNDING = 1e-9  # relative
+AMBIGUOUS = re.compile(r"/\s*\d+(?:\.\d+)?\s*[A-Za-z(]")  # a product without a sign after a division
+AMBIGUOUS_NOTE = "a product after a division is read from left to right: a/2b is (a/2)*b"
 MAX_FORMULA_ERROR = 1e-6  # of measured values that confirm a formula, relative
 
 
@@ -126,7 +129,8 @@ class Formula:
             return None
         point = ", ".join(f"{name} = {x}" for name, x in counterexample.at.items())
         where = f"for {point} " if point else ""
-        return f"{where}it gives {counterexample.left}, and {counterexample.right} is right"
+        note = f"; {AMBIGUOUS_NOTE}" if AMBIGUOUS.search(text_of(given)) else ""
+        return f"{where}it gives {counterexample.left}, and {counterexample.right} is right{note}"
 
     def too_loose(self, found: Any) -> str | None:
         """How measured values are less precise than an exact formula deserves; None if they are not."""
@@ -217,6 +221,9 @@ def read_number(given: Any) -> float:
 
 
 def _outside(node: Any, at: IntervalAt) -> str | None:
-    with mpmath.workdps(DIGITS):
-        x = float(value(node, at.values))
+    try:
+        with mpmath.workdps(DIGITS):
+            x = float(value(node, at.values))
+    except (ArithmeticError, ValueError):
+        return f"it has no value, but the measurement is {at}"
     return None if at.low <= x <= at.high else f"it gives {x:.6g}, but the measurement is {at}"

@@ -113,7 +113,7 @@ class Truth:
 
     def compare_condition(self, found: Judgement) -> str | None:
         """How the condition differs from what the evidence found."""
-        if self.condition is None:
+        if self.condition is None or self.right == "true":  # what always holds, holds under any condition
             return None
         if not isinstance(self.condition, Choice):
             return self.condition.compare(self.condition.right, found.under) if self.right == "nearly" else None
@@ -122,7 +122,7 @@ class Truth:
             return f"the evidence must say of every condition whether the statement holds under it: {sorted(unknown)}"
         holding = sorted(name for name, holds in under.items() if holds)
         expected = [self.condition.right] if self.right == "nearly" else []
-        return None if holding == expected or self.right == "true" else f"it holds under the conditions {holding}"
+        return None if holding == expected else f"it holds under the conditions {holding}"
 
     def verdict(self, given: Any) -> Verdict:
         """The verdict that an answer gives."""

@@ -308,7 +308,10 @@ MANY = Exercise(
     answer="`Y = softmax(Q*T(K)/sqrt(d))*V`, where the softmax runs along each row, over the keys. Each query's row is "
     "the same as if it were alone: queries do not interact.",
     parts=[
-        Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is the output of query t alone.", Truth("true"), "numeric",
+        Part("same", "Row t of `softmax(Q*T(K)/sqrt(d))*V` is the output of query t alone.", Truth("true", Choice("", {
+             "equal": "there are as many queries as keys",
+             "self": "queries and keys come from the same tokens", "unscaled": "the scores are not "
+             "scaled"})), "numeric",
              one_by_one,
              why="Row t of the scores depends only on query t; softmax works row by row; and row t of a product uses "
              "only row t of its left factor.", wrong={"thought that queries compete with each other": False}),

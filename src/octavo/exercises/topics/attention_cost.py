@@ -77,12 +77,10 @@ NEW_TOKEN = Exercise(
     "keys and values are cached. One more token arrives.",
     where={"cached": lambda N: CAUSAL.pairs(N, N), "t": (2, 3, 5), "triangle": lambda t: CAUSAL.pairs(t, t)},
     answer="Only one query is new. It attends to all keys, its own included: `N + 1`{pairs} scores and as many terms "
-    "in the "
-    "weighted sum, `4*(N + 1)*D`{operations} operations. Nothing that was computed before changes, in any layer, "
-    "because no "
-    "earlier token attends to the new one; without the mask, every earlier output and the keys of the second layer "
-    "would change. So generating N tokens one by one takes `N*(N + 1)/2`{cached} pairs, as many as processing them in "
-    "parallel; without the KV cache it takes `N*(N + 1)*(N + 2)/6`{no-cache}.",
+    "in the weighted sum, `4*(N + 1)*D`{operations} operations. Nothing that was computed before changes, in any "
+    "layer, because no earlier token attends to the new one; without the mask, every earlier output and the keys of "
+    "the second layer would change. So generating N tokens one by one takes `N*(N + 1)/2`{cached} pairs, as many as "
+    "processing them in parallel; without the KV cache it takes `N*(N + 1)*(N + 2)/6`{no-cache}.",
     figure=lambda: lines([Series("without a cache",
         [(n, n * (n + 1) * (n + 2) / 6) for n in (2**i for i in range(13))]),
         Series("with a KV cache", [(n, CAUSAL.pairs(n, n)) for n in (2**i for i in range(13))])],
@@ -116,8 +114,7 @@ NEW_TOKEN = Exercise(
              "multiplications both count.)", Formula("4*(N + 1)*D", {"N": "whole", "D": "whole"}), "counted",
              new_operations,
              why="`N + 1`{pairs} dot products of length D, then `N + 1`{pairs} values of length D, each multiplied by "
-             "a weight and "
-             "added.",
+             "a weight and added.",
              wrong={"left out the weighted sum":
                         ("2*(N + 1)*D", lambda N, D: count_flops(lambda: meta(1, D) @ meta(D, N + 1))),
                     "recomputed all rows": ("4*(N + 1)^2*D", lambda N, D: count_attention_flops(N + 1, N + 1, D)),
@@ -169,15 +166,13 @@ PATTERNS = Exercise(
            "keys": lambda n: Axial(n, n).pairs(n * n, n * n) / n**2, "grid": lambda n: sum(n for _ in range(n)),
            "nearly": lambda N: 2 * mpmath.sqrt(N) ** 3},
     question="There are 256{patches} patches in row order. A pair is a query and a key it may attend to, itself "
-    "included; (q, "
-    "k) and (k, q) are two pairs.",
+    "included; (q, k) and (k, q) are two pairs.",
     answer="All pairs: 65,536{full}. Because of the borders, the exact counts are smaller than patches times "
-    "neighbours: a "
-    "window of 9{window} tokens in row order has 2,284{local} pairs, not 2,304{without_ends}; a 3{three} by 3{three} "
-    "neighbourhood has `(3*16 - 2)^2 = 2116`; "
-    "rows as blocks `16*16^2 = 4096`; axial attention `256*31 = 7936`, since the patch itself is in its row and its "
-    "column; one global token `2*257 - 1 = 513`. Fewer pairs need more layers: axial attention connects all patches in "
-    "2{axial-layers} layers, the neighbourhood in 15{layers}, blocks never.",
+    "neighbours: a window of 9{window} tokens in row order has 2,284{local} pairs, not 2,304{without_ends}; a "
+    "3{three} by 3{three} neighbourhood has `(3*16 - 2)^2 = 2116`; rows as blocks `16*16^2 = 4096`; axial attention "
+    "`256*31 = 7936`, since the patch itself is in its row and its column; one global token `2*257 - 1 = 513`. Fewer "
+    "pairs need more layers: axial attention connects all patches in 2{axial-layers} layers, the neighbourhood in "
+    "15{layers}, blocks never.",
     figure=lambda: bars([(name, pattern.pairs(size, size)) for name, pattern, size in SHOWN_PATTERNS],
         "Pairs on a 16 by 16 grid; full attention has 65,536."),
     parts=[
@@ -186,8 +181,7 @@ PATTERNS = Exercise(
              wrong={"counted each pair once": (32_896, lambda: CAUSAL.pairs(PATCHES, PATCHES)),
                     "used the number of patches instead of pairs": (256, lambda: SIDE * SIDE)}),
         Part("local", "Each patch attends to itself and up to 4{reach} patches before and after it in row order. How "
-             "many "
-             "pairs?", Number(2284, rel=0), "counted", counted_pairs(Local(5)),
+             "many pairs?", Number(2284, rel=0), "counted", counted_pairs(Local(5)),
              why="`256*9`{without_ends} minus `4 + 3 + 2 + 1`{missing} at either end.",
              wrong={"ignored the ends": (2304, lambda: sum(9 for _ in range(PATCHES))),
                     "corrected one end only": (2294, lambda: sum(min(q, 4) + 5 for q in range(PATCHES))),
@@ -295,16 +289,12 @@ CHANNEL = Exercise(
            "entries": lambda D, G: meta(D // G, D // G).numel(), "each": lambda N: count_flops(lambda: meta(1,
                N) @ meta(N, 1))},
     question="An image has `N = 256` patches (16{side} by 16{side}) of `D = 512` channels. Patches attend to patches, "
-    "or channels "
-    "attend to channels, where the vector of a channel is its 256{N} values. Count the multiplications and additions "
-    "of "
-    "matrix products.",
+    "or channels attend to channels, where the vector of a channel is its 256{N} values. Count the multiplications "
+    "and additions of matrix products.",
     answer="Over patches the two products take `4*N^2*D = 134217728` operations, over channels `4*N*D^2 = 268435456`: "
     "twice as many, since there are twice as many channels as patches. The four projections take "
-    "`8*N*D^2`{projections}, the same "
-    "for both, and then the ratio is only 1.2{ratio}. Channel attention is cheaper if there are more patches than "
-    "channels "
-    "per group; with G groups it takes `4*N*D^2/G`{groups}.",
+    "`8*N*D^2`{projections}, the same for both, and then the ratio is only 1.2{ratio}. Channel attention is cheaper "
+    "if there are more patches than channels per group; with G groups it takes `4*N*D^2/G`{groups}.",
     figure=lambda: lines([Series("over patches",
         [(n, 4 * n * n * CHANNELS + 8 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))]),
         Series("over channels", [(n, 12 * n * CHANNELS**2) for n in (2**i for i in range(4, 14))])],
@@ -337,8 +327,7 @@ CHANNEL = Exercise(
         Part("groups", "How many operations does channel attention in G groups take, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,
              why="G matrices of `(D/G)^2`{entries} attention weights; each entry takes `2*N`{each} operations for its "
-             "score and "
-             "`2*N`{each} in the weighted sum.",
+             "score and `2*N`{each} in the weighted sum.",
              wrong={"divided twice by G": ("4*N*D^2/G^2", lambda N, D, G: 4 * N * (mpmath.mpf(D) / G) ** 2),
                     "ignored the groups": ("4*N*D^2", lambda N, D: count_attention_flops(D, D, N))}),
     ])  # fmt: skip

@@ -86,15 +86,12 @@ BERT_LARGE = Exercise(
            "attention": lambda: in_one_layer("attention", True), "feed": lambda: in_one_layer("feed_forward", True),
            "norms": lambda attention, feed: layer_parameters(LARGE.width) - attention - feed},
     question="BERT-Large: width 1024{D}, 24{L} layers, 16{H} heads, feed-forward width 4096{F}, a vocabulary of "
-    "30,522{V}, "
-    "512{C} positions, 2{S} segment embeddings; every linear layer has a bias, every layer norm a scale and a shift "
-    "per entry. "
-    "The pooler is one square linear layer above the first token.",
-    answer="Embeddings `(30522 + 512 + 2)*1024`{tables}, their layer norm `2*1024`{norm}, 24{L} layers of "
-    "`12*D^2 + 13*D`{layer} with `D = 1024`, and the pooler `D^2 + D`{pooler}: 335,141,888{encoder}. The pretraining "
-    "heads add a square linear layer, a layer norm and "
-    "a bias per vocabulary entry, and two logits for the next sentence; the output matrix is tied to the embeddings: "
-    "336,226,108{pretraining}. The usual “340{claimed} million” is rounded.",
+    "30,522{V}, 512{C} positions, 2{S} segment embeddings; every linear layer has a bias, every layer norm a scale "
+    "and a shift per entry. The pooler is one square linear layer above the first token.",
+    answer="Embeddings `(30522 + 512 + 2)*1024`{tables}, their layer norm `2*1024`{norm}, 24{L} layers of `12*D^2 + "
+    "13*D`{layer} with `D = 1024`, and the pooler `D^2 + D`{pooler}: 335,141,888{encoder}. The pretraining heads add "
+    "a square linear layer, a layer norm and a bias per vocabulary entry, and two logits for the next sentence; the "
+    "output matrix is tied to the embeddings: 336,226,108{pretraining}. The usual “340{claimed} million” is rounded.",
     parts=[
         Part("encoder", "How many parameters are there, including the pooler, without the pretraining heads?",
              Number(335_141_888, rel=0), "counted", large_count,
@@ -117,8 +114,7 @@ BERT_LARGE = Exercise(
         Part("layer", "How many parameters does one layer of width D have, with a feed-forward width of `4*D`{F}?",
              Formula("12*D^2 + 13*D", {"D": "whole"}), "counted", layer_count,
              why="Queries, keys, values and output: `4*D^2 + 4*D`{attention}. Feed-forward: `8*D^2 + 5*D`{feed}. Two "
-             "layer norms: "
-             "`4*D`{norms}.",
+             "layer norms: `4*D`{norms}.",
              wrong={"left out the biases and layer norms": ("12*D^2", lambda D: 4 * D * D + 2 * (D * 4 * D)),
                     "left out the layer norms": ("12*D^2 + 9*D", lambda D:
                         4 * (D * D + D) + 2 * (D * 4 * D) + 4 * D + D),

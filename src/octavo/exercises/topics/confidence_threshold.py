@@ -180,16 +180,18 @@ COVERAGE = Exercise(
                     "gave the coverage": ("3/5", lambda: sum(c >= THRESHOLD for c in BY_HAND[0]) / 5)}),
         Part("lowest", "What is the lowest of the five confidences that gives an accuracy of at least 0.7{target} as a "
              "threshold?", Number(0.5, rel=0), "exact", lowest_threshold,
-             why="0.5{} gives 3{hits} of 4{given}. That 0.8{c_2} and 0.6{c_3} give less does not matter: accuracy need "
-             "not be "
-             "monotonic.", where={"hits": sum(BY_HAND[1][:4]), "given": sum(c >= 0.5 for c in BY_HAND[0])},
+             why="0.5{} gives 3{hits} of 4{given}. That 0.8{c_2} and 0.6{c_3} give less does not matter: accuracy "
+             "need not be monotonic.", where={"hits": sum(BY_HAND[1][:4]), "given": sum(c >= 0.5 for c in BY_HAND[0])},
              wrong={"stopped at the first threshold that fails": (0.9, lambda: next(a for a, b in pairwise(BY_HAND[0])
                         if accuracy_at(b) < TARGET)),
                     "gave the accuracy instead of the threshold": (0.7, lambda: TARGET),
                     "accepted two thirds": (0.6, lambda: next(c for c in BY_HAND[0] if accuracy_at(c) == Fraction(2,
                         3)))}),
         Part("coverage", "Among the confidences that occur, each higher threshold has a smaller coverage.",
-             Truth("true"), "exact", coverage_falls, why="At least the answers at the old threshold are removed.",
+             Truth("true", Choice("", {
+             "calibrated": "confidence is calibrated",
+             "good": "at least half of the answers are right", "few": "there are at most ten answers"})), "exact",
+                 coverage_falls, why="At least the answers at the old threshold are removed.",
              wrong={"thought that a higher threshold may remove no answer": False}),
         Part("rises", "A higher threshold never has a lower accuracy.", Truth("nearly", Choice("calibrated", {
              "distinct": "no two confidences are equal", "good": "at least half of the answers are right",
@@ -199,8 +201,7 @@ COVERAGE = Exercise(
              "accuracy. With a confident wrong answer and a hesitant right one it falls from one half to zero.",
              wrong={"confused expected accuracy with observed accuracy": True}),
         Part("uniform", "Confidences are uniform between zero and one, and calibrated. What is the expected accuracy "
-             "at threshold "
-             "t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
+             "at threshold t?", Formula("(1 + t)/2", SHARE), "symbolic", uniform_accuracy,
              why="Above t, the confidences are uniform from t to one; calibrated answers are right that often, so the "
              "expected accuracy is the midpoint.",
              wrong={"gave the threshold, which is the accuracy of the least confident answer": ("t", lambda t: t * 1),

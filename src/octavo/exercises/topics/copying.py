@@ -87,9 +87,9 @@ COPY = Exercise(
                weights_of([float(m), 0.0])[0],
            "rounding": np.finfo(float).eps / 2},
     answer="In the worst case all other scores are exactly m below. Then the weight is `1/(1 + (n - "
-    "1)*exp(-m))`{weight}: the "
-    "margin must exceed `ln(n - 1)`{half}, not a constant. At that margin the weight is one half; each further unit of "
-    "margin divides the odds of the rest by e. Attention copies exactly only through rounding.",
+    "1)*exp(-m))`{weight}: the margin must exceed `ln(n - 1)`{half}, not a constant. At that margin the weight is one "
+    "half; each further unit of margin divides the odds of the rest by e. Attention copies exactly only through "
+    "rounding.",
     figure=lambda: lines([Series(f"{n:,} keys", [(m / 5, 1 / (1 + (n - 1) * math.exp(-m / 5))) for m in range(76)])
         for n in (2, 100, 10_000)], "The weight of the best key in the worst case. More keys shift the curve to the "
         "right by ln(n - 1).", ("margin", "weight")),
@@ -106,7 +106,10 @@ COPY = Exercise(
                     "compared with a single other key": ("1/(1 + exp(-m))", lambda m: first_weight([m, 0]))}),
         Part("bound", "With margin m the weight is at least `1/(1 + (n - 1)*exp(-m))`{weight}, whatever the other "
              "scores are.",
-             Truth("true"), "numeric", least_weight,
+             Truth("true", Choice("", {
+             "equal": "all other scores are equal",
+             "few": "there are at most a hundred keys", "positive": "all scores are positive"})), "numeric",
+                 least_weight,
              why="Lowering another score lowers the denominator, so equal scores at distance m are the worst case.",
              wrong={"thought that even lower scores could reduce the weight": False}),
         Part("margin", "Which margin leaves the others a total weight of p, in the worst case?",
@@ -129,8 +132,7 @@ COPY = Exercise(
              "numeric", lambda: Finding(bisect(lambda m: weights_of([m, 0.0])[0] == 1.0, 1.0, 100.0),
                  "the smallest margin at which float64 gives a weight of exactly 1, by bisection"),
              why="The weight is `1/(1 + exp(-m))`{two}; at or below `2^(-53)`{rounding} the exponential no longer "
-             "changes "
-             "the one. In exact arithmetic no margin is enough.",
+             "changes the one. In exact arithmetic no margin is enough.",
              wrong={"used the smallest positive float64": ("1074*ln(2)", lambda: -math.log(math.ulp(0.0))),
                     "used all bits of a float64": ("64*ln(2)", lambda: math.log(2.0 ** np.finfo(float).bits))}),
     ])  # fmt: skip
@@ -163,10 +165,8 @@ AVERAGE = Exercise(
            "k": np.array([[1.0, 2.0, 0.5], [0.3, -1.0, 2.0]]), "share": 0.01,
            "difference": lambda k, b: float(b) * ((k[0] - k[1]) @ (k[0] + k[1]))},
     answer="Both keys have score b, all others zero, so each of the two has weight `1/(2 + (n - 2)*exp(-b))`{weight}. "
-    "It is "
-    "below one half for every b; the b that leaves the rest a total weight of p is "
-    "`ln((n - 2)*(1 - p)/(2*p))`{needed}. The two weights are "
-    "equal because the keys have equal norms, not because they are orthogonal.",
+    "It is below one half for every b; the b that leaves the rest a total weight of p is `ln((n - 2)*(1 - "
+    "p)/(2*p))`{needed}. The two weights are equal because the keys have equal norms, not because they are orthogonal.",
     figure=lambda: lines([Series(f"{n:,} keys", [(b / 4, 1 / (2 + (n - 2) * math.exp(-b / 4))) for b in range(61)])
         for n in (3, 100, 10_000)], "The weight of each of the two values: one half at most.", ("b", "weight")),
     parts=[
@@ -258,10 +258,9 @@ PROJECTOR = Exercise(
     where={"A": np.eye(5)[:, :2], "B": np.eye(5)[:, 2:4], "I": np.eye(2), "c": (0.1, 0.5, 0.9),
            "a": np.array([1.0, 0.0]), "u": lambda c: np.array([1.0, -c / math.sqrt(1 - c * c)])},
     answer="If the two subspaces are orthogonal, `M = A*T(A)` works: `T(A)*A = I` keeps `v_a`, `T(A)*B = 0` removes "
-    "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not `A*T(A)`, "
-    "and it amplifies noise by up to `1/sqrt(1 - c^2)`{oblique} for directions with cosine c. If they share a "
-    "direction, no map "
-    "exists.",
+    "`v_b`. If they are merely independent, a map still exists, the oblique projector along B, but it is not "
+    "`A*T(A)`, and it amplifies noise by up to `1/sqrt(1 - c^2)`{oblique} for directions with cosine c. If they share "
+    "a direction, no map exists.",
     figure=lambda: lines([Series("amplification of noise",
         [(c / 50, 1 / math.sqrt(1 - (c / 50) ** 2)) for c in range(50)]),
         Series("error of A times A transposed", [(c / 50, c / 50) for c in range(50)])],
@@ -276,8 +275,7 @@ PROJECTOR = Exercise(
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
              wrong={"mistook different subspaces for orthogonal ones": True}),
         Part("error", "A and B are single unit vectors with cosine c between zero and one, and `v_b` has norm L. What "
-             "is "
-             "the norm of the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric",
+             "is the norm of the error of `A*T(A)`?", Formula("c*L", {"c": "share", "L": "positive"}), "numeric",
              projector_error, why="`v_a` is unchanged; `v_b` contributes its projection on a, of norm `c*L`.",
              wrong={"used the remainder of v_b, not its projection":
                         ("sqrt(1 - c^2)*L", lambda c, L: L * mpmath.sin(mpmath.acos(c))),

@@ -145,10 +145,9 @@ CROSS_ENTROPY = Exercise(
     "y_i*log(a_i))`. The labels y sum to s, which is one for one-hot labels, but not for counts, weights or several "
     "right classes.",
     answer="`L = s*log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, so `d(L, z_i) = s*a_i - y_i`. Only if the labels sum to "
-    "one is it "
-    "the familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike the "
-    "derivatives "
-    "of softmax alone, it does not vanish where the model is confidently wrong: the logarithm compensates.",
+    "one is it the familiar `a_i - y_i`. Its entries always sum to zero, and it is zero where `a_i = y_i/s`. Unlike "
+    "the derivatives of softmax alone, it does not vanish where the model is confidently wrong: the logarithm "
+    "compensates.",
     parts=[
         Part("formula", "What is `d(L, z_i)`, in `a_i`, `y_i` (write a and y) and s?", Formula("s*a - y", KINDS),
              "symbolic", gradient_formula,
@@ -166,7 +165,9 @@ CROSS_ENTROPY = Exercise(
                     "used the wrong sign": lambda z, y: [-one for one in score_gradient(z, y)],
                     "differentiated only the term with y_i":
                     lambda z, y: [-one * (1 - a) for a, one in zip(softmax(z), y, strict=True)]}),
-        Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true"), "autograd",
+        Part("sum", "The entries of the gradient sum to zero, whatever the labels sum to.", Truth("true", Choice("", {
+             "sum-one": "the labels sum to one",
+             "positive": "no label is negative", "equal": "all labels are equal"})), "autograd",
              sums_to_zero,
              why="The probabilities sum to one, so `s*sum(i, a_i) - sum(i, y_i) = s - s`. Adding a constant to all "
              "logits does not change the loss.", wrong={"thought that this requires labels that sum to one": False}),
@@ -175,23 +176,22 @@ CROSS_ENTROPY = Exercise(
              "equal": "all labels are equal"})), "autograd", ends_at_labels,
              why="It converges to `s*a_i = y_i`, the normalized labels `y_i/s`. Probabilities sum to one and cannot "
              "equal labels that do not.", wrong={"assumed labels that sum to one": True}),
-        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5{classes} classes sum to 1.5{label_sum}. With "
-             "a learning "
-             "rate of 0.1{rate}, by how much does the mean of the 5{classes} logits change at every step?",
+        Part("drift", "Somebody uses `a_i - y_i` although the labels of 5{classes} classes sum to 1.5{label_sum}. "
+             "With a learning rate of 0.1{rate}, by how much does the mean of the 5{classes} logits change at every "
+             "step?",
                  Number(0.01), "numeric", drift,
              why="The entries sum to `1 - 1.5`{excess}, so each step adds `(1/10)*(1/2)/5`{} to the mean, forever: it "
-             "is the gradient "
-             "of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no minimum unless the labels sum to one.",
+             "is the gradient of `log(sum(j, exp(z_j))) - sum(i, y_i*z_i)`, which has no minimum unless the labels "
+             "sum to one.",
              wrong={"assumed that the entries sum to zero, as in the right gradient":
                         (0, lambda: round(sum(score_gradient([0.0, 1.0], [0.5, 1.0])), 9)),
                     "went up the gradient instead of down": (-0.01, lambda: -drift().value),
                     "gave the sum instead of the mean": (0.05, lambda: CLASSES * drift().value)}),
         Part("vanishes", "Where the softmax is confident in a wrong class, the gradient vanishes.", Truth("false"),
              "autograd", vanishes,
-             why="`a_i - y_i` is nearly minus one for the right class. The derivative of softmax is nearly zero there, "
-             "but that "
-             "of the logarithm is correspondingly large. With squared error there is no logarithm, and the gradient "
-             "vanishes.", wrong={"considered only the softmax": True}),
+             why="`a_i - y_i` is nearly minus one for the right class. The derivative of softmax is nearly zero "
+             "there, but that of the logarithm is correspondingly large. With squared error there is no logarithm, "
+             "and the gradient vanishes.", wrong={"considered only the softmax": True}),
     ])  # fmt: skip
 
 EXERCISES = (CROSS_ENTROPY,)

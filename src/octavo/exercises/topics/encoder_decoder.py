@@ -166,8 +166,7 @@ ENCODER_DECODER = Exercise(
     id="encoder-decoder-cost", title="What encoder, cross-attention and decoder layers cost",
     question="An encoder-decoder transformer of width k reads N source tokens and writes M target tokens. Its "
     "feed-forward networks have inner width `4*k`{inner}. Count the multiplications and additions of matrix products, "
-    "masked "
-    "pairs included.",
+    "masked pairs included.",
     where={"inner": lambda k: sum(k for _ in range(4)), "project": lambda N, k: projections(N, k, 4), "feed":
         feed_source,
            "pairs": lambda N, k: count_attention_flops(N, N, k), "width": 512, "limit": half_pairs(512), "tokens": 128,
@@ -175,14 +174,11 @@ ENCODER_DECODER = Exercise(
                feed_target,
            "divisor": lambda N, k: N * count_attention_flops(1, 1, k),
            "factor": lambda N, k: encoder_layer(2 * N, k) / encoder_layer(N, k)},
-    answer="An encoder layer takes `24*N*k^2 + 4*N^2*k`{encoder}: `8*N*k^2`{project} for projections, `16*N*k^2`{feed} "
-    "for the "
-    "feed-forward network, `4*N^2*k`{pairs} for the pairs. Cross-attention takes `4*(M + N)*k^2 + 4*N*M*k`{cross}, a "
-    "decoder "
-    "layer with it `28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k`{decoder}. The quadratic term is more than half of an "
-    "encoder layer "
-    "only above `6*k`{overtakes} tokens; at a width of 512{width} that is 3,072{limit}. The encoder does not depend on "
-    "the target, so it runs once for any number of "
+    answer="An encoder layer takes `24*N*k^2 + 4*N^2*k`{encoder}: `8*N*k^2`{project} for projections, "
+    "`16*N*k^2`{feed} for the feed-forward network, `4*N^2*k`{pairs} for the pairs. Cross-attention takes `4*(M + "
+    "N)*k^2 + 4*N*M*k`{cross}, a decoder layer with it `28*M*k^2 + 4*N*k^2 + 4*M^2*k + 4*N*M*k`{decoder}. The "
+    "quadratic term is more than half of an encoder layer only above `6*k`{overtakes} tokens; at a width of "
+    "512{width} that is 3,072{limit}. The encoder does not depend on the target, so it runs once for any number of "
     "target tokens or languages: a second language costs one run of a decoder, 34/59{second} of the first translation "
     "at that width with 128{tokens} tokens each.",
     figure=lambda: lines([Series(f"k = {k}", [(n, 4 * n * n * k / (24 * n * k * k + 4 * n * n * k))
@@ -193,8 +189,7 @@ ENCODER_DECODER = Exercise(
         Part("encoder", "What does an encoder layer cost?", Formula("24*N*k^2 + 4*N^2*k", {"N": "whole", "k": "whole"}),
              "counted", encoder_cost,
              why="Four projections `8*N*k^2`{project}, two products with all pairs `4*N^2*k`{pairs}, a feed-forward "
-             "network "
-             "`16*N*k^2`{feed}.",
+             "network `16*N*k^2`{feed}.",
              wrong={"counted only the pairs": ("4*N^2*k", lambda N, k: count_attention_flops(N, N, k)),
                     "left out the feed-forward network":
                         ("8*N*k^2 + 4*N^2*k", lambda N, k: projections(N, k, 4) + count_attention_flops(N, N, k)),
@@ -231,11 +226,9 @@ ENCODER_DECODER = Exercise(
              "long": "N is much larger than `6*k`{overtakes}, so that the pairs dominate the cost"})), "counted",
                  growth,
              why="The factor is `2*(24*k + 8*N)/(24*k + 4*N)`{factor}: two for short sequences, three at "
-             "`6*k`{overtakes}, "
-             "four only in the limit.", wrong={"considered only the pairs": True}),
+             "`6*k`{overtakes}, four only in the limit.", wrong={"considered only the pairs": True}),
         Part("second", "`N = M = 128`, `k = 512`, one layer each. What fraction of the cost of the first translation "
-             "does "
-             "a translation into a second language, with its own decoder, add?", Number("34/59"), "counted",
+             "does a translation into a second language, with its own decoder, add?", Number("34/59"), "counted",
              second_share, why="`(32*k + 8*N)/(56*k + 12*N)`{}: the outputs of the encoder are reused.",
              where={"N": 128, "M": 128, "k": 512},
              wrong={"ran the encoder again": (1, lambda: decoder_layer(128, 128, 512) / decoder_layer(128, 128, 512)),
@@ -250,7 +243,9 @@ ENCODER_DECODER = Exercise(
                         4 * k).numel())},
              only_if={"both languages share one decoder, and a token names the language":
                           ("k", lambda k: meta(1, k).numel())}),
-        Part("independent", "The outputs of the encoder do not depend on the target.", Truth("true"), "autograd",
+        Part("independent", "The outputs of the encoder do not depend on the target.", Truth("true", Choice("", {
+             "equal": "source and target are equally long",
+             "causal": "the decoder is causal", "single": "there is only one layer"})), "autograd",
              decoder_in_encoder, why="Cross-attention reads from the encoder, and nothing flows back.",
              wrong={"reversed the direction of cross-attention": False}),
         Part("gradient", "So the decoder's loss has no gradient with respect to the encoder's weights.", Truth("false"),

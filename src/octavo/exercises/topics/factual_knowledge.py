@@ -197,10 +197,9 @@ PRETRAINING = Exercise(
     where={"places": len(PLACES), "inverse": lambda k: 1 / k, "total": sum(1 / k for k in range(1, len(PLACES) + 1))},
     id="pretraining-or-not", title="Pretraining, no pretraining, and the constant answer", figure=facts_figure,
     question="Made-up people are born in one of 8{places} places, the k-th with probability proportional to "
-    "`1/k`{inverse}. A small "
-    "transformer may first be trained on a text that says where people were born (pretraining), and is then trained to "
-    "answer “Where was ... born?” for half of them (finetuning). It is tested on others, who are described in the text "
-    "but not asked about in finetuning.",
+    "`1/k`{inverse}. A small transformer may first be trained on a text that says where people were born "
+    "(pretraining), and is then trained to answer “Where was ... born?” for half of them (finetuning). It is tested "
+    "on others, who are described in the text but not asked about in finetuning.",
     answer="A model cannot know a fact that is not in its training data: without pretraining the answers for other "
     "people can only be guessed, and the best guess is always the commonest place, right in `1/(1 + 1/2 + 1/3 + 1/4 + "
     "1/5 + 1/6 + 1/7 + 1/8) = 280/761` of cases. A model may be worse than that, because it has memorized the "
@@ -209,8 +208,7 @@ PRETRAINING = Exercise(
     parts=[
         Part("constant", "What is the expected accuracy of the best constant answer?", Number("280/761"), "exact",
              constant_share, why="Its probability is one over the sum of `1/k`{inverse} for k from one to 8{places}, "
-             "which is "
-             "761/280{total}.",
+             "which is 761/280{total}.",
              wrong={"assumed all places to be equally frequent": ("1/8", lambda: 1 / len(PLACES)),
                     "sampled the answer instead of always giving the best one":
                         ("(1 + 1/4 + 1/9 + 1/16 + 1/25 + 1/36 + 1/49 + 1/64)*(280/761)^2", lambda:

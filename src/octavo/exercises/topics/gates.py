@@ -120,16 +120,16 @@ GRU = Exercise(
     question="`h_new = (1 - z)*n + z*h` with the candidate `n = tanh(W*x + r*(U*h))`, with elementwise products, "
     "update gate z and reset gate r. (Some books swap z and `1 - z`{rest}.)",
     answer="Where z is one, the hidden state is copied. Where r is zero, the candidate does not depend on the past, "
-    "but "
-    "the new state does, which still contains z h; only r and z that are both zero forget. With r one and z zero it is "
-    "a "
-    "plain RNN. The state is a weighted mean of the old state and a tanh, so it stays between minus one and one if it "
-    "starts there. The derivative with "
-    "respect to the old state has three terms: the copy, the change of the gate, and the change of the candidate.",
+    "but the new state does, which still contains z h; only r and z that are both zero forget. With r one and z zero "
+    "it is a plain RNN. The state is a weighted mean of the old state and a tanh, so it stays between minus one and "
+    "one if it starts there. The derivative with respect to the old state has three terms: the copy, the change of "
+    "the gate, and the change of the candidate.",
     figure=lambda: lines([Series(f"z = {z}", [(t, z**t) for t in range(41)]) for z in (0.5, 0.9, 0.99)],
         "What a constant update gate z keeps of the initial state.", ("steps", "fraction kept")),
     parts=[
-        Part("copy", "If every entry of z is one, the hidden state is copied.", Truth("true"), "numeric", copies_state,
+        Part("copy", "If every entry of z is one, the hidden state is copied.", Truth("true", Choice("", {
+             "start": "the state starts between minus one and one",
+             "reset": "r is one", "silent": "the input is zero"})), "numeric", copies_state,
              why="`(1 - 1)*n + 1*h = h`: the candidate has weight zero.", wrong={"swapped z and its complement":
                  False}),
         Part("blind", "If every entry of r is zero, the candidate n does not depend on the state.", Truth("true"),
@@ -141,7 +141,9 @@ GRU = Exercise(
              "silent": "the input is zero"})), "autograd", reset_forgets,
              why="`z*h` does not depend on r, and z depends on h too.",
              wrong={"confused the candidate with the new state": True}),
-        Part("plain", "With r one and z zero the GRU is a plain RNN.", Truth("true"), "numeric", is_plain_rnn,
+        Part("plain", "With r one and z zero the GRU is a plain RNN.", Truth("true", Choice("", {
+             "start": "the state starts between minus one and one",
+             "unbiased": "there are no biases", "silent": "the input is zero"})), "numeric", is_plain_rnn,
              why="`h_new = n = tanh(W*x + U*h)` is the step of a plain RNN.", wrong={"swapped z and its complement":
                  False}),
         Part("bounds", "Every entry of the state stays between minus one and one.", Truth("nearly", Choice("start", {
@@ -240,10 +242,9 @@ LSTM = Exercise(
            "gate": lambda a: torch.tensor(a, dtype=torch.float64).sigmoid().item(), "huge": mpmath.exp(-CLOSED_BIAS)},
     answer="With a zero input, U h and the biases remain, so the state keeps changing; only a fixed point stays, such "
     "as zero with zero biases. A forget gate of zero cuts one path, from c to c; gradients still reach earlier steps "
-    "through h, which "
-    "enters the input gate, the candidate and the output gate. Gates are sigmoids: positive in exact arithmetic, never "
-    "negative, but zero after underflow. Each entry can be read as a probability; together they are not a "
-    "distribution, because they do not sum to one.",
+    "through h, which enters the input gate, the candidate and the output gate. Gates are sigmoids: positive in exact "
+    "arithmetic, never negative, but zero after underflow. Each entry can be read as a probability; together they are "
+    "not a distribution, because they do not sum to one.",
     figure=lambda: bars([("old c", flow_without_forget()[0]), ("old h", flow_without_forget()[1])],
         "With f = 0: the largest derivative of the new c by the old c, and by the old h.", 2),
     parts=[
@@ -265,7 +266,9 @@ LSTM = Exercise(
                     "used the slope of the sigmoid for tanh":
                         ("i*(1 - i)*u*g + i*g*(1 - g)*v", lambda i, g, u, v: g * u * (i - i * i) + i * v * (g - g * g)),
                     "thought that no gradient flows": ("0", lambda i: i - i)}),
-        Part("negative", "The entries of i, f and o are never negative.", Truth("true"), "numeric", not_negative,
+        Part("negative", "The entries of i, f and o are never negative.", Truth("true", Choice("", {
+             "exact": "they are computed exactly",
+             "unbiased": "there are no biases", "silent": "the input is zero"})), "numeric", not_negative,
              why="`1/(1 + exp(-a))`{gate} is a quotient of positive numbers.",
              wrong={"thought that gates are tanh, like the candidate": False}),
         Part("positive", "The entries of i, f and o are always above zero.",

@@ -99,12 +99,10 @@ GREEDY = Exercise(
     question="Texts of two tokens, each a or b. Greedy decoding picks the more probable first token, then the more "
     "probable second. First table: of 9{texts} texts, aa three times, ab twice, bb four times.",
     answer="In the first table greedy starts with a (5/9{first}) and writes aa with probability 3/9{greedy}, while bb "
-    "has 4/9{best}: a "
-    "probable first token may have its probability spread over many continuations. With two tokens this cannot happen "
-    "if the first token has probability 2/3{safe} or more. If p(a) and both conditionals are independent and uniform, "
-    "greedy "
-    "fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the probabilities of the four texts are uniform on "
-    "the simplex, it fails with probability 1/12{joint}.",
+    "has 4/9{best}: a probable first token may have its probability spread over many continuations. With two tokens "
+    "this cannot happen if the first token has probability 2/3{safe} or more. If p(a) and both conditionals are "
+    "independent and uniform, greedy fails with probability `ln(128/27) - 3/2 = 0.0562`. If instead the probabilities "
+    "of the four texts are uniform on the simplex, it fails with probability 1/12{joint}.",
     figure=lambda: lines([Series("greedy fails",
         [(p / 300, max(0.0, 2 * (300 - p) / p + p / (2 * (300 - p)) - 2) if p < 200 else 0.0)
         for p in range(150, 241)])], "Tables of two tokens with uniform conditionals: the probability that greedy "
@@ -136,8 +134,7 @@ GREEDY = Exercise(
              "fails?", Number("ln(128/27) - 3/2"), "monte carlo", lambda: failure_rate(False),
              why="With the larger first probability p, `r = (1 - p)/p` and X, Y uniform from one half to one it fails "
              "if `X < r*Y`: for r above one half with probability `2*r + 1/(2*r) - 2`{fails}. Integrate over p from "
-             "one half "
-             "to 2/3{safe} and double the result.",
+             "one half to 2/3{safe} and double the result.",
              wrong={"drew the probabilities of the four texts jointly": ("1/12", lambda: failing_integral(True)),
                     "used the worst case for p": (0.5, lambda: float(4 * mpmath.quad(lambda y: y - 0.5, [0.5, 1]))),
                     "let p be uniform only where greedy can fail":

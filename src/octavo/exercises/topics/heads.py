@@ -123,11 +123,14 @@ SUM = Exercise(
     question="Multi-head attention concatenates H heads of width D/H and multiplies by `W_o`. Each head uses its own "
     "rows of `W_o`, so it has its own product `W_v_h*W_o_h`, which can be folded into one D × D matrix.",
     answer="`Y = sum(h, A_h*X*W_v_h*W_o_h)`. Folding gives each head a matrix with `D^2`{folded} weights instead of "
-    "`2*D^2/H`{before}, "
-    "but only rank D/H. It saves weights with one head, keeps their number with two, and increases it with more.",
+    "`2*D^2/H`{before}, but only rank D/H. It saves weights with one head, keeps their number with two, and increases "
+    "it with more.",
     parts=[
         Part("sum", "Concatenated heads times `W_o` are the same as a sum over heads, each with its own D × D matrix.",
-             Truth("true"), "numeric", sum_of_heads,
+             Truth("true", Choice("", {
+             "one-head": "there is one head",
+             "equal": "all heads have the same weights",
+             "wide": "a token has more entries than there are tokens"})), "numeric", sum_of_heads,
              why="A row of blocks times a column of blocks is the sum of the products of the blocks.",
              wrong={"thought that a sum cannot express a concatenation": False}),
         Part("rank", "`D = 12` and `H = 3`: what is the largest possible rank of one head's folded matrix?",
@@ -148,8 +151,7 @@ SUM = Exercise(
              "a token has more entries than there are tokens"})),
              "counted", folding_saves,
              why="With one head, one product of `N*D^2`{one_saved} multiplications is saved. With more, every head "
-             "works at the "
-             "full width, both for its matrix and for the weighted sum.",
+             "works at the full width, both for its matrix and for the weighted sum.",
              wrong={"thought that one matrix is always cheaper than two": True}),
         Part("saved", "How many multiplications does folding save for N tokens? (Negative if it needs more.)",
              Formula("N*D^2*(2-H) + N^2*D*(1-H)", OF_LAYER), "counted", operations_saved,
@@ -209,9 +211,8 @@ COUNTS = Exercise(
     "with a bias. It reads N tokens. Compare it with a fully connected layer from N D numbers to N D numbers.",
     where={},
     answer="Attention has `4*D^2`{weights} weights and `4*D`{biases} biases, whatever N and H. It computes, but does "
-    "not store, "
-    "`H*N^2`{map} attention weights. The fully connected layer stores `N^2*D^2`{connected} weights and `N*D` biases, "
-    "and works for one N only.",
+    "not store, `H*N^2`{map} attention weights. The fully connected layer stores `N^2*D^2`{connected} weights and "
+    "`N*D` biases, and works for one N only.",
     parts=[
         Part("weights", "How many weights does the attention layer have, without biases?", Formula("4*D^2", IN_D),
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
@@ -280,10 +281,8 @@ WIDTH = Exercise(
                count_product(N, D, N),
            "entries": lambda N, D, H: maps(random_tokens(N, D), random_heads(D, H)).numel()},
     answer="Together, heads of width D/H have as many weights and multiplications as one head of width D: "
-    "`4*D^2`{narrow}, and "
-    "`2*N^2*D`{products} for scores and weighted sums, for any H. Heads of full width need H times that. What grows "
-    "with H in "
-    "any case is the number of attention weights, `H*N^2`{entries}.",
+    "`4*D^2`{narrow}, and `2*N^2*D`{products} for scores and weighted sums, for any H. Heads of full width need H "
+    "times that. What grows with H in any case is the number of attention weights, `H*N^2`{entries}.",
     parts=[
         Part("weights", "How many weights (queries, keys, values, output) do H heads of width D have?",
              Formula("4*H*D^2", {"D": "whole", "H": "whole"}), "counted", tabulated("D H _", SHAPES,
@@ -302,14 +301,15 @@ WIDTH = Exercise(
                  2 * sum(D for _ in range(N * N))),
                     "left out the weighted sums": ("H*N^2*D", lambda N, D, H: sum(D for _ in range(H * N * N)))}),
         Part("free", "With heads of width D/H, neither the weights nor these multiplications depend on H.",
-             Truth("true"), "counted", share_is_free,
+             Truth("true", Choice("", {
+             "few": "there are at most four heads",
+             "long": "there are more tokens than heads", "causal": "attention is causal"})), "counted", share_is_free,
              why="H heads of width D/H together have D columns, like one head of width D; the same holds for scores "
              "and weighted sums.", wrong={"thought that every head adds cost": False}),
         Part("nothing", "So with heads of width D/H, more heads need no additional resources.", Truth("false"),
              "counted", nothing_costs_more,
              why="Each head has its own attention weights: `H*N^2`{entries} exponentials, and as much memory if they "
-             "are "
-             "stored.", wrong={"forgot the attention weights": True}),
+             "are stored.", wrong={"forgot the attention weights": True}),
     ])  # fmt: skip
 
 EXERCISES = (SUM, COUNTS, WIDTH)

@@ -172,8 +172,7 @@ HIDDEN = Exercise(
              "why weights are initialized randomly.",
              wrong={"thought that different inputs make the units different": True}),
         Part("off", "The sigmoid is replaced by ReLU, `max(0, z)`{relu}, and a unit is inactive for this x. Some of "
-             "the "
-             "weights into it or out of it still have a nonzero gradient.", Truth("false"), "autograd",
+             "the weights into it or out of it still have a nonzero gradient.", Truth("false"), "autograd",
              inactive_unit_gradient,
              why="Its slope is zero, so no gradient flows back through it; its output is zero, so its column of "
              "`delta_2*T(h)` is zero.", wrong={"thought that the weights out of it have a gradient": True}),

@@ -159,13 +159,11 @@ RAW = Exercise(
     "u_b`, `x_2 = u_a`, `x_3 = u_c + u_b`. First, queries, keys and values are the tokens themselves, with unscaled "
     "dot products as scores; `c_i` is the output for token i.",
     answer="The second token attends only to itself, so `c_2` is nearly `u_a`. Adding a multiple s of `u_d` or `u_c` "
-    "to it "
-    "raises its score with another token, but its score with itself even more: `(1 + s^2)*b^2`{own} against "
-    "`s*b^2`{other}. And without "
-    "a value matrix the output is a weighted mean of tokens, none of which is `u_b` alone. Projections solve it: "
-    "`Q*u_a = u_d` and `Q*u_d = u_c` select the token to attend to, `K = I`, and V keeps `u_b` and negates `u_c`, `V = "
-    "(u_b*T(u_b) - u_c*T(u_c))/b^2`; then `c_2 = u_b` and `c_1 = u_b - u_c`, up to a weight of order "
-    "`exp(-b^2)`{order}.",
+    "to it raises its score with another token, but its score with itself even more: `(1 + s^2)*b^2`{own} against "
+    "`s*b^2`{other}. And without a value matrix the output is a weighted mean of tokens, none of which is `u_b` "
+    "alone. Projections solve it: `Q*u_a = u_d` and `Q*u_d = u_c` select the token to attend to, `K = I`, and V keeps "
+    "`u_b` and negates `u_c`, `V = (u_b*T(u_b) - u_c*T(u_c))/b^2`; then `c_2 = u_b` and `c_1 = u_b - u_c`, up to a "
+    "weight of order `exp(-b^2)`{order}.",
     parts=[
         Part("c2", "What is `c_2` close to?", Choice("u_a", {"u_a": "the second token copies itself",
              "u_b": "the common part of the two others", "mean": "the mean of the tokens", "x_1": "the first token"}),
@@ -185,10 +183,8 @@ RAW = Exercise(
         Part("mean", "With arbitrary attention weights, how close to `u_b`, in units of b, can a weighted mean of the "
              "tokens be?", Number("sqrt(2/5)"), "numeric", nearest_mean,
              why="With weights w, `1 - 2*w`{middle} and w the squared distance is `2*(1 - 2*w)^2 + 2*w^2`{squared} in "
-             "units "
-             "of the squared norm: smallest at w = 2/5{best}, where a weight of 1/5{remaining} on the second token "
-             "reduces the "
-             "parts along `u_c` and `u_d`.",
+             "units of the squared norm: smallest at w = 2/5{best}, where a weight of 1/5{remaining} on the second "
+             "token reduces the parts along `u_c` and `u_d`.",
              wrong={"gave the second token no weight": ("1/sqrt(2)", lambda: math.sqrt(squared_distance(0.5))),
                     "thought that the other vectors cancel": (0, lambda: np.square(np.eye(4)[1] - np.eye(4)[1]).sum()),
                     "used one token only": (1, lambda: np.linalg.norm(tokens(1.0)[1][0] - np.eye(4)[1]))}),
@@ -197,12 +193,11 @@ RAW = Exercise(
                   "all tokens have the same norm",
              "positive": "all entries of the tokens are positive"})), "numeric", attends_to_itself,
              why="`dot(x, y) <= norm(x)*norm(y)` is at most `norm(x)^2`{square} if the norm of y does not exceed that "
-             "of x; a "
-             "longer y can have a larger score.", wrong={"forgot that a longer token has larger dot products": True}),
+             "of x; a longer y can have a larger score.",
+             wrong={"forgot that a longer token has larger dot products": True}),
         Part("projections", "Write a function that builds `Q = (u_d*T(u_a) + u_c*T(u_d))/b^2`, `K = I` and `V = "
              "(u_b*T(u_b) - u_c*T(u_c))/b^2` from the four vectors, of any norm b, and returns the outputs `c_1` and "
-             "`c_2` of "
-             "attention with unscaled scores.", Function("outputs", with_projections, CASES,
+             "`c_2` of attention with unscaled scores.", Function("outputs", with_projections, CASES,
              "outputs(u_a, u_b, u_c, u_d: lists of 4 numbers) -> list of 2 lists of 4 numbers", rel=1e-6, abs=1e-9),
              "numeric", by_hand,
              why="`Q*x_2 = u_d` matches `x_1` alone, and V makes it `u_b`; `Q*x_1 = u_c` matches `x_3` alone, and V "

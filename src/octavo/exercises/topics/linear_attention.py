@@ -10,7 +10,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from octavo.exercises import Exercise, Finding, Formula, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Formula, Part, Truth, verdict
 from octavo.exercises.framework.evidence import count_attention_flops, count_flops, meta, normal, tabulate
 from octavo.ops import linear
 from octavo.ops.linear.reference import full, recurrent
@@ -106,17 +106,19 @@ LINEAR = Exercise(
     answer="`(Q*T(K))*V = Q*(T(K)*V)`: the second order never computes the N by N matrix. With the normalizing sum it "
     "takes `4*N*D*F + 2*N*F`{linear} operations, against `2*N^2*(D + F)`{pairs} in the first order and "
     "`4*N^2*D`{softmax_cost} for softmax attention. It is linear in N, but replaces N by F: it is cheaper only above "
-    "about "
-    "N = F, exactly above `F*(1 + 1/(2*D))`{crossover}. With a causal mask the sums become a running state. It is not "
-    "the same function as softmax attention: "
-    "its unnormalized weight matrix has rank at most F, that of the exponential can have rank N.",
+    "about N = F, exactly above `F*(1 + 1/(2*D))`{crossover}. With a causal mask the sums become a running state. It "
+    "is not the same function as softmax attention: its unnormalized weight matrix has rank at most F, that of the "
+    "exponential can have rank N.",
     figure=lambda: lines([
         Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
         *(Series(f"linear, {f} features", [(n, linear_cost(n, 64, f)) for n in (2**i for i in range(4, 13))])
         for f in (64, 256))], "Operations of one head of size 64, counted. Each line crosses softmax where N is about "
         "the number of features.", ("tokens N", "operations"), True, True),
     parts=[
-        Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true"), "numeric",
+        Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true", Choice("", {
+             "few": "there are fewer features than tokens",
+             "equal": "values and features have the same size", "long": "there are more tokens than "
+             "features"})), "numeric",
              same_in_both_orders,
              why="Matrix products are associative, and the normalizing sum is a product with ones.",
              wrong={"thought that matrix products are not associative": False}),

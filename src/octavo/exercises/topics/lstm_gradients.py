@@ -152,13 +152,11 @@ W_G = Exercise(
     question="An LSTM with one unit: `c_t = f_t*c_old + i_t*g_t`, `h_t = o_t*tanh(c_t)`, `g_t = tanh(w*x_t + "
     "u_g*h_old)`, starting from zero; w is `W_g`, which is used at every step.",
     answer="There are two derivatives. The partial derivative keeps everything earlier fixed: `i_t*(1 - "
-    "g_t^2)*x_t`{partial_t}. The total derivative also includes the earlier uses of w, along two paths: the cell, with "
-    "the factor "
-    "`f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - "
-    "tanh(c)^2)`{through_h}, where s "
-    "is the partial derivative of the new c with respect to the old h. So the total derivative of `c_2` is `P_2 + (f_2 "
-    "+ s*o_1*(1 - t_1^2))*P_1`{total}, "
-    "and so on, step by step. Without the second path the result is plausible but wrong.",
+    "g_t^2)*x_t`{partial_t}. The total derivative also includes the earlier uses of w, along two paths: the cell, "
+    "with the factor `f_t`, and the hidden state `h_old`, which enters all four gates, with the factor `s*o*(1 - "
+    "tanh(c)^2)`{through_h}, where s is the partial derivative of the new c with respect to the old h. So the total "
+    "derivative of `c_2` is `P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1`{total}, and so on, step by step. Without the second "
+    "path the result is plausible but wrong.",
     figure=lambda: bars([(name, abs(function(*EXAMPLES[1])))
         for name, function in (("all paths", gradient), ("not through h", without_h), ("last step", last_step_only))],
         "The absolute value of the derivative over five steps, with all paths and with some left out.", 4),
@@ -170,8 +168,8 @@ W_G = Exercise(
              wrong={"used the slope of the sigmoid": ("i*g*(1 - g)*x", lambda i, g, x: i * x * (g - g * g)),
                     "forgot the input gate": ("(1 - g^2)*x", lambda g, x: x - g * g * x)}),
         Part("total-cell", "The gates do not depend on h (U is zero). What is the total derivative of `c_2` with "
-             "respect "
-             "to w?", Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
+             "respect to w?",
+             Formula("i_2*(1 - g_2^2)*x_2 + f_2*i_1*(1 - g_1^2)*x_1", TWO), "autograd", total_without_feedback,
              why="The new term, plus the old one times `f_2`.",
              wrong={"gave the partial derivative instead of the total":
                         ("i_2*(1 - g_2^2)*x_2", lambda i_2, g_2, x_2: i_2 * x_2 * (1 - g_2) * (1 + g_2)),
@@ -236,10 +234,8 @@ ALIVE = Exercise(
     question="Consider the derivative of `c_T` with respect to `c_0` along the cell: `c_t = f_t*c_old + i_t*g_t`.",
     answer="Along the cell the derivative is the product of the forget gates, without a matrix or a tanh in between. "
     "It does not vanish as long as the gates stay near one: 0.366{near-one} after 100{steps} steps at f = 0.99{gate}, "
-    "but "
-    "`2.5*10^(-14)`{fresh} at f = 0.731{fresh_gate}, the gate of an untrained LSTM with a forget bias of one. The LSTM "
-    "does not abolish vanishing gradients; it "
-    "can learn where they vanish.",
+    "but `2.5*10^(-14)`{fresh} at f = 0.731{fresh_gate}, the gate of an untrained LSTM with a forget bias of one. The "
+    "LSTM does not abolish vanishing gradients; it can learn where they vanish.",
     figure=lambda: lines([Series(f"f = {f}", [(t, f**t) for t in range(0, STEPS + 1, 4)]) for f in (0.99, 0.9, 0.731)],
         "The gradient along the cell.", ("steps back", "derivative"), log_y=True),
     parts=[

@@ -92,10 +92,9 @@ BAG = Exercise(
     where={"p": lambda a, b: mpmath.mpf(a) / (a + b), "words": len(SENTENCE), "twice": SENTENCE.count("to"),
            "share_of_to": 2 / 6, "share_of_or": 1 / 6},
     answer="The log-likelihood is the sum of count times ln p. Subject to probabilities that sum to one its only "
-    "maximum is at the "
-    "relative frequencies q: for any other p it is lower by N times the KL divergence of p from q. At the maximum a "
-    "text of N words costs N times its entropy. The order of the words does not matter, and counting the possible "
-    "orders adds a constant that does not move the maximum. An unseen word has probability zero.",
+    "maximum is at the relative frequencies q: for any other p it is lower by N times the KL divergence of p from q. "
+    "At the maximum a text of N words costs N times its entropy. The order of the words does not matter, and counting "
+    "the possible orders adds a constant that does not move the maximum. An unseen word has probability zero.",
     figure=lambda: lines([Series("likelihood",
         [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
         "A word occurs 5 times among 8: the likelihood of p, times 1,000, is largest at 5/8.",
@@ -122,11 +121,16 @@ BAG = Exercise(
                     "gave each of the six words the same probability":
                         (15.509775, lambda: len(SENTENCE) * math.log2(len(SENTENCE))),
                     "counted in nats": (7.97796758, lambda: sentence_bits().value * math.log(2))}),
-        Part("maximum", "No other distribution gives the text a higher probability.", Truth("true"), "numeric",
+        Part("maximum", "No other distribution gives the text a higher probability.", Truth("true", Choice("", {
+             "long": "the text is long",
+             "all-seen": "every word of the vocabulary occurs in it", "distinct": "no two counts are "
+             "equal"})), "numeric",
              is_maximum,
              why="The difference is N times the sum of `q*ln(q/p)`, the KL divergence from the frequencies q, which is "
              "never negative.", wrong={"thought that smoothing fits the training text better": False}),
-        Part("order", "The bag assigns every order of the same words the same probability.", Truth("true"), "numeric",
+        Part("order", "The bag assigns every order of the same words the same probability.", Truth("true", Choice("", {
+             "long": "the text is long",
+             "all-seen": "every word of the vocabulary occurs in it", "distinct": "no word occurs twice"})), "numeric",
              orders_differ, why="Products do not depend on the order of their factors.",
              wrong={"considered a model with context": False}),
         Part("orders", "Counting the possible orders of the words in the likelihood changes the estimate.",
@@ -163,12 +167,10 @@ TABLES = Exercise(
     "the tokens before it.",
     where={"V": (2, 3, 4), "n": (3, 2, 3), "rows": lambda V, n: len(set(product(range(V), repeat=n - 1))),
            "size": VOCABULARY, "order": ORDER, "shorter": lambda n: n - 1},
-    answer="`V^n` entries in `V^(n-1)`{rows} rows, and one entry in each row follows from the others: "
-    "`V^(n-1)*(V - 1)`{free} are free. With 10,000{size} tokens and n = 3{order} there are `10^12`{trigram} entries, "
-    "yet a "
-    "text of T tokens has at most `T - n + 1`{seen} distinct "
-    "n-grams: almost all counts are zero, which is why models store only the observed n-grams and need smoothing for "
-    "the rest.",
+    answer="`V^n` entries in `V^(n-1)`{rows} rows, and one entry in each row follows from the others: `V^(n-1)*(V - "
+    "1)`{free} are free. With 10,000{size} tokens and n = 3{order} there are `10^12`{trigram} entries, yet a text of "
+    "T tokens has at most `T - n + 1`{seen} distinct n-grams: almost all counts are zero, which is why models store "
+    "only the observed n-grams and need smoothing for the rest.",
     figure=lambda: lines([Series(f"V = {v:,}", [(n, float(v) ** n) for n in range(1, 6)]) for v in (50, 1000, 50_000)],
         "Entries of the table. A text cannot fill more entries than it has tokens.", ("n", "entries"), log_y=True,
         references=[("a billion tokens", 1e9)]),
@@ -260,11 +262,9 @@ CONDITIONALS = Exercise(
     "are one token shorter. The text is finite.",
     where={"shorter": lambda L: L - 1, "L": (2, 3, 4), "n": (1, 2, 5)},
     answer="An L-gram is a context followed by a token. The last `L - 1`{shorter} tokens of the text are a context "
-    "without a "
-    "following token, so their row sums to `(n - 1)/n`{lacks} if they occur n times, and to zero if they occur only "
-    "there. "
-    "Every other row sums to one. Not counting the last context repairs it; so does treating the text as circular, at "
-    "the price of `L - 1`{shorter} n-grams that are not in the text.",
+    "without a following token, so their row sums to `(n - 1)/n`{lacks} if they occur n times, and to zero if they "
+    "occur only there. Every other row sums to one. Not counting the last context repairs it; so does treating the "
+    "text as circular, at the price of `L - 1`{shorter} n-grams that are not in the text.",
     figure=lambda: lines([Series("sum of the row", [(n, (n - 1) / n) for n in range(1, 21)])],
         "The sum of the probabilities after the last context, by how often it occurs.", ("occurrences n", "sum")),
     parts=[
@@ -292,7 +292,9 @@ CONDITIONALS = Exercise(
                   "successor.",
              wrong={"assumed that it is a distribution": ("1", lambda n: mpmath.mpf(n) / n),
                     "assumed an infinite text": ("n/(n + 1)", lambda n: mpmath.mpf(n) / len(range(n + 1)))}),
-        Part("circle", "Treating the text as circular makes every row sum to one.", Truth("true"), "exact",
+        Part("circle", "Treating the text as circular makes every row sum to one.", Truth("true", Choice("", {
+             "long": "the text is long",
+             "repeats": "the last context occurs elsewhere too", "bigrams": "contexts have one token"})), "exact",
              circular_sums, why="Then every position has a successor; that of the last is the first token.",
              wrong={"thought that n-grams across the end change the sums": False}),
     ])  # fmt: skip

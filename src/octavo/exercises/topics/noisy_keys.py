@@ -130,13 +130,10 @@ ONE_HEAD = Exercise(
     question=NOISY_KEY + " One head averages the two values with the query `q = b*(k_a + k_b)`, made from the keys "
     "without noise. w is the attention weight of value a; other keys are ignored.",
     where=NAMES,
-    answer="The scores are `b*(1 + s*z)`{score} and b, so `w = 1/(1 + exp(-b*s*z))`: the noise is multiplied by b. The "
-    "mean "
-    "of w is 1/2{mean} by symmetry. Its variance is that of a logistic-normal variable and has no simple formula: it "
-    "is "
-    "`(b*s)^2/16`{short} for small b and rises to 1/4{limit}, where the output is one value or the other, never their "
-    "mean. A short "
-    "query has a small variance but lets other keys in: one head cannot avoid both.",
+    answer="The scores are `b*(1 + s*z)`{score} and b, so `w = 1/(1 + exp(-b*s*z))`: the noise is multiplied by b. "
+    "The mean of w is 1/2{mean} by symmetry. Its variance is that of a logistic-normal variable and has no simple "
+    "formula: it is `(b*s)^2/16`{short} for small b and rises to 1/4{limit}, where the output is one value or the "
+    "other, never their mean. A short query has a small variance but lets other keys in: one head cannot avoid both.",
     figure=lambda: lines([Series("variance", [(b, single_variance(b)) for b in QUERY_LENGTHS]),
         Series("formula for small b", [(b, b * b / 32) for b in QUERY_LENGTHS if b < 2.6]),
         Series("expansion for large b", [(b, 0.25 - 1 / (b * math.sqrt(math.pi))) for b in QUERY_LENGTHS if b > 2.6])],
@@ -167,8 +164,7 @@ ONE_HEAD = Exercise(
         Part("long", "Give Var(w) for a long query, up to and including the term in `1/b`{inverse}.",
              Formula("1/4 - 1/(b*s*sqrt(2*pi))", BS), "numeric", single_long,
              why="`Var(w) = 1/4 - E(w*(1 - w))`, and `w*(1 - w)`{bump} is a bump of area one in `b*s*z`, where the "
-             "density "
-             "of z is `1/sqrt(2*pi)`{density}.", where=AT_TEN,
+             "density of z is `1/sqrt(2*pi)`{density}.", where=AT_TEN,
              wrong={"gave only the limit": ("1/4", lambda: np.var([0.0, 1.0])),
                     "left out the density at zero": ("1/4 - 1/(b*s)", lambda b, s: mpmath.mpf(1) / 4 - 1 / (b * s))}),
         Part("limit", "Which value does Var(w) approach as b -> infinity?", Number("1/4"), "monte carlo", single_limit,
@@ -260,15 +256,11 @@ TWO_HEADS = Exercise(
     "mean. b is large, and there are other keys, whose scores are zero.",
     where=NAMES,
     answer="The noise does not affect the second head. The first has the score `b*(1 + s*z)`{score}: for large b only "
-    "the "
-    "sign of `1 + s*z`{length} matters. It is positive with probability `Phi(1/s) = Phi(sqrt(2)) = 0.9214`, and then "
-    "the "
-    "output is the mean of both values with a variance that vanishes. Otherwise the first head attends to all the "
-    "other keys "
-    "instead. So the textbook's 'variance near zero' holds only given that `1 + s*z`{length} is positive; over "
-    "all draws the variance is 0.0181{variance}, a fourteenth of one head's 0.25{one_head}. The condition does not "
-    "help "
-    "one head, whose weight switches at length one, not at zero.",
+    "the sign of `1 + s*z`{length} matters. It is positive with probability `Phi(1/s) = Phi(sqrt(2)) = 0.9214`, and "
+    "then the output is the mean of both values with a variance that vanishes. Otherwise the first head attends to "
+    "all the other keys instead. So the textbook's 'variance near zero' holds only given that `1 + s*z`{length} is "
+    "positive; over all draws the variance is 0.0181{variance}, a fourteenth of one head's 0.25{one_head}. The "
+    "condition does not help one head, whose weight switches at length one, not at zero.",
     parts=[
         Part("finds", "With which probability does the first head copy value a, as b -> infinity?",
              Number(0.9213503965), "numeric", probability_found,

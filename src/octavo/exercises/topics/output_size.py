@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from octavo.exercises import Exercise, Finding, Part, Truth, verdict
+from octavo.exercises import Choice, Exercise, Finding, Part, Truth, verdict
 from octavo.ops.attention.reference import attend_reference
 
 
@@ -55,7 +55,9 @@ SIZE = Exercise(
              "numeric", residual_needs_it,
              why="Vectors are added entry by entry. Beware of width one: libraries broadcast it silently.",
              wrong={"thought that addition pads automatically": False}),
-        Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true"), "numeric",
+        Part("rows", "There are as many outputs as queries, however many keys there are.", Truth("true", Choice("", {
+             "self": "queries and keys come from the same tokens",
+             "causal": "attention is causal", "equal": "there are as many keys as queries"})), "numeric",
              rows_are_queries, why="Each query has one row of attention weights, and each row gives one weighted sum.",
              wrong={"used the number of keys": False}),
     ])  # fmt: skip

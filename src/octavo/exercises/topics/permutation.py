@@ -125,12 +125,16 @@ PERMUTATION = Exercise(
         Part("values", "Fifth step: so the weighted sums are permuted with their tokens: `(P*A*T(P))*(P*V) = P*(A*V)`.",
              Truth("true"), "numeric", weighted_sums_commute, why="`T(P)*P` in the middle is the identity.",
              wrong={"permuted twice": False}),
-        Part("layer", "Together: a self-attention layer with one head is permutation-equivariant.", Truth("true"),
+        Part("layer", "Together: a self-attention layer with one head is permutation-equivariant.", Truth("true",
+            Choice("", {
+             "swap": "the permutation swaps two tokens",
+             "distinct": "no two tokens are equal", "unscaled": "the scores are not scaled"})),
              "numeric", lambda: layer_commutes("the outputs of octavo's layer with one head", 1),
              why="All five steps: queries, keys and values are permuted, hence the scores, the attention weights and "
-             "the "
-             "weighted sums.", wrong={"confused it with a layer that has positions": False}),
-        Part("multi-head", "A multi-head layer is permutation-equivariant too.", Truth("true"), "numeric",
+             "the weighted sums.", wrong={"confused it with a layer that has positions": False}),
+        Part("multi-head", "A multi-head layer is permutation-equivariant too.", Truth("true", Choice("", {
+             "two": "there are exactly two heads",
+             "swap": "the permutation swaps two tokens", "distinct": "no two tokens are equal"})), "numeric",
              lambda: layer_commutes("the outputs of octavo's layer with two heads", H),
              why="Each head is, heads are concatenated row by row, and `W_o` is the first step again.",
              wrong={"thought that each head handles some of the tokens": False}),

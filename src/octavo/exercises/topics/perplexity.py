@@ -75,15 +75,17 @@ BASES = Exercise(
     where={"given": GIVEN, "low": GIVEN ** math.log(2), "high": GIVEN ** (1 / math.log(2)), "bits": lambda P:
         mpmath.log(P, 2)},
     answer="If the logarithm and the power have the same base, it cancels: P is the inverse of the geometric mean of "
-    "the probabilities. Otherwise the result is not a perplexity: two to the power of nats is `P^ln(2)`{too-good}, too "
-    "low, and "
-    "e to the power of bits is `P^(1/ln(2))`{too-bad}, too high; 100{given} becomes 24{low} or 768{high}.",
+    "the probabilities. Otherwise the result is not a perplexity: two to the power of nats is `P^ln(2)`{too-good}, "
+    "too low, and e to the power of bits is `P^(1/ln(2))`{too-bad}, too high; 100{given} becomes 24{low} or 768{high}.",
     figure=lambda: lines([Series("e to the bits", [(p, p ** (1 / math.log(2))) for p in range(1, 301, 5)]),
         Series("right", [(p, float(p)) for p in range(1, 301, 5)]),
         Series("2 to the nats", [(p, p ** math.log(2)) for p in range(1, 301, 5)])],
         "The reported perplexity when bases are mixed.", ("perplexity", "reported"), log_y=True),
     parts=[
-        Part("free", "Perplexity does not depend on the base if logarithm and power use the same one.", Truth("true"),
+        Part("free", "Perplexity does not depend on the base if logarithm and power use the same one.", Truth("true",
+            Choice("", {
+             "bits": "the base is two",
+             "large": "the base is above one and below ten", "tokens": "all tokens have the same probability"})),
              "symbolic", base_free, why="`b^(-log(p)/log(b)) = 1/p` for every b.",
              wrong={"thought that bits and nats give different perplexities": False}),
         Part("too-good", "The loss is in nats, and two is raised to it. What is the result?",
@@ -99,8 +101,7 @@ BASES = Exercise(
                     "thought that nothing changes": ("P", lambda P: 2 ** mpmath.log(P, 2)),
                     "mixed up the two cases": ("P^ln(2)", lambda P: 2 ** mpmath.log(P))}),
         Part("hundred", "The perplexity of a model is 100{given}, but it is reported as two to the power of nats. "
-             "Which number "
-             "is reported?", Number("100^ln(2)"), "numeric", lambda:
+             "Which number is reported?", Number("100^ln(2)"), "numeric", lambda:
                  Finding(2 ** -float(np.log([1 / GIVEN] * 9).mean()),
              "nine tokens of probability 0.01"), why="`2^ln(100) = 100^ln(2) = 24.3`: four times too low.",
              wrong={"reported e to the power of bits": ("100^(1/ln(2))", lambda: math.exp(math.log2(GIVEN))),
@@ -168,12 +169,11 @@ COMPARE = Exercise(
     question="A text has W words and C characters. There are two example passages: one with short plain words, one "
     "with long scholarly words.",
     where={"given": GIVEN, "ratio": RATIO, "converted": GIVEN ** (1 / RATIO)},
-    answer="Perplexity is per token, and the tokens differ. If a text costs the same number of bits either way, `P_c = "
-    "P_w^(W/C)`: a word perplexity of 100{given} is 2.3{converted} per character at 5.5{ratio} characters per word. So "
-    "a low perplexity of a "
-    "character model means nothing by itself; and there is no single exponent for conversion, since W/C depends on the "
-    "passage. Even for the same model, the passage with the lower perplexity per word may have the higher perplexity "
-    "per character. Bits per byte of the same text is a common scale.",
+    answer="Perplexity is per token, and the tokens differ. If a text costs the same number of bits either way, `P_c "
+    "= P_w^(W/C)`: a word perplexity of 100{given} is 2.3{converted} per character at 5.5{ratio} characters per word. "
+    "So a low perplexity of a character model means nothing by itself; and there is no single exponent for "
+    "conversion, since W/C depends on the passage. Even for the same model, the passage with the lower perplexity per "
+    "word may have the higher perplexity per character. Bits per byte of the same text is a common scale.",
     figure=passages_figure,
     parts=[
         Part("exponent", "A word model has perplexity P on a text of W words and C characters. What is its perplexity "

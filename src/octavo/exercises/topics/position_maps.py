@@ -60,7 +60,9 @@ CONCATENATED = Exercise(
     "W_p`.",
     parts=[
         Part("two-maps", "A linear layer on the concatenation of x and p is the sum of a linear map of x and one of p.",
-             Truth("true"), "exact", sum_of_two_maps,
+             Truth("true", Choice("", {
+             "equal": "x and p have the same width",
+             "square": "the output is as wide as x", "tied": "`W_x = W_p`"})), "exact", sum_of_two_maps,
              why="Every output is a sum over the entries of x plus a sum over those of p.",
              wrong={"thought that concatenation lets them interact": False}),
         Part("adding", "With D = E, it is the same as adding x and p first and applying one linear map to the sum.",

@@ -94,7 +94,9 @@ ROTATION = Exercise(
     "positions, and the dot product of two encodings depends only on their distance.",
     parts=[
         Part("rotation", "For each k there is one rotation that maps the encoding of t to that of t + k, for all t.",
-             Truth("true"), "numeric", shift_rotates,
+             Truth("true", Choice("", {
+             "forward": "k is positive",
+             "small": "k is smaller than D", "single": "there is a single frequency"})), "numeric", shift_rotates,
              why="The angle addition formulas: `sin(w*t + w*k) = sin(w*t)*cos(w*k) + cos(w*t)*sin(w*k)`, and likewise "
              "for cos.", wrong={"thought that the matrix depends on t": False}),
         Part("entry", "What is the coefficient of `cos(w*t)` in `sin(w*(t+k))`?", Formula("sin(w*k)", OF_SHIFT),
@@ -185,10 +187,8 @@ SINE = Exercise(
     question="An encoding has only the sines, `sin(w*t)`. Is a shift by k still a linear map?",
     where={"shift": SHIFT},
     answer="No: at position zero all sines are zero, and a linear map maps zero to zero; but `sin(w*k)` is not zero. "
-    "The "
-    "exception is `w*k` a multiple of `pi` for every frequency: then each sine is multiplied by one or minus one. A "
-    "sine alone "
-    "is also ambiguous between rising and falling positions; its cosine is not.",
+    "The exception is `w*k` a multiple of `pi` for every frequency: then each sine is multiplied by one or minus one. "
+    "A sine alone is also ambiguous between rising and falling positions; its cosine is not.",
     parts=[
         Part("enough", "For sines alone, a shift by k is a linear map of the encoding, the same for all t.",
              Truth("nearly", Choice("multiples", {"single": "there is a single frequency", "step": "k is one",
@@ -200,9 +200,8 @@ SINE = Exercise(
              Truth("true"), "exact", at_zero,
              why="A linear map maps zero to zero. An affine map, with a bias, could fit this position, but not the "
              "next.", wrong={"thought that all positions must be tested": False}),
-        Part("exception", "What is the smallest positive frequency w for which a shift by 4{shift} multiplies the sine "
-             "by a "
-             "number?", Number("pi/4"), "numeric", smallest_frequency,
+        Part("exception", "What is the smallest positive frequency w for which a shift by 4{shift} multiplies the "
+             "sine by a number?", Number("pi/4"), "numeric", smallest_frequency,
              why="`sin(4*w) = 0` first holds at `w = pi/4`, where the sine is multiplied by minus one.",
              where={"w": lambda: smallest_frequency().value},
              wrong={"used a full turn, although half a turn is enough": ("pi/2", lambda: 2 * math.pi / SHIFT),

@@ -83,12 +83,11 @@ LOADER = Exercise(
          "line as one token",
     question="A data loader does not split its lines, so that every line is one token. The model is a bag of tokens "
     "fitted by maximum likelihood; all lines are different.",
-    answer="On the N training lines each token has probability `1/N`{share}, so the perplexity is N, whatever the text "
-    "is. On "
-    "new text the result is meaningless: with a vocabulary of tokens that occur at least twice, every line is unknown, "
-    "in training and in test, and always predicting 'unknown' has perplexity one. Both seem excellent next to the "
-    "hundreds of a word model. A lossless tokenizer that encodes unknown tokens as bytes, and bits per byte, reveal "
-    "the mistake.",
+    answer="On the N training lines each token has probability `1/N`{share}, so the perplexity is N, whatever the "
+    "text is. On new text the result is meaningless: with a vocabulary of tokens that occur at least twice, every "
+    "line is unknown, in training and in test, and always predicting 'unknown' has perplexity one. Both seem "
+    "excellent next to the hundreds of a word model. A lossless tokenizer that encodes unknown tokens as bytes, and "
+    "bits per byte, reveal the mistake.",
     figure=lambda: bars([("words", bits_per_byte(" ")), ("lines", bits_per_byte("_"))],
         "Bits per byte of a new text, with words or lines as tokens: the mistake is obvious.", 2),
     parts=[

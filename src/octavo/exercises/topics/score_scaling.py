@@ -61,13 +61,11 @@ def square_figure() -> str:
 SQUARE = Exercise(
     id="score-square", title="How large is a dot product?", figure=square_figure,
     question="The entries of two vectors a and b of size D are independent, with mean zero and variance one. What is "
-    "the "
-    "mean square of their dot product?",
+    "the mean square of their dot product?",
     where={"D": (1, 2, 3), "a": lambda D: sign_pairs(D)[0], "b": lambda D: sign_pairs(D)[1], "E": np.mean,
            "dot": lambda a, b: (a * b).sum(0), "terms": lambda D: sum(1 for _ in product(range(D), repeat=2))},
     answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2`{terms} terms only the D with i = "
-    "j "
-    "are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
+    "j are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
     "it.",
     parts=[
         Part("mean", "What is `E(dot(a, b)^2)`{}?", Formula("D", IN_D), "exact", mean_square,
@@ -171,8 +169,7 @@ COSINE = Exercise(
              "isotropic": "all directions are equally likely", "sign": "a and -a are equally likely"})),
              "exact", isotropic_needed,
              why="Plus or minus one fixed axis is symmetric, but its cosines are one and minus one. Cosines are small "
-             "only if "
-             "the variance is spread over all directions.",
+             "only if the variance is spread over all directions.",
              wrong={"forgot that a mean of zero does not make the values small": True}),
         Part("square", "For uniformly distributed directions, what is the mean of the squared cosine?", Formula("1/D",
             IN_D), "numeric",

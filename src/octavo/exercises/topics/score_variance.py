@@ -143,8 +143,7 @@ SCALE = Exercise(
            "term": lambda spread, d: spread / d},
     answer="The mean is m and the variance `d*s^4 + 2*s^2*m`{variance}. There is no further factor d: m already sums "
     "over the d entries. If every entry has mean c, then m is `d*c^2`{spread}, and both grow linearly in d. Dividing "
-    "by "
-    "`sqrt(d)` keeps the variance from growing, so the softmax does not saturate; the mean then still grows with "
+    "by `sqrt(d)` keeps the variance from growing, so the softmax does not saturate; the mean then still grows with "
     "`sqrt(d)`.",
     parts=[
         Part("mean", "What is `E(dot(q, k))`, in d, s and m?", Formula("m", OF_SCORE), "monte carlo", score_mean,
@@ -174,8 +173,7 @@ SCALE = Exercise(
              {"centred": "the mean is zero", "unit": "s is one", "standard": "the mean is zero and s is one"})),
              "symbolic", root_d_is_enough,
              why="In general it becomes `s^4 + 2*s^2*m/d`{scaled}: it no longer grows with d if the means of the "
-             "entries do "
-             "not, but it is not one.", wrong={"assumed mean zero and variance one": True}),
+             "entries do not, but it is not one.", wrong={"assumed mean zero and variance one": True}),
         Part("linear-mean", "Every entry has mean c. Under which scaling is the mean of the score linear in d?",
              Choice("none", {"none": "no scaling", "root": "dividing by `sqrt(d)`", "full": "dividing by d"}),
              "symbolic", linear_mean,

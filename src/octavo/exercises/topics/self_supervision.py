@@ -254,8 +254,7 @@ SELF_LABELS = Exercise(
                    "One binary label for every token, so every token gives a training signal, not only the masked "
                    "ones."),
         Part("make-order", "Write a generator for sentence order: for each pair of neighbours first [a, b, "
-             "0{in_order}], then "
-             "[b, a, 1{swapped}].", Function("order_examples", order_examples, ORDER_CASES,
+             "0{in_order}], then [b, a, 1{swapped}].", Function("order_examples", order_examples, ORDER_CASES,
              "order_examples(sentences: list) -> list of [first, second, label]"), "exact", order_by_search,
              why="Both labels come from the same two sentences, so length, rarity and topic do not differ.",
              wrong={"never swapped": lambda s: [[a, b, 0] for a, b in pairwise(s)],
@@ -280,9 +279,8 @@ SELF_LABELS = Exercise(
         Part("masked-share", "15%{chosen} of the tokens are predicted; of these 80%{masked} are replaced by [MASK], "
              "10%{random} by a random token, and 10%{random} are unchanged. Which fraction of all tokens is [MASK]?",
              Number(0.12), "exact", masked_share,
-             why="`(15/100)*(8/10)`{}. The others are predicted too, so that the model must represent every token, not "
-             "only "
-             "[MASK].",
+             why="`(15/100)*(8/10)`{}. The others are predicted too, so that the model must represent every token, "
+             "not only [MASK].",
              wrong={"gave all predicted tokens": (0.15, lambda: SHARES[0]), "took the share of all tokens": (0.8,
                  lambda: SHARES[1]),
                     "added the replaced ones": (0.135, lambda: SHARES[0] * (SHARES[1] + SHARES[2]))}),

@@ -106,13 +106,10 @@ SIGMOID = Exercise(
            "steepest": lambda: max(s / 64 * (1 - s / 64) for s in range(65)), "order": mpmath.mpf(10) ** -16,
            "overflow": lambda: mpmath.mpf(np.finfo(float).max) / (1 - mpmath.mpf(2) ** -53)},
     answer="`sigma(-x) = 1 - S`, so the slope `S*(1 - S)`{slope} is the same at x and -x, and at most 1/4{steepest}. "
-    "In exact "
-    "arithmetic `1 - sigma(x)`{mirrored} and `sigma(-x)` are equal. In floating point they are not: for large x, S "
-    "rounds to "
-    "one and its complement is lost, above x = 16.6{gone} in float32 and above 36.7{lost64} in float64, where "
-    "`sigma(-x)` "
-    "still has all its digits. Compute the small value directly, never as one minus the large one; use log1p for its "
-    "logarithm.",
+    "In exact arithmetic `1 - sigma(x)`{mirrored} and `sigma(-x)` are equal. In floating point they are not: for "
+    "large x, S rounds to one and its complement is lost, above x = 16.6{gone} in float32 and above 36.7{lost64} in "
+    "float64, where `sigma(-x)` still has all its digits. Compute the small value directly, never as one minus the "
+    "large one; use log1p for its logarithm.",
     figure=lambda: lines([Series("sigma(-x)", [(x / 2, 1 / (1 + math.exp(x / 2))) for x in range(121)]),
         Series("1 - sigma(x)", [(x / 2, 1 - 1 / (1 + math.exp(-x / 2))) for x in range(121)])],
         "Equal in exact arithmetic. In float64, 1 - sigma(x) is zero above 36.7.", ("x", "value"), log_y=True),
@@ -130,8 +127,7 @@ SIGMOID = Exercise(
              Truth("nearly", Choice("moderate", {"positive": "x is positive", "moderate": "x is at most 20{moderate}",
              "low": "x is at least -20{moderate}"})), "numeric", complement_in_floats,
              why="S near one has an absolute error of `1.1*10^(-16)`{rounding}; one minus it has the same error, "
-             "however small it "
-             "is.", wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
+             "however small it is.", wrong={"assumed that what holds in exact arithmetic holds in floats": True}),
         Part("gone", "In float32, above which x is `1 - 1/(1 + exp(-x))`{mirrored} exactly zero?", Number("24*ln(2)"),
             "numeric",
              complement_gone, why="If `exp(-x)` is at most `2^(-24)`{rounding32}, then one plus it rounds to one.",
@@ -141,8 +137,7 @@ SIGMOID = Exercise(
         Part("nan", "In float64, above which x is `exp(x)/(1 + exp(x))`{S} NaN?", Number("1024*ln(2)"), "numeric",
              not_a_number,
              why="`exp(x)` overflows above `2^1024`{overflow}, and infinity divided by infinity is NaN; `1/(1 + "
-             "exp(-x))`{S} "
-             "gives one.",
+             "exp(-x))`{S} gives one.",
              wrong={"gave the limit of float32": ("128*ln(2)", lambda: math.log(float(np.finfo(np.float32).max))),
                     "used the underflow of exp": ("1075*ln(2)", lambda: math.log(2) - math.log(math.ulp(0.0)))}),
         Part("log", "Write a function for `ln(sigma(x))` that is right to six digits from -800{lowest} to 700{range}.",

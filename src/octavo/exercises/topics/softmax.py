@@ -109,12 +109,12 @@ RANGE = Exercise(
     where={"tiny": math.ulp(0.0), "weight": lambda g: mpmath.exp(-g) / (1 + mpmath.exp(-g)), "half": 2.0**-53,
            "larger": lambda g: 1 / (1 + mpmath.exp(-g))},
     answer="In exact arithmetic, weights lie strictly between zero and one (for more than one score) and sum to one. "
-    "In "
-    "floating point they may be exactly zero or one. That matters as soon as a logarithm or a division follows, so "
-    "losses "
-    "use log-softmax, not the log of softmax.",
+    "In floating point they may be exactly zero or one. That matters as soon as a logarithm or a division follows, so "
+    "losses use log-softmax, not the log of softmax.",
     parts=[
-        Part("sums-to-one", "The weights sum to one.", Truth("true"), "symbolic", sums_to_one,
+        Part("sums-to-one", "The weights sum to one.", Truth("true", Choice("", {
+             "two": "there are at least two scores",
+             "positive": "no score is negative", "distinct": "no two scores are equal"})), "symbolic", sums_to_one,
              why="All weights have the same denominator, and the numerators sum to it.",
              wrong={"considered rounding, which affects only the last digit": False}),
         Part("positive", "Every weight is strictly positive.", Truth("nearly", Choice("exact", {
@@ -124,8 +124,8 @@ RANGE = Exercise(
              "about `4.9*10^(-324)`{tiny}, and anything below half of it rounds to zero. Then log a is minus infinity.",
              wrong={"forgot that exp underflows to zero": True}),
         Part("first-zero", "Two scores, zero and -g. What is the smallest integer g for which float64 computes the "
-             "second "
-             "weight, `exp(-g)/(1 + exp(-g))`{weight}, as exactly zero?", Number(746, rel=0), "numeric", first_zero_gap,
+             "second weight, `exp(-g)/(1 + exp(-g))`{weight}, as exactly zero?",
+             Number(746, rel=0), "numeric", first_zero_gap,
              why="The smallest positive float64 is `2^(-1074)`{tiny}; half of it is `2^(-1075) = exp(-745.13)`. "
              "Anything below rounds to zero.",
              wrong={"used the smallest normal number and forgot the subnormal ones":
@@ -133,7 +133,9 @@ RANGE = Exercise(
                     "gave float32's gap": (104, lambda: first_gap(lambda g: _small_weight(g) == 0)),
                     "used the smallest difference from one instead of from zero":
                         (37, lambda: first_gap(lambda g: 1 + math.exp(-g) == 1))}),
-        Part("at-most-one", "Every weight is at most one.", Truth("true"), "symbolic", at_most_one,
+        Part("at-most-one", "Every weight is at most one.", Truth("true", Choice("", {
+             "exact": "the arithmetic is exact",
+             "positive": "no score is negative", "two": "there are at least two scores"})), "symbolic", at_most_one,
              why="One minus a weight is the sum of the other weights, none of which is negative.",
              wrong={"mistook the exponentials for the weights": False}),
         Part("never-one", "With two or more scores, no weight is exactly one.", Truth("nearly", Choice("exact", {
@@ -256,12 +258,10 @@ DERIVATIVES = Exercise(
            "largest": lambda: max(abs(one) for row in jacobian(SCORES) for one in row),
            "leading": lambda: mpmath.exp(sorted(SCORES)[-2] - max(SCORES))},
     question="The scores are `list(-3, 1, 100, 5, -1)`{scores}. Compute all `d(a_i, z_j)` so precisely that none of "
-    "them "
-    "underflows. How sensitive are the weights to the scores?",
-    answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight differs "
-    "from one by about `exp(-95)`{leading}, so `1 - a_3`{rest} must not be computed as a difference: float64 would "
-    "give "
-    "zero. The sum of the other weights is the same number without cancellation. All 25{count} are below "
+    "them underflows. How sensitive are the weights to the scores?",
+    answer="`d(a_i, z_i) = a_i*(1 - a_i)` and `d(a_i, z_j) = -a_i*a_j` for different i and j. The third weight "
+    "differs from one by about `exp(-95)`{leading}, so `1 - a_3`{rest} must not be computed as a difference: float64 "
+    "would give zero. The sum of the other weights is the same number without cancellation. All 25{count} are below "
     "`10^(-41)`{>largest}: a saturated softmax hardly changes, whichever score changes.",
     parts=[
         Part("all", "Write a function that returns the Jacobian as a list of rows: entry [i][j] is `d(a_i, z_j)`. "
@@ -288,7 +288,9 @@ DERIVATIVES = Exercise(
              wrong={"used the square of the smallest weight": ("exp(-206)", lambda:
                  math.exp(min(SCORES) - max(SCORES)) ** 2),
                     "let it underflow, as float32 does": (0, lambda: float(np.float32(math.exp(-204))))}),
-        Part("sums", "Each row and each column of the Jacobian sums to zero.", Truth("true"), "symbolic",
+        Part("sums", "Each row and each column of the Jacobian sums to zero.", Truth("true", Choice("", {
+             "distinct": "no two scores are equal",
+             "saturated": "one score dominates", "bounded": "no score is above one"})), "symbolic",
              rows_sum_to_zero,
              why="A row: adding a constant to all scores changes nothing. A column: the weights always sum to one.",
              wrong={"forgot that the weights always sum to one": False}),

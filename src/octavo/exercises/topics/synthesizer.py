@@ -130,10 +130,9 @@ SYNTHESIZER = Exercise(
     answer="The attention weights do not depend on the keys, so their derivative with respect to any other token is "
     "exactly zero, and the position attended to does not depend on where the key is. If the values contain no "
     "information about the keys, no rule has an accuracy above `1/n`{guess}. But 'cannot look up' is too strong: let "
-    "head h "
-    "output only the value of key h, and let every head except that of the requested key attend to the question "
-    "itself. Then one layer answers every lookup, with one head per key; attention needs one head for any number of "
-    "keys.",
+    "head h output only the value of key h, and let every head except that of the requested key attend to the "
+    "question itself. Then one layer answers every lookup, with one head per key; attention needs one head for any "
+    "number of keys.",
     figure=lambda: bars([("best guess", 100 / PAIRS), ("synthesizer", 100 * trained_accuracy("synthesizer", 150)),
         ("with keys", 100 * trained_accuracy("keys", 150)), ("one head per key", 100 * head_per_key_accuracy())],
         "Accuracy of lookups in percent: 8 pairs, one layer.", 1),

@@ -118,15 +118,14 @@ EXPLODE = Exercise(
                1 / linear_flow(SMALL)},
     question="The gradient of a recurrent network `h_t = phi(W*h_old)` with 8{units} units is propagated back over "
     "100{steps} steps.",
-    answer="With all singular values equal to s and no nonlinearity, the norm of a gradient is multiplied by s at each "
-    "step: exactly `0.9^100 = 2.66*10^(-5)` or `1.1^100 = 13780.6` in total. In general the largest singular value is "
-    "only an upper bound for the factor. Below one, gradients must vanish, since the slope of tanh is at most one; "
-    "above "
-    "one, they may explode but need not: the matrix may rotate the direction it stretches into one it shrinks, and the "
-    "slope of tanh is small for large states. Hidden states never explode with tanh or sigmoid, for any W, as these "
-    "are bounded; and their slopes, at most one and 1/4{steepest}, never make a gradient grow. Only the weights do: a "
-    "sigmoid "
-    "network needs a singular value above 4{sigmoid}. Bounded states do not imply bounded gradients.",
+    answer="With all singular values equal to s and no nonlinearity, the norm of a gradient is multiplied by s at "
+    "each step: exactly `0.9^100 = 2.66*10^(-5)` or `1.1^100 = 13780.6` in total. In general the largest singular "
+    "value is only an upper bound for the factor. Below one, gradients must vanish, since the slope of tanh is at "
+    "most one; above one, they may explode but need not: the matrix may rotate the direction it stretches into one it "
+    "shrinks, and the slope of tanh is small for large states. Hidden states never explode with tanh or sigmoid, for "
+    "any W, as these are bounded; and their slopes, at most one and 1/4{steepest}, never make a gradient grow. Only "
+    "the weights do: a sigmoid network needs a singular value above 4{sigmoid}. Bounded states do not imply bounded "
+    "gradients.",
     figure=lambda: lines([Series("linear, 1.1", [(t, linear_flow(1.1, t)) for t in range(1, STEPS + 1, 3)]),
         Series("tanh, 1.1, states at 1", list(enumerate(tanh_flow(1.1, 1.0), 1))),
         Series("linear, 0.9", [(t, linear_flow(0.9, t)) for t in range(1, STEPS + 1, 3)])],
@@ -143,13 +142,15 @@ EXPLODE = Exercise(
         Part("explode", "And with 1.1{large_value}?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
              "100 products with a random orthogonal matrix times 1.1"),
              why="Each step multiplies by 1.1{large_value}: `1.1^100`{}. It is not the inverse of `0.9^100`{vanish}, "
-             "which is "
-             "about 37,649{inverse}.",
+             "which is about 37,649{inverse}.",
              wrong={"multiplied by the number of steps": (110, lambda: STEPS * LARGE),
                     "used the exponential": ("exp(10)", lambda: math.exp(STEPS * (LARGE - 1))),
                     "inverted the first result": ("0.9^(-100)", lambda: 1 / linear_flow(SMALL))}),
         Part("small", "If the largest singular value is below one, the gradient of a tanh network vanishes.",
-             Truth("true"), "numeric", small_vanish,
+             Truth("true", Choice("", {
+             "linear": "the network is linear",
+             "orthogonal": "W is a multiple of an orthogonal matrix", "zero": "the states start at zero"})), "numeric",
+                 small_vanish,
              why="Each factor is W times slopes of at most one, so its norm is at most the largest singular value.",
              wrong={"thought that tanh could compensate for small weights": False}),
         Part("large", "If the largest singular value is above one, the gradient "
@@ -170,9 +171,7 @@ EXPLODE = Exercise(
         Part("slopes", "Even with W = I, the nonlinearities alone, tanh or sigmoid, can make a gradient explode.",
              Truth("false"), "autograd", slopes_explode,
              why="Their slopes `1 - tanh(z)^2`{tanh_slope} and `sigma(z)*(1 - sigma(z))`{sigmoid_slope} are at most "
-             "one and "
-             "1/4{steepest}, so a product of "
-             "them never grows. Explosions come from W.",
+             "one and 1/4{steepest}, so a product of them never grows. Explosions come from W.",
              wrong={"thought that steep activations cause explosions": True}),
         Part("sigmoid", "Above which singular value can the gradient of a sigmoid network explode at all?",
              Number(4), "numeric", least_for_sigmoid,
@@ -270,10 +269,9 @@ CIRCULAR = Exercise(
     answer="The first attempt is circular: `h_t` needs `a_t`, which needs `h_t` as its query and among its values. As "
     "an equation it may have no solution, or several. With one-dimensional states, a previous state of zero and "
     "dot-product scores s must be `h/(1 + exp(h^2))`{curve}: two solutions for small s, none above 0.2779{largest}. "
-    "The repaired "
-    "network uses `s_t` as the query and attends only to earlier states: `a_t` is over `h_1` to the state before "
-    "`h_t`, and `h_1 = s_1`. Then every state follows from earlier ones. But the sum of a bounded s and a mean of "
-    "earlier states can grow by one per step, so states must be normalized.",
+    "The repaired network uses `s_t` as the query and attends only to earlier states: `a_t` is over `h_1` to the "
+    "state before `h_t`, and `h_1 = s_1`. Then every state follows from earlier ones. But the sum of a bounded s and "
+    "a mean of earlier states can grow by one per step, so states must be normalized.",
     figure=lambda: lines([Series("h/(1 + exp(h²))",
         [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
         "Where the curve has the value s, h solves the circular equation: twice for 0.1, never for 0.35.", ("h", "s"),
@@ -283,17 +281,15 @@ CIRCULAR = Exercise(
              why="`h_t` is computed from `a_t`, and `a_t` from `h_t`, its query: neither can be first.",
              wrong={"overlooked the circular dependency": True}),
         Part("two", "States are one-dimensional, the previous state is zero, scores are dot products, s = "
-             "0.1{small_s}. How "
-             "many values of `h_t` satisfy the equation?", Number(2, rel=0), "numeric", lambda: solutions(SMALL_S),
+             "0.1{small_s}. How many values of `h_t` satisfy the equation?",
+             Number(2, rel=0), "numeric", lambda: solutions(SMALL_S),
              why="The weight of `h_t` itself is `exp(h^2)/(1 + exp(h^2))`{own}, so s is `h/(1 + exp(h^2))`{curve}, "
-             "which "
-             "first rises and then falls.", where={"small_s": SMALL_S},
+             "which first rises and then falls.", where={"small_s": SMALL_S},
              wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
                     "thought that there is none": (0, lambda: solutions(1.0).value)}),
         Part("none", "And if s is one?", Number(0, rel=0), "numeric", lambda: solutions(1.0),
              why="The right side never exceeds 0.2779{largest}: a large state attends only to itself, and no h is one "
-             "plus "
-             "h.", wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
+             "plus h.", wrong={"thought that there is always one solution": (1, lambda: len([best_state()])),
                           "gave the number for the small s": (2, lambda: solutions(SMALL_S).value)}),
         Part("largest", "What is the largest s for which there is a solution?", Number(0.2778588845), "numeric",
              largest_s,
