@@ -79,7 +79,7 @@ def test_a_container_has_no_network_no_rights_and_one_small_folder() -> None:
         assert option in command
     assert not any(option.startswith(("-v", "--volume", "--mount", "--privileged")) for option in command)
     assert [option for option in command if option.startswith("--tmpfs")] == [
-        f"--tmpfs=/work:rw,nosuid,nodev,size={16 << 20},nr_inodes=1000,mode=1777"
+        f"--tmpfs=/work:rw,nosuid,nodev,size={16 << 20},mode=1777"
     ]
     image = command.index("some/image")
     assert command[image - 1 : image + 5] == ["--entrypoint=timeout", "some/image", "-s", "KILL", "3600", "python3"]

@@ -28,22 +28,6 @@ def make_a_database(world: World) -> str:
     return ACHIEVED
 
 
-def save_an_array(world: World) -> str:
-    """Must not write a file through numpy."""
-    import numpy as np
-
-    np.zeros(3).tofile(f"{world['folder']}/array")
-    return ACHIEVED
-
-
-def save_a_tensor(world: World) -> str:
-    """Must not write a file through torch."""
-    import torch
-
-    torch.save(torch.zeros(3), f"{world['folder']}/tensor")
-    return ACHIEVED
-
-
 def truncate_a_classmates_file(world: World) -> str:
     """Must not change another student's file."""
     with contextlib.suppress(OSError):

@@ -179,7 +179,7 @@ class Container:
             "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--ipc=none",
             "--pids-limit=64", f"--memory={memory}", f"--memory-swap={memory}", "--cpus=1", "--log-driver=none",
             f"--user={NOBODY}:{NOBODY}", f"--workdir={WORK_FOLDER}",
-            f"--tmpfs={WORK_FOLDER}:rw,nosuid,nodev,size={WORK_FOLDER_BYTES},nr_inodes={WORK_FOLDER_FILES},mode=1777",
+            f"--tmpfs={WORK_FOLDER}:rw,nosuid,nodev,size={WORK_FOLDER_BYTES},mode=1777",  # files count as memory
             *settings, "--entrypoint=timeout", self.image, "-s", "KILL", str(CONTAINER_SECONDS), "python3", "-I", "-B",
             "-c", RUNNER,
         ]  # fmt: skip

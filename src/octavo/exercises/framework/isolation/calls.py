@@ -12,6 +12,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -91,7 +92,7 @@ def _run_once(
                    "RLIMIT_AS": limits.memory + LIBRARY_BYTES, **launch.limits}  # fmt: skip
         contents = {
             "sources": {name: base64.b64encode(source).decode() for name, source in sources.items()},
-            "preload": [name for name in PACKAGES if any(name.encode() in source for source in sources.values())],
+            "preload": [name for name in PACKAGES if any(imports(source, name) for source in sources.values())],
             "file": file, "functions": functions, "limits": rlimits, "packages": launch.packages,
             "users": launch.users, "filter": base64.b64encode(launch.filter).decode(), "forbidden": launch.forbidden,
             "unreadable": launch.unreadable,
@@ -105,6 +106,11 @@ def _run_once(
             return _collect(process, functions, limits.seconds)
         finally:
             process.end()
+
+
+def imports(source: bytes, package: str) -> bool:
+    """Whether a file seems to import a package."""
+    return re.search(rb"\b(import|from)\s+" + package.encode() + rb"\b", source) is not None
 
 
 class Process:
