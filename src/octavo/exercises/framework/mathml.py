@@ -129,7 +129,7 @@ def _text(node: Node) -> str:
                 return _text_tight(inside[0]) + raised.translate(SUPERSCRIPT)
             return f"{_text_tight(inside[0])}^{_text_tight(inside[1])}"
         case "*":
-            dot = " · " if _ends_in_number(inside[0]) and _starts_with_number(inside[1]) else " "
+            dot = " · " if _starts_with_number(inside[1]) else " "
             right = f"({_text(inside[1])})" if inside[1].kind == "sign" else _text(inside[1])
             return _text(inside[0]) + dot + right
         case "/":
@@ -181,8 +181,8 @@ def _math(node: Node) -> Markup:
         case "/":
             return _over("mfrac", _math(_bare(inside[0])), _math(_bare(inside[1])))
         case "*":
-            is_dot = _ends_in_number(inside[0]) and _starts_with_number(inside[1])
-            return _math(inside[0]) + _operator("·" if is_dot else INVISIBLE_TIMES) + _math(inside[1])
+            times = "·" if _starts_with_number(inside[1]) else INVISIBLE_TIMES
+            return _math(inside[0]) + _operator(times) + _math(inside[1])
     return _math(inside[0]) + _operator(SIGNS.get(node.kind, node.kind)) + _math(inside[1])
 
 
@@ -240,10 +240,6 @@ def _strength(node: Node) -> int:
     if node.kind == "call" and node.text in LOOSE:
         return BINDING["*"]
     return 4 if node.kind == "sign" else BINDING.get(node.kind, TIGHT)
-
-
-def _ends_in_number(node: Node) -> bool:
-    return node.kind == "number" or (node.kind in BINDING and _ends_in_number(node.inside[1]))
 
 
 def _starts_with_number(node: Node) -> bool:
