@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -43,10 +44,8 @@ def test_a_lecture_has_its_parts_and_its_commands_run(page: Path, tmp_path: Path
     assert re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == HEADINGS
     lines = [words for words in commands(page) if words[:2] == ["octavo", "exercises"] and words[2] in WRITTEN]
     assert {words[2] for words in lines} >= {"sheet", "notebook", "template", "gradescope", "moodle"}
-    program = (
-        "import sys\nfrom octavo.cli import main\nsys.exit(max(main(line.split(chr(0))) for line in sys.argv[1:]))\n"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", program, *("\0".join(words[1:]) for words in lines)],
+    program = "import json, sys\nfrom octavo.cli import main\nsys.exit(max(map(main, json.loads(sys.argv[1]))))\n"
+    done = subprocess.run([sys.executable, "-P", "-c", program, json.dumps([words[1:] for words in lines])],
                           cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     for words in lines:

@@ -115,7 +115,7 @@ def test_an_exercise_shows_its_sources_and_the_usual_answer(capsys: pytest.Captu
     assert "bishop 12.3" in tags_of("orthogonal-inputs")
     assert main(["exercises", "show", "orthogonal-inputs", "--answer"]) == 0
     shown = capsys.readouterr().out
-    assert "Usual sources: bishop 12.3" in shown
+    assert "Sources: bishop 12.3" in shown
     assert "Usual answer to bishop 12.3" in shown
 
 

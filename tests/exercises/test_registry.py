@@ -33,7 +33,7 @@ def test_a_registered_exercise_is_listed_shown_and_checked(new_topic: str, capsy
     assert main(["exercises", "show", new_topic, "--answer"]) == 0
     shown = capsys.readouterr().out
     assert "Answer: 5,050" in shown
-    assert "common mistake: 4,950: left out the 100" in shown
+    assert "Common mistake: 4,950: left out the 100" in shown
     assert main(["exercises", "check", "sums", "--json"]) == 0
     [record] = json.loads(capsys.readouterr().out)
     assert (record["id"], record["holds"]) == (new_topic, True)

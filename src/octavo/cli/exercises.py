@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -21,7 +22,7 @@ from octavo.exercises import Choice, Exercise, Formula, Function, Part, Truth
 from octavo.exercises.framework.booklet import book as book_page
 from octavo.exercises.framework.checking import CheckedExercise, check_exercises
 from octavo.exercises.framework.grading import answer_hints, answer_template, condition_hints
-from octavo.exercises.framework.mathml import as_text, prose_as_text
+from octavo.exercises.framework.mathml import as_text, prose_as_text, wrap_prose
 from octavo.exercises.framework.program_text import program_text
 from octavo.exercises.framework.registry import exercises_by_topic, select_exercises
 from octavo.exercises.framework.verdicts import VERDICT_MEANINGS
@@ -128,11 +129,11 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
         print_json([_exercise_json(exercise, answer) for exercise in exercises])
         return
     for exercise in exercises:
-        print(f"{exercise.title}\n")
+        print(f"{exercise.title}\n{'─' * len(exercise.title)}")
         _print_prose(exercise.question)
         if tags := tags_of(exercise.id):
             print()
-            _print_prose(f"Usual sources: {', '.join(tags)}")
+            _print_prose(f"Sources: {', '.join(tags)}")
         for number, part in enumerate(exercise.parts, 1):
             print(f"\n{number}. [{part.id}]")
             _print_prose(f"True or false? {part.ask}" if isinstance(part.answer, Truth) else part.ask, "   ")
@@ -152,8 +153,8 @@ def show(name: Name, answer: bool = False, folder: str | None = None, json: bool
             for text in usual_answers(exercise.id):
                 _print_prose(text, "   ")
         print()
-    note(f"to compute the evidence: octavo exercises check {name}" if answer
-         else f"to see the answer: octavo exercises show {name} --answer")  # fmt: skip
+    note(f"to compute the evidence: octavo exercises check {shlex.quote(name)}" if answer
+         else f"to see the answer: octavo exercises show {shlex.quote(name)} --answer")  # fmt: skip
 
 
 def _print_answer(part: Part) -> None:
@@ -165,9 +166,9 @@ def _print_answer(part: Part) -> None:
     _print_prose(part.why, "      ")
     for mistake, given in part.wrong.items():
         shown = "" if isinstance(part.answer, Function) else f"{format_answer(part, given)}: "
-        _print_prose(f"common mistake: {shown}{mistake}", "      ")
+        _print_prose(f"Common mistake: {shown}{mistake}", "      ")
     for condition, given in part.only_if.items():
-        _print_prose(f"{format_answer(part, given)} is right only if {condition}", "      ")
+        _print_prose(f"Half right: {format_answer(part, given)} is right only if {condition}", "      ")
 
 
 def format_answer(part: Part, given: Any) -> str:
@@ -190,8 +191,7 @@ def _print_prose(text: str, indent: str = "") -> None:
     for i, block in enumerate(text.strip().split("\n\n")):
         if i:
             print()
-        print(textwrap.fill(" ".join(prose_as_text(block).split()), width, initial_indent=indent,
-                            subsequent_indent=indent, break_on_hyphens=False))  # fmt: skip
+        print(wrap_prose(block, width, indent))
 
 
 def _exercise_json(exercise: Exercise, answer: bool) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def book(names: Names = (), out: str = "exercises.html", quick: bool = False, fo
     if not quick:
         with progress("checking", len(selected), "exercises") as advance:
             checked = check_exercises(list(selected.values()), folder, False, advance, draw=True)
-    command = " ".join(["octavo exercises book", *names, f"--out {out}", *["--quick"] * quick])
+    command = " ".join(["octavo exercises book", *map(shlex.quote, names), f"--out {out}", *["--quick"] * quick])
     with whole_file(out) as file:
         file.write(book_page(topics, {one.id: one for one in checked}, command).encode("utf-8", "backslashreplace"))
     note(f"wrote {out}")

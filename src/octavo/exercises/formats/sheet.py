@@ -11,7 +11,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from octavo.errors import UserError
-from octavo.exercises.framework.booklet import asked
+from octavo.exercises.framework.answers import Answer, Formula, Function, Number, Truth
+from octavo.exercises.framework.booklet import asked, verdict_meanings
 from octavo.exercises.framework.exercise import Exercise, Part
 from octavo.exercises.framework.mathml import prose_as_html
 from octavo.pages.markup import element, join
@@ -19,23 +20,35 @@ from octavo.pages.sections import paragraph, render_page
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 PRINT_SECONDS = 120
-WHO = "Name: ______________________    Date: ______________"
+WHO = "Name: ______________________ Date: ______________"
 
 
 def question_sheet(exercises: Sequence[Exercise], title: str, student: str = "") -> str:
     """The page: every exercise with its questions and points; with a student, the name stands at the top."""
     points = sum(part.points for one in exercises for part in one.parts)
-    lead = join(paragraph(f"Name: {student}" if student else WHO), paragraph(f"{points:g} points", quiet=True))
-    return render_page(title, lead, [_exercise(number, one) for number, one in enumerate(exercises, 1)])
+    lead = [paragraph(f"Name: {student}" if student else WHO), paragraph(f"{points:g} points", quiet=True)]
+    if any(isinstance(part.answer, Number) for one in exercises for part in one.parts):
+        lead.append(paragraph("Numbers need three significant digits, unless the question says otherwise."))
+    if any(isinstance(part.answer, Truth) for one in exercises for part in one.parts):
+        lead.append(verdict_meanings())
+    return render_page(title, join(*lead), [_exercise(number, one) for number, one in enumerate(exercises, 1)])
 
 
 def _exercise(number: int, one: Exercise) -> Markup:
-    parts = [
-        element("li", asked(part), " ", element("span", f"({_points(part)})", class_="quiet")) for part in one.parts
-    ]
+    parts = [element("li", asked(part, f"{_form(part.answer)}{_points(part)}")) for part in one.parts]
     heading = element("h2", f"{number}. {one.title}")
     questions = element("ol", *parts, type="a")
     return element("section", heading, prose_as_html(one.question), questions, class_="exercise")
+
+
+def _form(answer: Answer) -> str:
+    """The form of the answer, where the question does not show it."""
+    if isinstance(answer, Function):
+        return f"a Python function {answer.signature}; "
+    if isinstance(answer, Formula):
+        return f"a formula in {answer.in_symbols}; "
+    is_usual = not isinstance(answer, Number) or answer.tolerance() == Number(1).tolerance()
+    return "" if is_usual else f"{answer.tolerance()}; "
 
 
 def _points(part: Part) -> str:

@@ -68,7 +68,7 @@ class Number:
 
     @property
     def template(self) -> str:
-        return f"a number or a formula of numbers, {self.tolerance()}"
+        return f"a number or an expression, {self.tolerance()}"
 
     def compare(self, given: Any, found: Any = None) -> str | None:
         """How the number differs."""
@@ -88,9 +88,9 @@ class Number:
 
     def tolerance(self) -> str:
         """How precise a right answer must be."""
-        tolerances = [f"{self.rel or 0:g} relative"] * bool(self.rel) + [f"{self.abs:g} absolute"] * bool(self.abs)
+        tolerances = [f"a relative error of {self.rel or 0:g}"] * bool(self.rel) + [f"{self.abs:g}"] * bool(self.abs)
         if tolerances:
-            return f"to {' or '.join(tolerances)}"
+            return f"within {' or '.join(tolerances)}"
         return "exact" if self.rel is not None else f"right to {self.digits} digits"
 
     def too_loose(self, found: Any) -> str | None:
@@ -111,7 +111,13 @@ class Formula:
 
     @property
     def template(self) -> str:
-        return f"a formula in quotes, in {', '.join(self.symbols) or 'numbers'}"
+        return f"a formula in {self.in_symbols}, in quotes"
+
+    @property
+    def in_symbols(self) -> str:
+        """The symbols that the formula may contain, in words."""
+        *others, last = self.symbols or ["numbers"]
+        return f"{', '.join(others)}{' and ' * bool(others)}{last}"
 
     def compare(self, given: Any, found: Any = None) -> str | None:
         """A point where the formula is wrong; `found` is another formula, a SymPy result, or a list of IntervalAt."""

@@ -32,14 +32,19 @@ def book(topics: Mapping[str, Sequence[Exercise]], checked: Mapping[str, Checked
             f"{confirmed} of {total} claims were confirmed when this page was written, in {seconds:.0f} s of "
             "computing.", quiet=True
         ))  # fmt: skip
-    meanings = "; ".join(f"{VERDICTS[verdict]}: {meaning}" for verdict, meaning in VERDICT_MEANINGS.items())
-    lead.append(paragraph(f"Statements have three verdicts. {meanings}."))
+    lead.append(verdict_meanings())
     lead.append(paragraph("Made with ", code(command), quiet=True))
     body = [
         section(topic, *(article(one, checked.get(one.id), _figure(one, checked.get(one.id))) for one in exercises))
         for topic, exercises in topics.items()
     ]
     return render_page("Exercises", join(*lead), [_contents(topics), *body])
+
+
+def verdict_meanings() -> Markup:
+    """What the three verdicts on a statement mean."""
+    meanings = [f"{VERDICTS[verdict]}: {meaning}." for verdict, meaning in VERDICT_MEANINGS.items()]
+    return paragraph("A statement is true, false or nearly true.") + bullets(meanings)
 
 
 def _figure(one: Exercise, checked: CheckedExercise | None) -> str:
@@ -68,9 +73,9 @@ def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> Mark
     )  # fmt: skip
 
 
-def asked(part: Part) -> Markup:
-    """The question, with what a statement or a choice leaves to choose from."""
-    ask = inline_as_html(part.ask)
+def asked(part: Part, note: str = "") -> Markup:
+    """The question, a note, and what a statement or a choice leaves to choose from."""
+    ask = inline_as_html(part.ask) + (element("span", f" ({note})", class_="quiet") if note else NOTHING)
     if isinstance(part.answer, Truth):
         hints = condition_hints(part.answer) if part.answer.condition is not None else []
         question = Markup("True or false? ") + ask
@@ -97,7 +102,7 @@ def _part(part: Part, evidence: Evidence | None) -> Markup:
     ]
     return join(
         prose_as_html(part.ask), element("div", _answer(part.answer, part.answer.right), class_="right"),
-        prose_as_html(part.why), paragraph("Not right:", kind="quiet wrong") if wrong else "",
+        prose_as_html(part.why), paragraph("Common mistakes:", kind="quiet wrong") if wrong else "",
         bullets(wrong, "wrong"), _evidence(part, evidence) if evidence else NOTHING,
     )  # fmt: skip
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import difflib
 import io
-import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,7 +14,7 @@ from octavo.exercises.framework.answers import Answer, Choice, Formula, Function
 from octavo.exercises.framework.exercise import CONDITIONAL_CREDIT, Exercise, Part
 from octavo.exercises.framework.functions import FunctionRunner, grade_function
 from octavo.exercises.framework.limits import Limits, Worker
-from octavo.exercises.framework.mathml import prose_as_text
+from octavo.exercises.framework.mathml import wrap_prose
 
 Outcome = Literal["right", "only if", "partly", "wrong", "refused", "missing", "not run"]
 REASON = "-reason"  # suffix of the key under which a student explains a true or false
@@ -281,8 +280,8 @@ def answer_template(exercises: Sequence[Exercise]) -> str:
     """The text of an answer file without answers."""
     blocks = [HEADER]
     for exercise in exercises:
-        heading = _comment(f"{exercise.title}. {exercise.question}")
-        blocks.append("\n".join([f"[{exercise.id}]", heading, *map(_part_lines, exercise.parts)]) + "\n")
+        heading = [_comment(exercise.title), _comment(exercise.question)]
+        blocks.append("\n".join([f"[{exercise.id}]", *heading, *map(_part_lines, exercise.parts)]) + "\n")
     return "\n".join(blocks)
 
 
@@ -309,7 +308,4 @@ def condition_hints(answer: Truth) -> list[str]:
 
 
 def _comment(text: str) -> str:
-    words = " ".join(prose_as_text(text).split())
-    return textwrap.fill(
-        words, COMMENT_CHARACTERS, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
-    )  # fmt: skip
+    return wrap_prose(text, COMMENT_CHARACTERS, "# ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
@@ -19,15 +20,30 @@ CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the Greek cha
 SUPERSCRIPT = str.maketrans("0123456789+-nTd", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿᵀᵈ")
 SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "∼"}
 QUOTED = re.compile(r"`([^`]*)`")
-LOOSE = ("dot", "sum", "d", "T", "inv")  # calls that are not written as such
+SYMBOL = re.compile(
+    r"(?<![\w'’“\"./[-])([b-zB-HJ-Z](?:_[A-Za-z0-9]+)*)(?![\w'’”\"]|\.\w)"
+)  # in prose; a, A and I are words
+LOOSE = ("dot", "kron", "sum", "d", "T", "inv")  # calls that are not written as such
 TIGHT = 6  # names, numbers, calls and brackets need none around them
 LINE_CHARACTERS = 24  # browsers do not break a formula, so a longer one comes in pieces
 INVISIBLE_TIMES = "\u2062"
+NO_BREAK_SPACE = "\u00a0"
 
 
 def prose_as_text(text: str) -> str:
     """Prose for a terminal."""
     return QUOTED.sub(lambda found: as_text(found[1]), text)
+
+
+def wrap_prose(text: str, width: int, indent: str = "") -> str:
+    """Prose for a terminal as lines of this width; short formulas are not broken."""
+    words = QUOTED.sub(lambda found: _unbroken(as_text(found[1])), " ".join(text.split()))
+    lines = textwrap.fill(words, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return lines.replace(NO_BREAK_SPACE, " ")
+
+
+def _unbroken(formula: str) -> str:
+    return formula.replace(" ", NO_BREAK_SPACE) if len(formula) <= LINE_CHARACTERS else formula
 
 
 def prose_as_html(text: str) -> Markup:
@@ -36,15 +52,27 @@ def prose_as_html(text: str) -> Markup:
 
 
 def inline_as_html(text: str) -> Markup:
-    """Words and formulas in turn; a sign that ends a sentence stays with the formula before it."""
+    """Words and formulas in turn."""
     first, *rest = QUOTED.split(" ".join(text.split()))
-    parts: list[str] = [first]
+    parts = [_words(first)]
     for formula, words in zip(rest[::2], rest[1::2], strict=True):
-        sign = words[:1] if words[:1] in tuple(".,;:?!)") else ""
         *before, last = _pieces(parse(formula, None))
-        parts += [*before, element("span", last, sign, style="white-space: nowrap") if sign else last]
-        parts.append(words[len(sign) :])
-    return Markup().join(map(markup, parts))
+        parts += [*before, _with_sign(last, _words(words))]
+    return join(*parts)
+
+
+def _words(prose: str) -> Markup:
+    """Prose without formulas; single letters are symbols and look as in formulas."""
+    first, *rest = SYMBOL.split(prose)
+    pairs = zip(rest[::2], rest[1::2], strict=True)
+    return join(markup(first), *(_with_sign(_drawn(_letter_math(symbol)), words) for symbol, words in pairs))
+
+
+def _with_sign(formula: Markup, words: str) -> Markup:
+    """A formula and the words after it; a sign that ends a sentence stays with the formula."""
+    sign = words[:1] if words[:1] in tuple(".,;:?!)") else ""
+    kept = element("span", formula, sign, style="white-space: nowrap") if sign else formula
+    return kept + markup(words[len(sign) :])
 
 
 def as_text(formula: str) -> str:
@@ -127,6 +155,7 @@ TEXT_CALLS: dict[str, Callable[[Node], str]] = {
     "T": lambda node: _text_tight(node.inside[0]) + "ᵀ",
     "inv": lambda node: _text_tight(node.inside[0]) + "⁻¹",
     "dot": lambda node: f"{_text_tight(node.inside[0])} · {_text_tight(node.inside[1])}",
+    "kron": lambda node: " ⊗ ".join((_text if one.text == "T" else _text_tight)(one) for one in node.inside),
     "hat": lambda node: _text(node.inside[0]) + "\u0302",
     "sum": lambda node: f"∑_{_text(node.inside[0])} {_text(node.inside[1])}",
     "d": lambda node: f"∂{_text_tight(node.inside[0])}/∂{_text_tight(node.inside[1])}",
@@ -192,6 +221,7 @@ MATH_CALLS: dict[str, Callable[[Node], Markup]] = {
     "T": lambda node: _over("msup", _math_tight(node.inside[0]), element("mi", "T")),
     "inv": lambda node: _over("msup", _math_tight(node.inside[0]), _operator("−") + element("mn", "1")),
     "dot": lambda node: _math_tight(node.inside[0]) + _operator("·") + _math_tight(node.inside[1]),
+    "kron": lambda node: _operator("⊗").join((_math if one.text == "T" else _math_tight)(one) for one in node.inside),
     "hat": lambda node: element("mover", element("mrow", _math(node.inside[0])), _operator("^")),
     "sum": lambda node: (
         element("munder", _operator("∑"), element("mrow", _math(node.inside[0]))) + _math(node.inside[1])
@@ -222,7 +252,10 @@ def _starts_with_number(node: Node) -> bool:
 
 def _letter(name: str) -> str:
     first, *below = name.split("_")
-    return "_".join([GREEK.get(first, first), *(GREEK.get(one, one) for one in below)])
+    below = [GREEK.get(one, one) for one in below]
+    return GREEK.get(first, first) + ("_" + ("" if all(len(one) == 1 for one in below) else ",").join(below)) * bool(
+        below
+    )
 
 
 def _letter_math(name: str) -> Markup:

@@ -64,7 +64,7 @@ def orthogonal_equal() -> Finding:
     errors = {(N, r): _relative_error(N, r) for N, r in ((10, 1.0), (10, 2.0), (10, 8.0), (1, 1.0))}
     listed = ", ".join(f"N = {N}, norm {r:g}: {error:.1e}" for (N, r), error in errors.items())
     unit = _relative_error(3, 1.0)
-    under = {"single": errors[1, 1.0] < 1e-12, "unit": unit < 1e-12, "few": _relative_error(2, 0.5) < 1e-12}
+    under = {"single": errors[1, 1.0] < 1e-12, "unit": unit < 1e-12, "small": _relative_error(2, 0.5) < 1e-12}
     note = f"relative distance of y from x: {listed}"
     return Finding(verdict(max(errors.values()) < 1e-12, under), note, "to 1e-12")
 
@@ -114,7 +114,7 @@ ORTHOGONAL = Exercise(
     "it is zero only for a single input or in the limit.",
     parts=[
         Part("equal", "If the inputs are orthogonal, then `y_n = x_n`.", Truth("nearly", Choice("single", {
-             "unit": "all inputs have norm one", "few": "the norm of every input is below one",
+             "unit": "all inputs have norm one", "small": "the norm of every input is below one",
              "single": "there is only one input"})), "numeric", orthogonal_equal,
              why="Softmax gives every input a positive weight, even those orthogonal to the query.",
              wrong={"mistook a score of zero for a weight of zero": True}),
@@ -130,8 +130,8 @@ ORTHOGONAL = Exercise(
              Formula("sqrt(N*(N-1))/(exp(r^2)+N-1)", OF_INPUTS), "numeric",
              tabulated("N r", POINTS, POINTS_NOTE, **ROUNDING)(_relative_error),
              why="With `b = 1/(exp(r^2)+N-1)`, `x_n` loses `(N-1)*b`{lost} of itself and gains b of each of the "
-             "`N - 1`{others} others, all orthogonal: `b*sqrt((N-1)^2 + (N-1)) = b*sqrt(N*(N-1))`, and "
-             "`b*sqrt(N*(N-1))`{} is the error.",
+             "`N - 1`{others} others, all orthogonal. So the relative error is `b*sqrt((N-1)^2 + (N-1))`{}, "
+             "which is `b*sqrt(N*(N-1))`{}.",
              wrong={"forgot that x_n itself shrinks": ("sqrt(N-1)/(exp(r^2)+N-1)",
                         lambda N, r: mpmath.norm([1 - share([r * r] + [0] * (N - 1))] * (N - 1)) / (N - 1)),
                     "forgot the contribution of the others":

@@ -211,7 +211,7 @@ USUAL = Exercise(
         Part("reaches",
              "Counting everything, both pretraining heads included, there are at least 340{claimed} million.",
              Truth("false"), "counted", usual_reaches,
-             why="The heads add 1.1{heads} million. Only an output matrix of its own would make up the difference, "
+             why="The heads add 1.1{heads} million. Only an untied output projection would make up the difference, "
              "and far more; BERT ties it to the embeddings.",
              wrong={"attributed the gap to biases and layer norms": True}),
     ])  # fmt: skip

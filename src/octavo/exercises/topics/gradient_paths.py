@@ -140,13 +140,15 @@ PATHS = Exercise(
     "`h_2`.",
     parts=[
         Part("direct",
-             "J is the sum of the squares of all states. Then the sum over t of the direct derivative of J by `h_t` "
-             "times the total derivative of `h_t` by `W_g` is the gradient.", Truth("true"), "autograd",
+             "J is the sum of the squares of all states. Then the sum over t of the direct derivative of J with "
+             "respect to `h_t` times the total derivative of `h_t` with respect to `W_g` is the "
+             "gradient.", Truth("true"), "autograd",
              direct_only, why="The chain rule for a function of several variables, each of which depends on `W_g`.",
              wrong={"thought that paths between the states are missing": False}),
         Part("summed",
-             "J depends on the last state only. Then the sum over t of the total derivative of J by `h_t` times the "
-             "total derivative of `h_t` by `W_g` is the gradient.", Truth("false"), "autograd", summed_over_steps,
+             "J depends on the last state only. Then the sum over t of the total derivative of J with respect to `h_t` "
+             "times the total derivative of `h_t` with respect to `W_g` is the "
+             "gradient.", Truth("false"), "autograd", summed_over_steps,
              why="The term of t = T alone is the gradient; the others count its paths again.",
              wrong={"used total derivatives on both sides": True}),
     ])  # fmt: skip

@@ -149,7 +149,7 @@ SEVERAL = Exercise(
              wrong={"thought that the value matrix distinguishes them": True}),
         Part("swap-two", "Two heads, one for each token: swapping the two tokens changes the output.", Truth("true"),
              "numeric", lambda: swap(2), why="Each token now writes to other entries of the output.",
-             wrong={"thought that concatenation is a mean, too": False}),
+             wrong={"thought that concatenation is a mean as well": False}),
         Part("previous", "With sinusoidal positions, a head can attend to the previous token, whatever the tokens are.",
              Truth("true"), "numeric", finds_previous,
              why="A shift by one is a rotation, which the query matrix can contain; the dot product is then largest "

@@ -142,7 +142,7 @@ SUM = Exercise(
              Formula("H/2", {"H": "whole"}), "counted", folded_weights,
              why="Folded: `H*D^2`{all_folded}. Before: `D^2`{square} for the values and `D^2`{square} for the output.",
              wrong={"forgot that every head has its own matrix": ("1/2", lambda: 8 * 8 / (2 * 8 * 8)),
-                    "forgot the output matrix": ("H", lambda H: sum(8 * 8 for _ in range(H)) / (8 * 8)),
+                    "forgot the output projection": ("H", lambda H: sum(8 * 8 for _ in range(H)) / (8 * 8)),
                     "gave folded matrices the width of a head": ("1/(2*H)", lambda H:
                         sum(1 / H**2 for _ in range(H)) / 2)}),
         Part("saves", "Folding saves multiplications.", Truth("nearly", Choice("one-head", {
@@ -216,11 +216,11 @@ COUNTS = Exercise(
     parts=[
         Part("weights", "How many weights does the attention layer have, without biases?", Formula("4*D^2", IN_D),
              "counted", count_weights, why="Four D × D matrices. The heads share them and add none.",
-             wrong={"forgot the output matrix": ("3*D^2", lambda D: sum(D * D for _ in "qkv")),
+             wrong={"forgot the output projection": ("3*D^2", lambda D: sum(D * D for _ in "qkv")),
                     "counted only queries and keys": ("2*D^2", lambda D: sum(D * D for _ in "qk"))}),
         Part("biases", "How many biases?", Formula("4*D", IN_D), "counted", count_biases,
              why="One for each output of each of the four matrices.",
-             wrong={"forgot the output matrix": ("3*D", lambda D: sum(D for _ in "qkv")),
+             wrong={"forgot the output projection": ("3*D", lambda D: sum(D for _ in "qkv")),
                     "counted one for each matrix": ("4", lambda: sum(1 for _ in "qkvo"))}),
         Part("map", "How many attention weights does it compute for N tokens?", Formula("H*N^2", IN_NH), "counted",
              tabulated("_ H N", SHAPES, "the attention weights of octavo's attention, counted for five shapes")(
@@ -290,7 +290,7 @@ WIDTH = Exercise(
                  lambda D, H, _: count_parameters(heads_of_width(D, H, D), 2)),
              why="Each head has its own D × D matrices for all four.",
              wrong={"gave the number for heads of width D/H": ("4*D^2", lambda D: sum(D * D for _ in "qkvo")),
-                    "forgot that the output matrix grows too":
+                    "forgot that the output projection grows too":
                         ("3*H*D^2 + D^2", lambda H, D: sum(H * D * D for _ in "qkv") + D * D)}),
         Part("operations", "How many multiplications do their scores and weighted sums take for N tokens?",
              Formula("2*H*N^2*D", OF_LAYER), "counted", tabulated("D H N", SHAPES,

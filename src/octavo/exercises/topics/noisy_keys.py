@@ -104,8 +104,8 @@ def single_limit() -> Finding:
     return Finding(Interval(variance - error, variance + error), f"b = 1e9, {DRAWS:,} draws: the weight is 0 or 1")
 
 
-NOISY_KEY = ("Keys a and b are orthonormal, but noise changes the length of key a: it becomes "
-             "`1 + s*z`{length}, with z standard normal and `s^2 = 1/2`.")  # fmt: skip
+NOISY_KEY = ("The keys `k_1` and `k_2` are orthonormal, but noise multiplies `k_1` by `1 + s*z`{length}, with z "
+             "standard normal and `s^2 = 1/2`.")  # fmt: skip
 GRID = np.linspace(-12, 12, 2401)  # values of z, for formulas in the texts
 FLIPPED = float(mpmath.ncdf(-1 / NOISE))  # probability that the noise flips the key
 NAMES = {
@@ -127,8 +127,8 @@ BS = {"b": "positive", "s": "positive"}
 
 ONE_HEAD = Exercise(
     id="average-one-head-noise", title="One head averages under noise in a key",
-    question=NOISY_KEY + " One head averages the two values with the query `q = b*(k_a + k_b)`, made from the keys "
-    "without noise. w is the attention weight of value a; other keys are ignored.",
+    question=NOISY_KEY + " One head averages the two values with the query `q = b*(k_1 + k_2)`, made from the keys "
+    "without noise. w is the attention weight of the first value; other keys are ignored.",
     where=NAMES,
     answer="The scores are `b*(1 + s*z)`{score} and b, so `w = 1/(1 + exp(-b*s*z))`: the noise is multiplied by b. "
     "The mean of w is 1/2{mean} by symmetry. Its variance is that of a logistic-normal variable and has no simple "
@@ -141,7 +141,7 @@ ONE_HEAD = Exercise(
         ("length b of the query", "variance"), log_x=True),
     parts=[
         Part("mean", "What is E(w) for `b = 10`?", Number("1/2"), "numeric", single_mean, where={"b": 10},
-             why="z and -z are equally likely, and they give w and `1 - w`{mirrored}.",
+             why="z and `-z` are equally likely, and they give w and `1 - w`{mirrored}.",
              wrong={"put the mean length, not the score difference, into the sigmoid":
                         (0.7310585786, lambda: float(sigmoid(np.array(1.0))))}),
         Part("variance", "What is Var(w) for `b = 10`?", Number(0.1953206549), "numeric", single_at_ten, where=AT_TEN,
@@ -167,7 +167,7 @@ ONE_HEAD = Exercise(
              "density of z is `1/sqrt(2*pi)`{density}.", where=AT_TEN,
              wrong={"gave only the limit": ("1/4", lambda: np.var([0.0, 1.0])),
                     "left out the density at zero": ("1/4 - 1/(b*s)", lambda b, s: mpmath.mpf(1) / 4 - 1 / (b * s))}),
-        Part("limit", "Which value does Var(w) approach as b -> infinity?", Number("1/4"), "monte carlo", single_limit,
+        Part("limit", "Which value does Var(w) approach as `b -> inf`?", Number("1/4"), "monte carlo", single_limit,
              why="w becomes one or zero, with equal probabilities.",
              wrong={"thought that a sharp softmax removes the noise": (0, lambda: np.var([0.5, 0.5])),
                     "gave the standard deviation": (0.5, lambda: np.std([0.0, 1.0])),
@@ -243,16 +243,16 @@ def noise_figure() -> str:
     return lines(
         [Series("one head", [(b, variance(sigmoid(b * NOISE * z), density)) for b in steps]),
          Series("two heads", [(b, variance(two[b], density)) for b in steps]),
-         Series("two heads, key a not flipped", [(b, variance(two[b], not_flipped)) for b in steps])],
-        "The variance of the weight of value a. One head multiplies the noise by b; two heads fail only where the "
-        "noise flips the sign of the key.",
+         Series("two heads, key not flipped", [(b, variance(two[b], not_flipped)) for b in steps])],
+        "The variance of the weight of the first value. One head multiplies the noise by b; two heads fail only where "
+        "the noise flips the sign of the key.",
         ("length b of the query", "variance"), log_x=True,
     )  # fmt: skip
 
 
 TWO_HEADS = Exercise(
     id="average-two-heads-noise", title="Two heads average under the same noise", figure=noise_figure,
-    question=NOISY_KEY + " Two heads with the queries `b*k_a` and `b*k_b` copy one value each, and the output is their "
+    question=NOISY_KEY + " Two heads with the queries `b*k_1` and `b*k_2` copy one value each, and the output is their "
     "mean. b is large, and there are other keys, whose scores are zero.",
     where=NAMES,
     answer="The noise does not affect the second head. The first has the score `b*(1 + s*z)`{score}: for large b only "
@@ -260,30 +260,30 @@ TWO_HEADS = Exercise(
     "then the output is the mean of both values with a variance that vanishes. Otherwise the first head attends to "
     "all the other keys instead. So the textbook's 'variance near zero' holds only given that `1 + s*z`{length} is "
     "positive; over all draws the variance is 0.0181{variance}, a fourteenth of one head's 0.25{one_head}. The "
-    "condition does not help one head, whose weight switches at length one, not at zero.",
+    "condition does not help one head, whose weight switches where the factor is one, not zero.",
     parts=[
-        Part("finds", "With which probability does the first head copy value a, as b -> infinity?",
+        Part("finds", "What is the probability that the first head copies the first value, as `b -> inf`?",
              Number(0.9213503965), "numeric", probability_found,
              why="It does if `1 + s*z`{length} is positive, which has probability `Phi(1/s)`{}, with `1/s = sqrt(2)`.",
              wrong={"forgot that the noise can flip the key": (1, lambda: float(mpmath.quad(mpmath.npdf, [-9, 0, 9]))),
                     "forgot the square root of the variance": (0.9772498681, lambda: float(mpmath.ncdf(1 / NOISE**2))),
                     "asked for a length above one": (0.5, lambda: float(mpmath.ncdf(0)))}),
-        Part("variance", "What is the variance of the weight of value a in the output, over all draws, as b -> "
-             "infinity?", Number(0.01811596085), "numeric", variance_over_all,
+        Part("variance", "What is the variance of the weight of the first value in the output, over all "
+             "draws, as `b -> inf`?", Number(0.01811596085), "numeric", variance_over_all,
              why="The weight in the first head is one with probability p = 0.9214{finds}, else zero; the mean of the "
              "heads halves it: `p*(1 - p)/4`{}.",
              wrong={"used the sum of the heads instead of their mean": (0.0724638434, lambda: FLIPPED - FLIPPED**2),
                     "thought there is none": (0, lambda: np.var([0.5, 0.5])),
                     "gave that of one head": (0.25, lambda: np.var([0.0, 1.0]))}),
-        Part("settles", "The variance of the output of the two heads goes to zero as b -> infinity.",
+        Part("settles", "The variance of the output of the two heads goes to zero as `b -> inf`.",
              Truth("nearly", Choice("not-flipped", {"smaller": "s is half as large",
-             "not-flipped": "the noise does not flip the key: its length stays positive",
+             "not-flipped": "the noise does not flip the key: its factor stays positive",
              "any": "the two values are orthogonal"})), "monte carlo", two_heads_settle,
              why="Given that `1 + s*z`{length} is positive, the output of every draw tends to the mean of both values. "
              "The other 7.9%{flipped} of the draws tend to something else.", wrong={"forgot that noise can flip the "
              "key": True}),
-        Part("one-head-given", "What is the variance of one head's weight as b -> infinity, given that `1 + "
-             "s*z`{length} is positive?",
+        Part("one-head-given", "What is the variance of one head's weight as `b -> inf`, given that "
+             "`1 + s*z`{length} is positive?",
              Number(0.2481782724), "numeric", conditioned_single,
              why="Its weight is one where z is positive, which under the condition has probability "
              "`r = 0.5/Phi(sqrt(2)) = 0.54268`, and `r*(1 - r) = 0.24818`.",

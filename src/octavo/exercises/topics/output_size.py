@@ -44,8 +44,8 @@ def rows_are_queries() -> Finding:
 SIZE = Exercise(
     where={}, id="same-size", title="Why input and output have the same size",
     question="Attention layers in a transformer output as many vectors as they read, of the same width.",
-    answer="Attention itself has one output per query, with the width of the values or of the output matrix. The width "
-    "is D because the output is added to the input, and because layers of equal shape are stacked.",
+    answer="Attention itself has one output per query, with the width of the values or of the output projection. The "
+    "width is D because the output is added to the input, and because layers of equal shape are stacked.",
     parts=[
         Part("width", "Attention requires its output to be as wide as its input.", Truth("false"), "numeric",
              any_output_width,

@@ -200,7 +200,7 @@ COLUMNS = Exercise(
              why="The weights become `T(P)*A*P`, and `(V*P)*(T(P)*A*P) = (V*A)*P`.",
              wrong={"thought that the softmax depends on the order of the keys": False}),
         Part("cancelled",
-             "With unchanged scores, as if P cancelled inside them, `V*P*softmax(S)` is the permuted output, too.",
+             "With unchanged scores, as if P cancelled inside them, `V*P*softmax(S)` is the permuted output as well.",
              Truth("false"), "numeric", lambda: column_layer(True),
              why="It gives every permuted value the weight of another token.",
              wrong={"cancelled matrices that are not next to each other": True}),

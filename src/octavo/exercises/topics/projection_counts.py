@@ -28,7 +28,7 @@ def projected(dimensions: int) -> Callable[[], Finding]:
 
     what = "matrices" if dimensions == 2 else "bias vectors"
     note = f"the {what} of queries, keys and values in octavo's attention layer, counted for five shapes"
-    return lambda: Finding(tabulate("D H _", SHAPES, count), note)
+    return lambda: Finding(tabulate("D _ _", SHAPES, count), note)
 
 
 def connected(dimensions: int) -> Callable[[], Finding]:
@@ -47,11 +47,12 @@ QKV = Exercise(
     "biases, for any N. There are `N^2`{map} attention weights, which are computed, not stored. The fully connected "
     "layer has `N^2*D^2`{connected} weights and `N*D`{connected-biases} biases.",
     parts=[
-        Part("weights", "How many weights compute queries, keys and values?", Formula("3*D^2", IN_D), "counted",
+        Part("weights", "How many weights compute queries, keys and "
+             "values?", Formula("3*D^2", {"D": "whole"}), "counted",
              projected(2), why="Three matrices of size D × D.",
              wrong={"added an output projection": ("4*D^2", lambda D: 4 * D * D),
-                    "split the inputs among heads": ("3*D^2/H", lambda D, H: 3 * D * D / H)}),
-        Part("biases", "How many biases?", Formula("3*D", IN_D), "counted", projected(1),
+                    "left out the values": ("2*D^2", lambda D: 2 * D * D)}),
+        Part("biases", "How many biases?", Formula("3*D", {"D": "whole"}), "counted", projected(1),
              why="One for each of the D outputs of each of the three matrices.",
              wrong={"counted one for each projection": ("3", lambda: len(("query", "key", "value"))),
                     "added an output projection": ("4*D", lambda D: 4 * D)}),

@@ -119,23 +119,26 @@ LONG_KEY = Exercise(
            "trace": lambda t, d: key_square(t, d) - 1, "spread": lambda: SHORT * NOISE,
            "bound": lambda: math.log(0.75 / 0.25)},
     question="Keys are drawn from normal distributions with orthonormal means. All have covariance `t*I` with a tiny "
-    "t, but key a has in addition the variance 1/2{large} along its own mean. The query is `q = b*(mu_a + mu_b)`.",
+    "t, but the first key has in addition the variance 1/2{large} along its own mean. The query is `q = b*(mu_1 + "
+    "mu_2)`.",
     answer="With tiny noise everywhere, the weights are those of the means: nearly one half each for a long query. "
-    "With the large covariance, the score of key a has mean b and variance `b^2*(1/2 + 2*t)`{score-variance}, "
-    "against `2*t*b^2`{other} for key b. The difference of the two scores is multiplied by b, so a long query, which "
-    "is needed to suppress the other keys, makes the output jump between the two values. The variance of the output "
-    "is that of the weight, times the squared distance of the values; it does not have the covariance of the key.",
+    "With the large covariance, the score of the first key has mean b and variance `b^2*(1/2 + 2*t)`{score-variance}, "
+    "against `2*t*b^2`{other} for the second key. The difference of the two scores is multiplied by b, so a long "
+    "query, which is needed to suppress the other keys, makes the output jump between the two values. The variance of "
+    "the output is that of the weight, times the squared distance of the values; it does not have the covariance of "
+    "the key.",
     parts=[
-        Part("small-noise", "All n keys have covariance `t*I`, and t goes to zero. What is the weight of value a?",
+        Part("small-noise", "All n keys have covariance `t*I`, and t goes to zero. What is the weight of the first "
+             "value?",
              Formula("1/(2 + (n - 2)*exp(-b))", {"n": "whole", "b": "positive"}), "numeric", small_noise,
              why="The keys are then their means: two scores are b, the others are zero.",
              wrong={"forgot the other keys": ("1/2", lambda: 1 / 2),
                     "counted all n of them": ("1/(2 + n*exp(-b))", lambda n, b: 1 / (2 + n * mpmath.exp(-b)))}),
-        Part("score-mean", "Key a has the large covariance. What is the mean of its score, `dot(k_a, q)`?",
+        Part("score-mean", "The first key has the large covariance. What is the mean of its score, `dot(k_1, q)`?",
              Formula("b", BT), "numeric",
              tabulated("b t _", POINTS, "the product of mean and query, three sizes", rel=1e-9)(
                  lambda b, t, size: score_moments(b, t, size, LARGE)[0]),
-             why="`dot(mu_a, q) = b*(dot(mu_a, mu_a) + dot(mu_a, mu_b))`, and the means are orthonormal.",
+             why="`dot(mu_1, q) = b*(dot(mu_1, mu_1) + dot(mu_1, mu_2))`, and the means are orthonormal.",
              wrong={"added both means": ("2*b", lambda b: b + b),
                     "added the variance": ("b*(1 + t)", lambda b, t: b + b * t)}),
         Part("score-variance", "What is its variance?", Formula("b^2*(1/2 + 2*t)", BT), "numeric",
@@ -146,8 +149,8 @@ LONG_KEY = Exercise(
              wrong={"did not multiply by the query": ("1/2 + t", lambda t: LARGE + t),
                     "forgot that the query has two directions":
                     ("b^2*(1/2 + t)", lambda b, t: b * b * LARGE + t * b * b),
-                    "gave that of key b": ("2*t*b^2", lambda b, t: t * (b * b + b * b))}),
-        Part("key-norm", "What is the mean squared norm of key a, if it has d entries?",
+                    "gave that of the second key": ("2*t*b^2", lambda b, t: t * (b * b + b * b))}),
+        Part("key-norm", "What is the mean squared norm of the first key, if it has d entries?",
              Formula("3/2 + d*t", {"d": "whole", "t": "positive"}), "numeric",
              tabulated("t d", ((0.1, 4), (0.01, 8), (0.3, 6)), "squared mean plus trace, three sizes", rel=1e-9)(
                  key_square),
@@ -155,34 +158,34 @@ LONG_KEY = Exercise(
              wrong={"forgot the mean": ("1/2 + d*t", lambda d, t: LARGE + d * t),
                     "forgot the small noise": ("3/2", lambda: 1 + LARGE)}),
         Part("output-variance",
-             "The weight of value a has variance U, the values have distance L, other keys are ignored. What is the "
-             "sum of the variances of the output's entries?",
+             "The weight of the first value has variance U, the values have distance L, other keys are ignored. What "
+             "is the sum of the variances of the output's entries?",
              Formula("U*L^2", {"U": "positive", "L": "positive"}), "numeric", output_variance,
-             why="`c = v_b + w*(v_a - v_b)`: only w is random.",
+             why="`c = v_2 + w*(v_1 - v_2)`: only w is random.",
              wrong={"did not square the distance": ("U*L", lambda U, L: U * L),
                     "took the variance of the weight": ("U", lambda U: U)}),
         Part("output-mean",
              "Other keys and the small noise are ignored. The mean of the output is a weighted mean of the two "
-             "values. What is the weight of value a in it?", Number("1/2"), "numeric", output_mean,
+             "values. What is the weight of the first value in it?", Number("1/2"), "numeric", output_mean,
              why="The log-odds of the weight are symmetric about zero.",
-             wrong={"put the mean length into the weight of a copied value":
+             wrong={"put the mean length, not the score difference, into the sigmoid":
                     (0.7310585786, lambda: float(sigmoid(np.array(1.0))))}),
         Part("covariance",
-             "The values differ by `v_a - v_b`, and the weight of value a has variance U. What is the rank of the "
-             "covariance matrix of the output?", Number(1, rel=0), "numeric", covariance_rank,
+             "The values differ by `v_1 - v_2`, and the weight of the first value has variance U. What is the rank of "
+             "the covariance matrix of the output?", Number(1, rel=0), "numeric", covariance_rank,
              why="All outputs lie on the line between the two values: the covariance is U times the outer product of "
              "the difference with itself.",
              wrong={"thought that it is the covariance of the key, with noise in all directions": (3, lambda: 3)}),
         Part("balanced",
-             "The query has `b = 20`, and t is negligible. With which probability is the weight of value a between "
+             "For `b = 20` and negligible t, what is the probability that the weight of the first value lies between "
              "one quarter and three quarters?", Number(0.0619202759), "numeric", balanced,
              why="The log-odds of the weight have standard deviation `20/sqrt(2)`{spread}; they must lie within "
              "`ln(3)`{bound} of zero.",
              wrong={"thought that the average is typical": (1, lambda: 1.0),
                     "used a uniform weight": (0.5, lambda: 0.75 - 0.25)}, where={"b": SHORT}),
         Part("near-average",
-             "With `b = 20`, the output is on average close to the mean of the two values: nearer than a tenth of "
-             "their distance.", Truth("false"), "numeric", stays_near_average,
+             "With `b = 20`, the distance of the output from the mean of the two values is on average less than a "
+             "tenth of the distance between the values.", Truth("false"), "numeric", stays_near_average,
              why="The weight is mostly close to zero or one.",
              wrong={"took the mean of the weight for its typical value": True}, where={"b": SHORT}),
     ])  # fmt: skip
@@ -284,18 +287,18 @@ def one_head_longer() -> Finding:
 
 TWO_HEADS = Exercise(
     id="two-heads-found", title="Find queries for two heads", where={"close": CLOSE},
-    question="Keys are drawn around orthonormal means with tiny noise, but key a also varies in length. The output "
-    "is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the means, for "
-    "which it is close to the average of the values of keys a and b, however long key a is.",
-    answer="`q_1 = s*mu_a` and `q_2 = s*mu_b` with a large s: each head copies one value. The length of key a now "
-    "changes only a margin that is large anyway, so the output hardly varies as long as the key does not point "
+    question="Keys are drawn around orthonormal means with tiny noise, but the first key also varies in length. The "
+    "output is the mean of the outputs of two heads with queries `q_1` and `q_2`. Find queries, in terms of the means, "
+    "for which it is close to the average of the values of the first two keys, however long the first one is.",
+    answer="`q_1 = s*mu_1` and `q_2 = s*mu_2` with a large s: each head copies one value. The length of the first key "
+    "now changes only a margin that is large anyway, so the output hardly varies as long as the key does not point "
     "backwards. Two heads that share the query of a single head gain nothing: they make the same error.",
     parts=[
         Part("weights",
              "Write a function that chooses two queries, each a multiple of one mean and long enough, and returns "
-             "the attention weights of both heads, for key a in the first and for key b in the second, each right to "
-             "0.001{close}. Scores are dot products without scaling; a and b are indices into the lists of means and "
-             "keys.",
+             "the attention weights of both heads, with the query of the first for key a and that of the second for "
+             "key b, each right to 0.001{close}. Scores are dot products without scaling; a and b are indices into the "
+             "lists of means and keys.",
              Function("two_heads", two_heads, NOISY_CASES,
              "two_heads(means: list of lists, keys: list of lists, a: integer, b: integer) -> [weights, weights]",
              rel=0.0, abs=CLOSE), "numeric", copied_values,
@@ -305,20 +308,20 @@ TWO_HEADS = Exercise(
                     _wanted_weights, "left the queries short":
                     _short_queries}),
         Part("same-query",
-             "Two heads with the same query `b*(mu_a + mu_b)` have an output with smaller variance than one head.",
+             "Two heads with the same query `b*(mu_1 + mu_2)` have an output with smaller variance than one head.",
              Truth("false"), "monte carlo", same_query_helps,
              why="Their outputs are equal in every draw, so averaging changes nothing.",
              wrong={"thought that averaging always reduces the variance": True}),
         Part("longer",
-             "With different queries, and given that the score of key a is positive, longer queries reduce the "
+             "With different queries, and given that the score of the first key is positive, longer queries reduce the "
              "variance of the output, down to zero.", Truth("true"), "numeric", longer_helps,
-             why="The weight of value a in the first head goes to one for every positive length of the key.",
+             why="The weight of the first value in the first head goes to one for every positive length of the key.",
              wrong={"thought that a long query amplifies the noise, as with one head": False}),
         Part("one-head-longer",
-             "With one head and the query `b*(mu_a + mu_b)`, longer queries reduce the variance, too.",
+             "With one head and the query `b*(mu_1 + mu_2)`, longer queries also reduce the variance.",
              Truth("false"), "numeric", one_head_longer,
              why="There the two scores compete, and b multiplies the noise in their difference.",
-             wrong={"thought that it is as with two heads": True}),
+             wrong={"thought that one head behaves like two": True}),
     ])  # fmt: skip
 
 EXERCISES = (LONG_KEY, TWO_HEADS)

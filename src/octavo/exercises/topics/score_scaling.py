@@ -60,12 +60,12 @@ def square_figure() -> str:
 
 SQUARE = Exercise(
     id="score-square", title="How large is a dot product?", figure=square_figure,
-    question="The entries of two vectors a and b of size D are independent, with mean zero and variance one. What is "
-    "the mean square of their dot product?",
+    question="The entries of two vectors `a` and `b` of size D are independent, with mean zero and variance one. What "
+    "is the mean square of their dot product?",
     where={"D": (1, 2, 3), "a": lambda D: sign_pairs(D)[0], "b": lambda D: sign_pairs(D)[1], "E": np.mean,
            "dot": lambda a, b: (a * b).sum(0), "terms": lambda D: sum(1 for _ in product(range(D), repeat=2))},
-    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2`{terms} terms only the D with i = "
-    "j are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
+    answer="`E(dot(a, b)^2) = sum(i, sum(j, E(a_i*a_j)*E(b_i*b_j)))`. Of these `D^2`{terms} terms only the D with `i = "
+    "j` are not zero, and each is one. So the typical size of a score is `sqrt(D)`, which is why scores are divided by "
     "it.",
     parts=[
         Part("mean", "What is `E(dot(a, b)^2)`{}?", Formula("D", IN_D), "exact", mean_square,
@@ -74,7 +74,7 @@ SQUARE = Exercise(
                         ("D^2", lambda D: sum(1 for _ in product(range(D), repeat=2))),
                     "gave its square root, the typical size": ("sqrt(D)", lambda D: mpmath.norm([1] * D)),
                     "forgot that D terms are added": ("1", lambda: np.var([-1, 1]))}),
-        Part("both-needed", "This requires the entries of both vectors to be uncorrelated.", Truth("false"), "exact",
+        Part("both-needed", "This result requires uncorrelated entries in both vectors.", Truth("false"), "exact",
              one_uncorrelated_is_enough,
              why="The mean square is the trace of the product of the two covariances. If one of them is the identity, "
              "only the diagonal of the other matters, and that is all ones.",
@@ -159,14 +159,14 @@ COSINE = Exercise(
     parts=[
         Part("mean", "The mean of the cosine is zero.", Truth("nearly", Choice("centred", {
              "same": "both have the same distribution", "large": "D is large",
-             "centred": "one of the two has mean zero, for example because a and -a are equally likely"})),
+             "centred": "one of the two has mean zero, for example because `a` and `-a` are equally likely"})),
              "monte carlo", mean_cosine,
              why="The two are independent, so `E(dot(a, b)) = dot(E(a), E(b))`. Vectors with positive entries all lie "
              "in one orthant: their cosines are positive.",
              wrong={"forgot that random vectors need not have mean zero": True}),
         Part("small", "Symmetry about the origin is enough for random unit vectors to be nearly orthogonal in high "
              "dimensions.", Truth("nearly", Choice("isotropic", {"centred": "their mean is zero",
-             "isotropic": "all directions are equally likely", "sign": "a and -a are equally likely"})),
+             "isotropic": "all directions are equally likely", "sign": "`a` and `-a` are equally likely"})),
              "exact", isotropic_needed,
              why="Plus or minus one fixed axis is symmetric, but its cosines are one and minus one. Cosines are small "
              "only if the variance is spread over all directions.",

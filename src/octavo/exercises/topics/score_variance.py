@@ -151,7 +151,7 @@ SCALE = Exercise(
              wrong={"multiplied by d again, although m already sums over d entries":
                         ("d*m", lambda d, m: sum(m for _ in range(d))),
                     "assumed a mean of zero": ("0", lambda d, s: variance_by_entries(d, s, 0) * 0),
-                    "added the variance, which belongs to dot(q, q)":
+                    "added the variance, which belongs to `dot(q, q)`":
                         ("m + d*s^2", lambda d, s, m: sum(m / d + s * s for _ in range(d)))}),
         Part("variance", "What is `Var(dot(q, k))`?", Formula("d*s^4 + 2*s^2*m", OF_SCORE), "symbolic", score_variance,
              why="Entry by entry: `E(q_i^2*k_i^2) - mu_i^4 = (mu_i^2 + s^2)^2 - mu_i^4 = s^4 + 2*s^2*mu_i^2`. The "
@@ -179,10 +179,11 @@ SCALE = Exercise(
              "symbolic", linear_mean,
              why="The mean is a sum of d terms `c^2`{term}: `d*c^2`{spread}. Divided by `sqrt(d)` it is "
              "`sqrt(d)*c^2`{rooted}, divided by d it is `c^2`{term}."),
-        Part("no-scaling", "Without scaling, the derivatives of the softmax vanish as d grows; divided by `sqrt(d)`, "
-             "they do not.", Truth("true"), "monte carlo", unscaled_vanishes,
-             why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and `a_i*((i=j) - "
-             "a_j)` goes to zero for all i and j. Then no gradient reaches queries and keys.",
+        Part("no-scaling", "Without scaling, the derivatives of the softmax vanish as d grows; with scores divided by "
+             "`sqrt(d)`, they do not.", Truth("true"), "monte carlo", unscaled_vanishes,
+             why="Unscaled scores differ by about `sqrt(d)`. The largest one gets all the weight, and "
+             "the derivatives, each of which has a weight and the sum of other weights as factors, go to zero. Then no "
+             "gradient reaches queries and keys.",
              wrong={"thought that the softmax normalizes its scores": False}),
     ])  # fmt: skip
 

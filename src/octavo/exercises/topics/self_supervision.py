@@ -86,7 +86,7 @@ def masked_share() -> Finding:
     share = masked / real
     error = share_error(share, real, STANDARD_ERRORS)
     exact = Fraction(str(SHARES[0])) * Fraction(str(SHARES[1]))
-    assert abs(share - exact) <= error, "octavo's generator must mask as it is told"
+    assert abs(share - exact) <= error, "octavo's generator must mask as configured"
     note = f"octavo's settings multiplied; {real:,} generated tokens give {share:.4f} ± {error:.4f} (4 standard errors)"
     return Finding(exact, note)
 

@@ -104,7 +104,7 @@ def range_figure() -> str:
 
 RANGE = Exercise(
     id="softmax-range", title="Is a softmax a distribution?", figure=range_figure,
-    question="Scores `z_1, z_2, z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these statements hold "
+    question="Scores `z_1` to `z_n` become weights `a_i = exp(z_i)/sum(j, exp(z_j))`. Which of these statements hold "
     "exactly, and which still hold in floating-point arithmetic?",
     where={"tiny": math.ulp(0.0), "weight": lambda g: mpmath.exp(-g) / (1 + mpmath.exp(-g)), "half": 2.0**-53,
            "larger": lambda g: 1 / (1 + mpmath.exp(-g))},
@@ -121,17 +121,18 @@ RANGE = Exercise(
              "exact": "the arithmetic is exact", "distinct": "no two scores are equal",
              "negative": "no score is positive", "few": "there are only two scores"})), "numeric", positive,
              why="`exp(z)` is positive for every real z, and so is the quotient. But the smallest positive float64 is "
-             "about `4.9*10^(-324)`{tiny}, and anything below half of it rounds to zero. Then log a is minus infinity.",
+             "about `4.9*10^(-324)`{tiny}, and anything below half of it rounds to zero. Then its logarithm is minus "
+             "infinity.",
              wrong={"forgot that exp underflows to zero": True}),
-        Part("first-zero", "Two scores, zero and -g. What is the smallest integer g for which float64 computes the "
-             "second weight, `exp(-g)/(1 + exp(-g))`{weight}, as exactly zero?",
+        Part("first-zero", "The two scores are zero and `-g`. What is the smallest integer g for which float64 "
+             "computes the second weight, `exp(-g)/(1 + exp(-g))`{weight}, as exactly zero?",
              Number(746, rel=0), "numeric", first_zero_gap,
              why="The smallest positive float64 is `2^(-1074)`{tiny}; half of it is `2^(-1075) = exp(-745.13)`. "
              "Anything below rounds to zero.",
              wrong={"used the smallest normal number and forgot the subnormal ones":
                         (709, lambda: first_gap(lambda g: math.exp(-g) / (1 + math.exp(-g)) < sys.float_info.min)),
-                    "gave float32's gap": (104, lambda: first_gap(lambda g: _small_weight(g) == 0)),
-                    "used the smallest difference from one instead of from zero":
+                    "gave the value for float32": (104, lambda: first_gap(lambda g: _small_weight(g) == 0)),
+                    "asked when the other weight rounds to one":
                         (37, lambda: first_gap(lambda g: 1 + math.exp(-g) == 1))}),
         Part("at-most-one", "Every weight is at most one.", Truth("true", Choice("", {
              "exact": "the arithmetic is exact",
@@ -144,12 +145,12 @@ RANGE = Exercise(
              why="In exact arithmetic, the other weights are positive. But anything below `1.1*10^(-16)`{half} is lost "
              "when it is added to one in float64.",
              wrong={"forgot that a small positive sum is lost next to one": True}),
-        Part("first-one", "Two scores, g and zero. What is the smallest integer g for which float64 computes "
+        Part("first-one", "The two scores are g and zero. What is the smallest integer g for which float64 computes "
              "`1/(1 + exp(-g))`{larger} as exactly one?", Number(37, rel=0), "numeric", first_one_gap,
              why="One plus x rounds to one once x is at most `2^(-53)`{half}, and `2^(-53) = exp(-36.74)`.",
              wrong={"used the gap at which the other weight becomes zero":
                         (746, lambda: first_gap(lambda g: math.exp(-g) / (1 + math.exp(-g)) == 0)),
-                    "gave float32's gap": (17, lambda: first_gap(lambda g:
+                    "gave the value for float32": (17, lambda: first_gap(lambda g:
                         np.float32(1) + np.exp(np.float32(-g)) == 1)),
                     "rounded the gap down": (36, lambda: math.floor(53 * math.log(2)))}),
     ])  # fmt: skip

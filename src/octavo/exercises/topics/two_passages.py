@@ -146,7 +146,7 @@ PASSAGES = Exercise(
              why="Known words follow each other in other orders there, and often follow unknown ones.",
              wrong={"compared the perplexity with unknown words": False}),
         Part("character-model",
-             "The character model has a higher perplexity on the Wikipedia passage, too.", Truth("true"),
+             "The character model also has a higher perplexity on the Wikipedia passage.", Truth("true"),
              "trained", characters_harder, why="Names, numbers and long words have other spellings than the plays.",
              wrong={"thought that characters are the same in every text": False}),
         Part("unknown",

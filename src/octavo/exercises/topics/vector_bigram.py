@@ -230,15 +230,15 @@ BIGRAM = Exercise(
     question="A neural bigram model has a vector x for the last word, hidden units `h = sigmoid(x*W_1 + b_1)` and "
     "probabilities `p = softmax(h*W_2 + b_2)` for the next word; vectors are rows. Words may start from GloVe "
     "vectors. It is trained on the first nine tenths of Tiny Shakespeare and measured on the rest.",
-    answer="All occurrences of a context share one forward pass, so their gradient by a logit is the expected count "
-    "minus the observed one, and the chain rule does the rest. Untrained, the model is uniform and its perplexity is "
-    "the size of the vocabulary. Trained, it beats the bag of words, but not the entropy of the pairs of its own "
-    "training text, which bounds every model of pairs. On new text it beats relative frequencies of pairs, which "
-    "give some pairs probability zero. GloVe vectors help most where the training text is short.",
+    answer="All occurrences of a context share one forward pass, so their gradient with respect to a logit is the "
+    "expected count minus the observed one, and the chain rule does the rest. Untrained, the model is uniform and its "
+    "perplexity is the size of the vocabulary. Trained, it beats the bag of words, but not the entropy of the pairs of "
+    "its own training text, which bounds every model of pairs. On new text it beats relative frequencies of pairs, "
+    "which give some pairs probability zero. GloVe vectors help most where the training text is short.",
     parts=[
         Part("word-gradient",
-             "Write a function for the gradient of the loss by x, where counts[y] says how often word y followed "
-             "this context.", Function("word_gradient", word_gradient, CASES,
+             "Write a function for the gradient of the loss with respect to x, where counts[y] says how often word y "
+             "followed this context.", Function("word_gradient", word_gradient, CASES,
              "word_gradient(x, W1, b1, W2, b2, counts: lists; matrices as lists of rows) -> list"), "autograd",
              by_autograd, why="With `n = sum(y, counts_y)` and `delta = n*p - counts`: `delta*T(W_2)`, times the "
              "slope of the sigmoid elementwise, times `T(W_1)`.",
@@ -246,7 +246,8 @@ BIGRAM = Exercise(
                     _without_slope}),
         Part("counts",
              "A context occurs n times, and a word of probability p followed it m times. What is the gradient of the "
-             "summed loss by that word's logit?", Formula("n*p - m", {"n": "whole", "m": "whole", "p": "share"}),
+             "summed loss with respect to that word's logit?", Formula("n*p - "
+             "m", {"n": "whole", "m": "whole", "p": "share"}),
              "numeric", logit_gradient, why="Each occurrence contributes p, and one less where the word followed.",
              wrong={"used one occurrence": ("p - m", lambda p, m: p - m),
                     "used the wrong sign": ("m - n*p", lambda n, m, p: m - n * p),

@@ -58,21 +58,21 @@ def sum_alone() -> Finding:
 LARGEST = np.eye(N)[0]  # the maximum: all other coefficients are zero
 MULTIPLIERS = 1 - LARGEST  # of the signs: only those of the other coefficients are active
 SIMPLEX = Exercise(
-    id="weights-on-simplex", title="Coefficients that sum to one are at most one",
+    id="weights-on-simplex", title="Nonnegative coefficients that sum to one",
     where={"n": N, "a": LARGEST, "mu": MULTIPLIERS, "lambda": lambda: largest_weight()[1], "two": lambda: 1 - (-1),
            "at_most": lambda a: max(a)},
-    question="The coefficients `a_1` to `a_n` are not negative and sum to one. Show by maximizing `a_1` that each is "
-    "at most one. The Lagrangian has a multiplier `lambda` for the sum and a multiplier `mu_m` for the sign of each "
-    "`a_m`.",
+    question="The coefficients `a_1` to `a_n` are nonnegative and sum to one. Show that each is at most one by "
+    "maximizing `a_1`. To form the Lagrangian, subtract `lambda` times (the sum minus one) from `a_1`, and add "
+    "`mu_m*a_m` for the constraint that `a_m` is nonnegative, for every m.",
     answer="The shortest proof needs no multiplier: `a_1` is one minus the others, and none of them is negative. "
     "With multipliers, the derivatives of the Lagrangian are zero: `1 - lambda + mu_1 = 0` and `-lambda + mu_2 = 0`, "
     "and so on for the others. At the maximum `a_1` is positive, so `mu_1 = 0`, hence `lambda = 1` and `mu_2 = 1`: "
     "the other coefficients are zero, and `a_1 = 1`. With the sum alone, `lambda` would have to be one and zero at "
-    "once, and indeed there is no maximum: the bound needs the signs.",
+    "once, and indeed there is no maximum: the bound needs nonnegative coefficients.",
     parts=[
         Part("bound", f"There are {N}{{n}} coefficients. What is the largest possible value of one of them?", Number(1),
              "numeric", bound,
-             why="The others are not negative, so it is at most the sum, `a_1 = 1`, with equality if the others are "
+             why="The others are nonnegative, so it is at most the sum, `a_1 = 1`, with equality if the others are "
              "zero.",
              wrong={"made all coefficients equal": ("1/5", lambda: 1 / N),
                     "split the sum between it and the others": ("1/2", lambda: 1 / 2)}),
@@ -80,16 +80,17 @@ SIMPLEX = Exercise(
              why="The multiplier is the change of the maximum per unit of the sum, and the maximum is the sum.",
              wrong={"took the constraint for inactive": (0, lambda: 0.0),
                     "divided by the number of coefficients": ("1/5", lambda: largest_weight()[1] / N)}),
-        Part("other-multipliers", "What is `mu_2` there?", Number(1), "numeric", other_multipliers,
+        Part("other-multipliers", "What is `mu_2` at the maximum?", Number(1), "numeric", other_multipliers,
              why="`-lambda + mu_2 = 0`: whatever is forced into `a_2` is lost to `a_1`.",
              wrong={"took the constraint for inactive": (0, lambda: 0.0),
                     "used the wrong sign": (-1, lambda: -largest_weight()[2][1])}),
-        Part("stationary", "Without the multipliers of the signs, setting the derivatives of the Lagrangian to zero "
+        Part("stationary", "Without the multipliers `mu_m`, setting the derivatives of the Lagrangian to zero "
              "still gives the maximum.", Truth("false"), "symbolic", is_stationary,
-             why="The derivative by `a_1` is one minus `lambda`, that by `a_2` is minus `lambda`: they are not zero "
-             "together.", wrong={"used only the constraint on the sum": True}),
+             why="The derivative with respect to `a_1` is one minus `lambda`, that with respect to `a_2` is minus "
+             "`lambda`: they cannot both be zero.", wrong={"used only the constraint on the sum": True}),
         Part("sum-alone", "Coefficients that sum to one are at most one, whatever their signs.", Truth("false"),
-             "numeric", sum_alone, why="`2 + (-1) = 1`.", wrong={"forgot that the proof uses the signs": True}),
+             "numeric", sum_alone, why="`2 + (-1) = 1`.", wrong={"forgot that the proof needs nonnegative "
+             "coefficients": True}),
     ])  # fmt: skip
 
 
@@ -193,7 +194,8 @@ CLIPPING = Exercise(
         Part("clipped-order", "After clipping, keys with different scores still have different weights.",
              Truth("false"), "numeric", lambda: Finding(*keeps_order("clipped")[:2], "any tie"),
              why="All scores above the limit become equal.", wrong={"confused clipping with scaling": True}),
-        Part("clipped-gradient", "What is the derivative of the third weight by the third score after clipping?",
+        Part("clipped-gradient", "With clipping, what is the derivative of the third weight with respect to the third "
+             "score?",
              Number(0, abs=1e-12), "autograd", clipped_gradient, why="Above the limit, clipping is constant.",
              wrong={"gave the derivative of a softmax with equal weights": ("2/9", lambda: 1 / 3 * (1 - 1 / 3)),
                     "gave that of the scaled scores":
