@@ -136,7 +136,8 @@ SPARSE = Exercise(
     "matrices folded into one matrix for each head, two sparse factors are enough: one makes H copies of every "
     "token, the other mixes them. They have `H*N*D^2`{two-copies} and `H*N^2*D`{two-mixing} nonzero entries.",
     parts=[
-        Part("product", "Output times mixing times values is the whole layer.", Truth("true"), "numeric",
+        Part("product", "The product of the three factors (output, mixing and values, from left to right) is the "
+             "matrix of the whole layer.", Truth("true"), "numeric",
              product_is_layer, why="`kron(A, T(W)) = kron(A, I)*kron(I, T(W))`, since `kron(P, Q)*kron(R, S) = "
              "kron(P*R, Q*S)`; with several heads each head's A acts on its own entries.",
              wrong={"thought that a product of sparse matrices is sparse": False}),
@@ -145,11 +146,12 @@ SPARSE = Exercise(
                                    "swapped": "`kron(T(W_v), A)`"}), "numeric", which_transpose,
              why="Output entry (n, l) is the sum of `a_n_m*x_m_p*W_p_l`: block (n, m) has `a_n_m*W_p_l` in row l and "
              "column p."),
-        Part("first", "How many nonzero entries can the factor of the values have?", Formula("N*D^2", OF_LAYER),
+        Part("first", "How many nonzero entries can the value factor have?", Formula("N*D^2", OF_LAYER),
              "counted", nonzeros(0), why="N blocks of D × D on the diagonal: one of N entries in every row of blocks.",
              wrong={"counted one block": ("D^2", lambda D: D * D),
                     "counted all entries": ("N^2*D^2", lambda N, D: (N * D) ** 2)}),
-        Part("second", "How many can the mixing factor have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
+        Part("second", "How many nonzero entries can the mixing factor "
+             "have?", Formula("N^2*D", OF_LAYER), "counted", nonzeros(1),
              why="A diagonal block of size D for every pair of tokens.",
              wrong={"counted one entry per pair of tokens": ("N^2", lambda N: N * N),
                     "gave every head all D entries": ("H*N^2*D", lambda N, D, H: sum(N * N * D for _ in range(H)))}),
