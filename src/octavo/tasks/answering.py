@@ -14,7 +14,7 @@ from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, STATE, check_out
-from octavo.scoring.answers import exact_match
+from octavo.scoring.metrics import exact_match
 from octavo.tasks.facts import TASK, Questions, fact_stage, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
 from octavo.tasks.oracle import Oracle

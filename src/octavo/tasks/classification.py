@@ -21,7 +21,7 @@ from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, read_record
 from octavo.models.classifier_head import Head
 from octavo.models.dan import Dan, Linear, grown
-from octavo.scoring.classification import Classified, best_temperature, classified
+from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import CLASSIFIERS, Classifier, contents_of, load_classifier
 from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares

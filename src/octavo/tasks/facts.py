@@ -21,7 +21,7 @@ from octavo.io.run_folder import REPORT
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
-from octavo.scoring.answers import exact_match
+from octavo.scoring.metrics import exact_match
 from octavo.tasks.oracle import measure, oracle_of
 from octavo.tasks.run import Run, contents_of, load
 from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts

@@ -21,7 +21,7 @@ from octavo.errors import UserError
 from octavo.io.tensors import read_tensors
 from octavo.models.loading import filled
 from octavo.models.vit import DaVit, DaVitConfig, Vit, VitConfig
-from octavo.scoring.classification import Classified, classified
+from octavo.scoring.metrics import Classified, classified
 from octavo.tasks.task import Contents, TrainedRun, record_for
 
 VISION: dict[str, tuple[type[Vit], type[VitConfig]]] = {"vit": (Vit, VitConfig), "davit": (DaVit, DaVitConfig)}

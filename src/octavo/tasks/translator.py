@@ -27,7 +27,7 @@ from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.models.loading import filled
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from octavo.scoring.translation import Translated, score_translations
+from octavo.scoring.metrics import Translated, score_translations
 from octavo.tasks.pair_batches import Rows, encode_lines
 from octavo.tasks.task import Contents, TrainedRun, record_for
 from octavo.text import load_tokenizer
