@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from octavo.errors import UserError
-from octavo.inspect.activations import layer_predictions
 from octavo.inspect.attention_bytes import SMALL, as_bytes, attention_bytes, most_tokens
 from octavo.inspect.attention_maps import attention_over, heads_of
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.inspection import tokens_of
-from octavo.inspect.views import token_rows
+from octavo.inspect.views import layer_predictions, token_rows
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.run import Run, load

@@ -39,7 +39,7 @@ from octavo.inspect.doctor.context_use import (
     required_field,
     used,
 )
-from octavo.inspect.doctor.curve import Check, Curve, Point, Training
+from octavo.inspect.doctor.curve import Check, LoggedStep, Training, TrainingCurve
 from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.training_history import (
     OVERFITTING,
@@ -80,12 +80,14 @@ def some_text(words: int = 4000) -> str:
 
 def curve(
     losses: Sequence[float] = (), norms: Sequence[float] = (), checks: Sequence[float] = (), kinds: Sequence[str] = ()
-) -> Curve:
+) -> TrainingCurve:
     """Losses in nats at steps 1, 2, ..., and checks spread over the same steps."""
-    points = [Point(i + 1, loss, norms[i] if norms else 0.5) for i, loss in enumerate(losses)]
+    points = [LoggedStep(i + 1, loss, norms[i] if norms else 0.5) for i, loss in enumerate(losses)]
     every = max(1, len(losses) // max(1, len(checks)))
     measured = [Check((i + 1) * every, bits) for i, bits in enumerate(checks)]
-    return Curve(tuple(points), tuple(measured), tuple({"step": 1, "event": kind, "why": "it burst"} for kind in kinds))
+    return TrainingCurve(
+        tuple(points), tuple(measured), tuple({"step": 1, "event": kind, "why": "it burst"} for kind in kinds)
+    )
 
 
 def falling(first: float, last: float, steps: int = 100) -> list[float]:
@@ -103,8 +105,8 @@ def test_rows_become_points_checks_and_events() -> None:
         {"step": 5, "loss": 10**400}, {"step": 10**400, "loss": 1.0},
         {"step": 50, "loss": 1.0, "held_out": 2 * math.log(2)}, {"name": "validation", "bits_per_byte": 2.0},
     ]  # fmt: skip
-    found = Curve.of(rows, 4.0)
-    assert found.points == (Point(1, 2.0, 0.5), Point(50, 1.0, None))
+    found = TrainingCurve.of(rows, 4.0)
+    assert found.points == (LoggedStep(1, 2.0, 0.5), LoggedStep(50, 1.0, None))
     assert found.checks == (Check(2, 3.0), Check(50, pytest.approx(0.5)))  # 2 bits a token of 4 bytes
     assert [event["event"] for event in found.events] == ["skipped"]
     assert found.bits(math.log(2)) == pytest.approx(0.25)
@@ -115,11 +117,11 @@ def test_the_curve_of_a_bigram_is_that_of_its_first_training_up_to_the_steps_of_
         {"step": 50 * i, "loss": 5.0 - i, "held_out": held} for i, held in ((1, 4.0), (2, 3.0), (3, 2.0), (4, 9.0))
     ]
     again = [{"step": 50 * i, "loss": 4.9 - i} for i in (1, 2, 3)]
-    found = Curve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
-    assert found == Curve.of(first[:3], 1.0)
-    assert overfitting(Curve.of(first, 1.0), None).verdict == "warning"
+    found = TrainingCurve.of([*first, *again, {"name": "validation", "bits_per_byte": 2.0}], 1.0)
+    assert found == TrainingCurve.of(first[:3], 1.0)
+    assert overfitting(TrainingCurve.of(first, 1.0), None).verdict == "warning"
     assert overfitting(found, None).values["rise"] == 0  # the step with 9.0 is none of the model's
-    assert [point.step for point in Curve.of(again, 1.0).points] == [50, 100, 150]
+    assert [point.step for point in TrainingCurve.of(again, 1.0).points] == [50, 100, 150]
 
 
 def test_means_are_of_shares_of_the_run_and_around_steps() -> None:

@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 
 from octavo.datasets.labels import Labelled, labelled_in, read_labelled
 from octavo.errors import UserError
-from octavo.scoring.answers import at_threshold, coverage_curve
-from octavo.scoring.classification import classified
+from octavo.scoring.metrics import at_threshold, classified, coverage_curve
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.word_contributions import PIECE, explain
 from studio_place import client, make_runs, opened, served

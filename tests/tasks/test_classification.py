@@ -27,7 +27,7 @@ from octavo.errors import Stopped, UserError
 from octavo.models import MODELS, Bag
 from octavo.models.bag import BagConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
-from octavo.scoring.classification import best_temperature, classified
+from octavo.scoring.metrics import best_temperature, classified
 from octavo.tasks.classification import TASK, cross_validate, fit_classifier, measure
 from octavo.tasks.classification_page import classify_page
 from octavo.tasks.classifier import Classifier

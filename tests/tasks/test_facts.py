@@ -25,7 +25,7 @@ from octavo.decode.answers import answer_questions, log_probability
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.scoring.answers import answered, calibration_error, coverage_curve, reliability, threshold_for
+from octavo.scoring.metrics import answered, calibration_error, coverage_curve, reliability, threshold_for
 from octavo.tasks.answering import Rules, learn, pairs_in, replies_to
 from octavo.tasks.facts import TASK, AnswerLoss, CorruptedTexts, FactsConfig, Questions, fresh_model
 from octavo.tasks.facts_file import Facts, open_file_of_facts

@@ -20,7 +20,7 @@ from octavo.datasets.pairs import Lines, open_pairs, read_lines
 from octavo.decode import Beam, Greedy
 from octavo.errors import UserError
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from octavo.scoring.translation import score_translations
+from octavo.scoring.metrics import score_translations
 from octavo.tasks.pair_batches import IGNORE, PairBatches, encode_lines
 from octavo.tasks.run import load as load_run
 from octavo.tasks.translation import PairLoss, PairsConfig, batches_of, predicted_tokens

@@ -13,7 +13,7 @@ from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
 from octavo.datasets.questions import read_questions
 from octavo.errors import UserError
-from octavo.scoring.answers import answered, exact_match
+from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
 from octavo.tasks.facts_file import Facts, open_file_of_facts

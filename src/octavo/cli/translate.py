@@ -15,7 +15,7 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
-from octavo.scoring.translation import Translated
+from octavo.scoring.metrics import Translated
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align

@@ -24,7 +24,7 @@ from octavo.pages.figures.lines import Series, lines
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
 from octavo.pages.surprisal import annotated_text, surprisal_legend
-from octavo.scoring.answers import Point, at_threshold
+from octavo.scoring.metrics import CoveragePoint, at_threshold
 from octavo.tasks.answering import Rules, other_answers, replies_to
 from octavo.tasks.api import generate
 from octavo.tasks.classification_page import contributions, contributions_legend
@@ -135,11 +135,11 @@ def answer(run: Run | str | Path, question: str, threshold: float = 0.5) -> View
         f"It abstains: {reply.guess!r} has a confidence of {reply.confidence:.1%}, below {threshold:.1%}"
         if reply.answer is None else f"{reply.answer}, {reply.confidence:.1%} confident"
     )  # fmt: skip
-    curve = [Point(*point) for point in oracle.record.get("result", {}).get("curve", [])]
+    curve = [CoveragePoint(*point) for point in oracle.record.get("result", {}).get("curve", [])]
     return View(summary, join(element("h3", summary), figure, _coverage(curve, threshold)))
 
 
-def _coverage(curve: list[Point], threshold: float) -> Markup:
+def _coverage(curve: list[CoveragePoint], threshold: float) -> Markup:
     """Accuracy against coverage on the questions that the run was measured on, and the threshold's point on it."""
     if not curve:
         return NOTHING

@@ -21,7 +21,7 @@ from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, read_record
 from octavo.models.classifier_head import Head
 from octavo.models.dan import Dan, Linear, grown
-from octavo.scoring.classification import Classified, best_temperature, classified
+from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares

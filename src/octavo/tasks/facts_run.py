@@ -15,7 +15,7 @@ from octavo.datasets.questions import Frame, Knowledge, Pair
 from octavo.decode.answers import Answer, answer_questions
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
-from octavo.scoring.answers import answered, exact_match
+from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.run import Run
 from octavo.text.question_tokens import mark_of
 

@@ -18,7 +18,7 @@ from octavo.core import eval_mode
 from octavo.datasets.image_files import read_picture
 from octavo.io.tensors import read_tensors
 from octavo.models.vit import Vit
-from octavo.scoring.classification import Classified, classified
+from octavo.scoring.metrics import Classified, classified
 from octavo.tasks.trained_run import TrainedRun, read_model
 
 BATCH_IMAGES = 256  # that are classified together

@@ -24,7 +24,7 @@ from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
-from octavo.scoring.classification import Classified
+from octavo.scoring.metrics import Classified
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, evaluate_run
 from octavo.tasks.task import Recipe, Rows, Task
 from octavo.training.loop_config import LoopConfig

@@ -18,7 +18,7 @@ from octavo.datasets.images import Images
 from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
+from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import (
     confusion_matrix,
@@ -29,7 +29,7 @@ from octavo.pages.sections import (
     section,
     table,
 )
-from octavo.scoring.classification import Classified
+from octavo.scoring.metrics import Classified
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun
 from octavo.tasks.run_facts import render_run_page

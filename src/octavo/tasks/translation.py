@@ -27,7 +27,7 @@ from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.ops.cross_entropy import nats_of
-from octavo.scoring.translation import Translated, load_sacrebleu
+from octavo.scoring.metrics import Translated, load_sacrebleu
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
 from octavo.tasks.task import Recipe, Rows, Task
 from octavo.tasks.translator import BEAM, Translator, ids_of

@@ -23,7 +23,7 @@ from octavo.io.progress import progress
 from octavo.io.run_folder import TOKENIZER, read_json
 from octavo.io.tensors import read_tensors
 from octavo.models.encoder_decoder import EncoderDecoder
-from octavo.scoring.translation import Translated, score_translations
+from octavo.scoring.metrics import Translated, score_translations
 from octavo.tasks.pair_batches import Rows, encode_lines
 from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text import load_tokenizer

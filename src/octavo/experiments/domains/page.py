@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows_of
+from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.excerpts import first_bytes
 from octavo.experiments.table import cells_of, page_columns
@@ -96,7 +96,7 @@ def _results(measured: Sequence[ModelResult], folder: Path) -> Markup:
         for i, row in enumerate(rows_of([one], {})):
             _, _, *numbers = cells_of(row)
             rows.append((_link(one, folder) if i == 0 else "", _text(one, (one.home, one.away)[i]), *numbers))
-    return table(page_columns(Row), rows)
+    return table(page_columns(DomainsRow), rows)
 
 
 def _text(one: ModelResult, reading: Reading) -> str:
