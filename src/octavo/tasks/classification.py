@@ -18,7 +18,7 @@ from torch import Tensor
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT, read_record
+from octavo.io.run_folder import read_record
 from octavo.models.classifier_head import Head
 from octavo.models.dan import Dan, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
@@ -171,19 +171,12 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     def choices(self, run: Classifier) -> int:
         return len(run.classes)
 
-    def finish(
-        self, recipe: Recipe, run: Classifier, data: ClassificationData, rows: Rows, measure_it: bool,
-        folder: Path | None,
-    ) -> dict[str, str]:  # fmt: skip
-        from octavo.tasks.classification_page import classify_page
-
-        if recipe.settings.folds and measure_it:
+    def measure(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> None:
+        if recipe.settings.folds:
             result, accuracies = cross_validate(recipe, data.learn, recipe.settings.folds, data.base)
             run.record["result"] = result.to_json() | {"folds": accuracies}
-        elif measure_it:
+        else:
             run.record["result"] = measure(run, data.test).to_json()
-            return {REPORT: classify_page(recipe, run, data.test, data.learn, folder)} if folder is not None else {}
-        return {}
 
     def evaluate(self, run: Classifier, source: Any = None, **settings: Any) -> Classified:
         """How good a classifier is on labelled texts; without any, on those held out of its training."""

@@ -22,11 +22,10 @@ from torch import Tensor, nn
 from octavo.core import seeded_generator
 from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
 from octavo.scoring.metrics import Classified
 from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, evaluate_run
-from octavo.tasks.task import Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Task
 from octavo.training.loop_config import LoopConfig
 from octavo.training.stage import RowBatch, Stage
 
@@ -95,16 +94,10 @@ class ImageTask(Task[ImageRun, Images]):
     def choices(self, run: ImageRun) -> int:
         return len(run.labels)
 
-    def finish(
-        self, recipe: Recipe, run: ImageRun, data: Images, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.images_page import image_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: ImageRun, data: Images) -> ImageEvaluation:
         measured = evaluate_run(run, data.test_NCHW, data.test_N)
         run.record["result"] = measured.scores.to_json()
-        return {REPORT: image_page(recipe, run, data, measured, rows, folder)} if folder is not None else {}
+        return measured
 
     def evaluate(self, run: ImageRun, source: Any = None, **settings: Any) -> Classified:
         return evaluate_images(run, source).scores

@@ -25,7 +25,7 @@ from octavo.tasks.corpus import describe_corpus
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.masking import NOTHING, Ahead, MaskConfig, Masked, MaskedBatch, MaskedPart
 from octavo.tasks.sentences import Sentences, documents
-from octavo.tasks.task import Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Task
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
@@ -124,17 +124,13 @@ class MaskedTask(Task[Encoder, Corpus]):
             sentences, run.tokenizer, config.tasks, self._rows(recipe), config.context, seed, recipe.settings
         )  # fmt: skip
 
-    def finish(
-        self, recipe: Recipe, run: Encoder, data: Corpus, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        if measure:
-            valid = Sentences.of(documents(data.valid), run.tokenizer)
-            valid.check("the part to measure on")
-            batches = self._batches(recipe, run, valid, 0)
-            measured = [batches.at(n) for n in range(TEST_BATCHES)]
-            run.record["result"] = measure_masked(run.model, measured)
-            run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
-        return {}
+    def measure(self, recipe: Recipe, run: Encoder, data: Corpus) -> None:
+        valid = Sentences.of(documents(data.valid), run.tokenizer)
+        valid.check("the part to measure on")
+        batches = self._batches(recipe, run, valid, 0)
+        measured = [batches.at(n) for n in range(TEST_BATCHES)]
+        run.record["result"] = measure_masked(run.model, measured)
+        run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
 
 
 TASK = MaskedTask()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from octavo.core import LanguageModel
 from octavo.io.run_folder import TENSORS, TOKENIZER
 from octavo.models import spec_of, stored_entries
-from octavo.pages.sections import render_page, reproduce, versions
 from octavo.tasks.run import Run
-from octavo.tasks.task import Recipe, Task, find_task
+from octavo.tasks.task import Recipe, Task
 
 
 def title_of(run: Run) -> str:
@@ -59,17 +58,6 @@ def train_command(task: Task[Any, Any], recipe: Recipe, source: Sequence[str], o
         words += flags_of(getattr(recipe, key), usual=config, leave_out=said if key == "settings" else ())
     words += [*(["--seed", str(recipe.seed)] if recipe.seed else []), "--out", str(out)]
     return shlex.join(words)
-
-
-def render_run_page(
-    task: str, recipe: Recipe, run: Any, out: Path, title: str, lead: str, sections: Iterable[Any],
-    *more: Sequence[str],
-) -> str:  # fmt: skip
-    """The page of a saved run of any task: its sections, the command that trained it and `more`, and the versions."""
-    found = find_task(task)
-    trained = train_command(found, recipe, run.record[found.data_key]["source"], out)
-    commands = reproduce([trained, *map(shlex.join, more)], versions(run.record.get("made_with", {})))
-    return render_page(title, lead, [*sections, commands])
 
 
 def flags_of(config: Any, leave_out: Sequence[str] = (), usual: Any = None) -> list[str]:

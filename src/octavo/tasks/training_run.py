@@ -22,7 +22,7 @@ import torch
 from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.lock import locked
-from octavo.io.run_folder import BOARD, CONFIG, METRICS, STATE, check_out, read_record, write_record
+from octavo.io.run_folder import BOARD, CONFIG, METRICS, REPORT, STATE, check_out, read_record, write_record
 from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device
 from octavo.training.checkpoint import FILE, Checkpoint, Position
 from octavo.training.distributed import Team, team
@@ -211,10 +211,17 @@ def _finish(
     """Measure and save, all at once: the folder appears with its page in it."""
     before = run.record.get("training", {}).pop("before", "")
     try:
-        texts = task.finish(recipe, run, data, rows, measure, folder)
-        run.model.cpu()
+        measured = task.measure(recipe, run, data) if measure else None
         if folder is None or int(os.environ.get("RANK", "0")):
+            run.model.cpu()
             return run
+        texts: dict[str, str] = {}
+        if measure:
+            from octavo.tasks.run_page import render_run_page  # which takes a while, and few trainings need
+
+            content = task.page(run, data, measured, folder)
+            texts = {REPORT: render_run_page(recipe, run, content, rows, folder), **content.files}
+        run.model.cpu()
         history = [*rows, *([run.record["result"]] if measure else [])]
         lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
         run.save(folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))

@@ -23,13 +23,12 @@ from octavo.core import seeded_generator
 from octavo.datasets.pairs import Lines, Pairs, open_pairs, read_lines
 from octavo.decode import Greedy
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.ops.cross_entropy import nats_of
 from octavo.scoring.metrics import Translated, load_sacrebleu
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
-from octavo.tasks.task import Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Task
 from octavo.tasks.translator import BEAM, Translator, ids_of
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
@@ -140,15 +139,8 @@ class TranslationTask(Task[Translator, Pairs]):
     def choices(self, run: Translator) -> int:
         return run.target_tokenizer.vocab
 
-    def finish(
-        self, recipe: Recipe, run: Translator, data: Pairs, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.translation_page import translation_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: Translator, data: Pairs) -> None:
         run.record["result"] = {"languages": {one: found.to_json() for one, found in run.measure(data.test).items()}}
-        return {REPORT: translation_page(recipe, run, data.test, rows, folder)} if folder is not None else {}
 
     def evaluate(self, run: Translator, source: Any = None, **settings: Any) -> dict[str, Translated]:
         """BLEU and chrF by language: of the run's own test pairs, or of all pairs of a place that is named."""
