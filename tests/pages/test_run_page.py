@@ -29,8 +29,7 @@ from octavo.tasks.language import TASK
 from octavo.tasks.language_page import annotate, content_of, opening
 from octavo.tasks.mixture import MixtureConfig
 from octavo.tasks.run import Run, load
-from octavo.tasks.run_facts import stored, title_of, train_command
-from octavo.tasks.run_page import loss_curve, render_run_page, training_section
+from octavo.tasks.run_page import loss_curve, render_run_page, stored, title_of, train_command, training_section
 from octavo.tasks.training_run import train_run
 from octavo.text import Byte, Split, text_in_memory
 from octavo.text.loading import Text

@@ -29,7 +29,7 @@ from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served
 

@@ -12,8 +12,7 @@ from octavo.cli.output import print_json, print_table, write_page
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun
-from octavo.tasks.images import evaluate_images, picture_of
+from octavo.tasks.images import ImageEvaluation, ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]

@@ -27,7 +27,7 @@ from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares
 from octavo.tasks.text_vectors import Base, VectorReader, open_base
 from octavo.tasks.trained_run import models_of
-from octavo.tasks.training_run import train_alone
+from octavo.tasks.training_run import train_in_memory
 from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
 from octavo.training.loop_config import LoopConfig
@@ -198,11 +198,8 @@ def fit_classifier(recipe: Recipe, learn: Labelled, base: Base | None = None) ->
         with single_thread() if sum(map(len, learn.texts)) < MAX_ONE_THREAD_CHARACTERS else nullcontext():
             return _fit_linear(recipe, learn, _can_spare(recipe, learn))
     data = ClassificationData(learn, learn.take(np.arange(0)), base)
-    run = TASK.create(recipe, data)
-    device = pick_device(recipe.device)
-    run.model.to(device)
-    run.model = train_alone(TASK.stage(recipe, run, data, device, 0), recipe, device).trained_model().eval()
-    return TASK.complete(recipe, run, data)
+    made: Classifier = train_in_memory(TASK, recipe, TASK.create(recipe, data), data, pick_device(recipe.device))
+    return made
 
 
 def _check_classes(data: Labelled) -> None:

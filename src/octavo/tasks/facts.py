@@ -23,7 +23,6 @@ from octavo.ops import cross_entropy
 from octavo.tasks.facts_run import FactsRun, answering_run, measure
 from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
 from octavo.tasks.task import Recipe, Task
-from octavo.tasks.training_run import train_alone
 from octavo.text.chunks import Chunk
 from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
 from octavo.text.tokenizers.base import Tokenizer
@@ -152,16 +151,6 @@ class FactsTask(Task[FactsRun, Knowledge]):
 
 
 TASK = FactsTask()
-
-
-def teach(recipe: Recipe, run: FactsRun, known: Knowledge, device: torch.device) -> FactsRun:
-    """Train a run's model stage by stage in this process, without a folder."""
-    for number in range(len(TASK.stage_names(recipe))):
-        run.model.to(device)
-        loop = train_alone(TASK.stage(recipe, run, known, device, number), recipe, device)
-        run.model = loop.trained_model()  # type: ignore[assignment]
-    run.model.eval()
-    return run
 
 
 def optimizer_of(recipe: Recipe, pretraining: bool = False) -> OptimizerConfig:

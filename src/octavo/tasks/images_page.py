@@ -30,7 +30,7 @@ from octavo.pages.sections import (
 )
 from octavo.scoring.metrics import Classified
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun
+from octavo.tasks.images import ImageEvaluation, ImageRun
 from octavo.tasks.run_page import PageContent
 
 SHOWN_MISTAKES = 24

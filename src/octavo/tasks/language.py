@@ -31,9 +31,8 @@ from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
-from octavo.training.loss import TrainingText, language_stage
+from octavo.training.language_stage import Streams, TrainingText, language_stage
 from octavo.training.stage import Stage
-from octavo.training.streams import Streams
 
 CHECK_SAMPLE_TOKENS = 120  # of the text written at each evaluation
 

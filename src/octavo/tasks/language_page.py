@@ -29,8 +29,7 @@ from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS
 from octavo.tasks.language import LanguageData
 from octavo.tasks.run import Run
-from octavo.tasks.run_facts import bits_per_byte, number, stored, title_of
-from octavo.tasks.run_page import PageContent
+from octavo.tasks.run_page import PageContent, bits_per_byte, number, stored, title_of
 from octavo.text import Split
 from octavo.text.token_display import display_token
 from octavo.text.tokenizers.base import Tokenizer

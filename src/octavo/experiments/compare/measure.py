@@ -43,8 +43,7 @@ from octavo.tasks.language import TASK
 from octavo.tasks.language_page import content_of, opening
 from octavo.tasks.mixture import PROBED
 from octavo.tasks.run import Run, load
-from octavo.tasks.run_facts import bytes_on_disk
-from octavo.tasks.run_page import render_run_page
+from octavo.tasks.run_page import bytes_on_disk, render_run_page
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap

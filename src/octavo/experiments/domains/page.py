@@ -32,7 +32,7 @@ from octavo.pages.sections import (
     verbatim,
 )
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run_facts import number
+from octavo.tasks.run_page import number
 from octavo.text.token_display import on_one_line
 
 OPENING_BYTES = 320  # of each excerpt that the page shows
