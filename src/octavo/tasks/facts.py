@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
@@ -29,7 +29,7 @@ from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.stage import Objective, RowBatch, Stage
 
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
 KEPT_SHARE = 7 / 8  # of the context is the most that is kept of a text
@@ -185,12 +185,8 @@ def fact_stage(
     return Stage(model, AnswerLoss(model), batches, optimizer, budget, name, fixed_shapes=True)
 
 
-class AnswerLoss(nn.Module):
+class AnswerLoss(Objective):
     """Cross-entropy of the tokens that are asked for; `begin` is not."""
-
-    def __init__(self, model: GPT) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
         x_BT, target_BT = part

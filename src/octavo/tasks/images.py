@@ -32,7 +32,7 @@ from octavo.scoring.metrics import Classified, classified
 from octavo.tasks.task import Recipe, Task
 from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.training.loop_config import LoopConfig
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.stage import Objective, RowBatch, Stage
 
 BATCH_IMAGES = 256  # that are classified together
 
@@ -194,12 +194,12 @@ class ImageTask(Task[ImageRun, Images]):
 TASK = ImageTask()
 
 
-class ImageLoss(nn.Module):
+class ImageLoss(Objective):
     """Cross-entropy of images and their classes."""
 
     def __init__(self, model: nn.Module, pixels: Scaling, smoothing: float) -> None:
-        super().__init__()
-        self.model, self.pixels, self.smoothing = model, pixels, smoothing
+        super().__init__(model, smoothing)
+        self.pixels = pixels
 
     def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
         x_BCHW, y_B = part

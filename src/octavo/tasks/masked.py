@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
@@ -29,7 +29,7 @@ from octavo.tasks.task import Recipe, Task
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
-from octavo.training.stage import Stage
+from octavo.training.stage import Objective, Stage
 
 VALIDATION_BATCHES, TEST_BATCHES = 4, 16  # of the text held out for choices, and of that which is reported
 
@@ -141,12 +141,8 @@ def _best_measure(config: BertConfig) -> str:
     return "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
 
 
-class MaskedLoss(nn.Module):
+class MaskedLoss(Objective):
     """The mean cross-entropy of each task's answers, added up; nothing here waits for a GPU."""
-
-    def __init__(self, model: Bert, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
 
     def forward(self, state: Any, part: MaskedPart) -> tuple[Tensor, Any]:
         losses = losses_of(self.model, part.batch, self.smoothing, part.counts)

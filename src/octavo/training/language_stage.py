@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from octavo.core import LanguageModel, map_state
 from octavo.ops import cross_entropy
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.stage import Stage
+from octavo.training.stage import Objective, Stage
 
 RESTARTS = 1 / 32  # of the windows: a model must also learn to find its way into a text from nothing
 
@@ -87,16 +87,10 @@ HELD_OUT = "held_out_bits_per_byte"
 WINDOW_TOKENS = 256  # of validation chunks, scored at once
 
 
-class NextToken(nn.Module):
+class NextToken(Objective):
     """Cross-entropy of the next tokens of a window, in nats and summed; the begin token is never predicted. The state
     that is left to the next window has no gradient: back-propagation through time ends at the window's beginning.
-
-    A module, because torch's tools for several processes and for compiling wrap a module's forward.
     """
-
-    def __init__(self, model: LanguageModel[Any], smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
 
     def forward(self, state: Any, x_BT: Tensor) -> tuple[Tensor, Any]:
         model: Any = self.model
