@@ -67,12 +67,10 @@ class Translator(TrainedRun):
         found = {one: [""] * len(texts) for one in numbers}
         rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
         self._check_lengths(rows.lengths)
-        tokens = BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)
+        most_tokens = BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)
         given_N = np.array([n for n, text in enumerate(texts) if text.strip()], np.int64)
         with torch.no_grad(), eval_mode(self.model), progress("translating", len(texts), "texts") as advance:
-            for at_B in batches_by_length(
-                rows.lengths, given_N, BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)
-            ):
+            for at_B in batches_by_length(rows.lengths, given_N, most_tokens):
                 memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
                 most = 2 * int(rows.lengths[at_B].max()) + SPARE
                 most = min(most, self.model.config.context)
