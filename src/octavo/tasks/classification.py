@@ -151,13 +151,13 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         assert data.take is not None
         batch_size = recipe.loop.batch_size or self.loop.batch_size
         batches = TextBatches(data.fitted, data.take, batch_size, recipe.settings.balance, recipe.seed)
-        held = data.held if recipe.loop.patience else None
+        held = data.held
         return Stage(
             run.model, ClassLoss(run.model, recipe.optimizer.label_smoothing), batches, recipe.optimizer,
             recipe.loop.budget or f"{batches.steps * recipe.settings.epochs}steps", steps_per_epoch=batches.steps,
             examples_per_step=batches.batch_size, around=single_thread, usable=False,
             validate=(lambda: {"accuracy": measure(run, held).accuracy}) if held is not None else None,
-            best="accuracy" if held is not None else "",
+            best="accuracy" if recipe.loop.patience else "",
         )  # fmt: skip
 
     def complete(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> Classifier:

@@ -38,15 +38,17 @@ READ = 2_000_000  # bytes of the validation part that the model is examined with
 
 def examine_any(run: Any, quick: bool = False) -> Diagnosis:
     """Examine a run of any task; of one that is no language model, the history of its training."""
-    if isinstance(run, Run):
+    if isinstance(run, Run) and run.task == "language":
         return examine(run, quick)
     training, name, choices = Training.of(run), str(run.path or run.name), find_task(run.task).choices(run)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    curve = TrainingCurve.of(rows, 1.0)
+    names = [row.get("stage") for row in rows if "step" in row] or [None]  # of several stages, the first starts anew
+    first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
+    curve, later = TrainingCurve.of(first, 1.0), TrainingCurve.of(last, 1.0)
     own = settings(run.model, training)
     findings = (
-        start(curve, choices, what="answer"), falling_measure(curve, rows, training),
+        start(curve, choices, what="answer"), falling_measure(later, last, training),
         learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
     )  # fmt: skip
     return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
