@@ -198,9 +198,9 @@ def _maps_as_json(one: Inspection) -> dict[str, Any]:
             {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
              "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
              "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
-             "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
+             "to_begin": round(head.first, DIGITS), "kind": head.kind or None,
              "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
-             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TT[:mapped, :mapped].tolist())]}
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
         ],
     }  # fmt: skip
