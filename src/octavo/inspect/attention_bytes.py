@@ -40,8 +40,7 @@ class AttentionBytes:
     queries: tuple[str, ...]  # T
     keys: tuple[str, ...]  # S
     maps_LHTS: NDArray[np.uint8]
-    statistics: tuple[dict[str, Any], ...]
-    """Of each head: see `AttentionHead.statistics`."""
+    statistics: tuple[dict[str, Any], ...]  # of each head: see `AttentionHead.statistics`
     notes: tuple[str, ...] = ()  # sentences about heads that stand out
     truncated: bool = False  # whether the text was longer
     translation: str = ""

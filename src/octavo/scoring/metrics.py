@@ -97,8 +97,7 @@ class Answered:
 
     questions: int
     exact_match: float
-    confidence: float
-    """The mean."""
+    confidence: float  # the mean
     ece: float
     curve: list[CoveragePoint] = field(repr=False)
     bins: list[Bin] = field(repr=False)
@@ -137,20 +136,14 @@ class Classified:
 
     examples: int
     accuracy: float
-    macro_f1: float
-    """The mean of the classes' F1: a rare class counts as much as a common one."""
-    log_loss: float
-    """Mean of -ln p of the true class."""
-    brier: float
-    """Mean squared distance of the probabilities from the truth."""
-    ece: float
-    """Mean distance of confidence from accuracy, in ten bins (expected calibration error)."""
+    macro_f1: float  # the mean of the classes' F1: a rare class counts as much as a common one
+    log_loss: float  # mean of -ln p of the true class
+    brier: float  # mean squared distance of the probabilities from the truth
+    ece: float  # mean distance of confidence from accuracy, in ten bins (expected calibration error)
     classes: list[str]
-    confusion_CC: list[list[int]]
-    """Row: the true class; column: the answer."""
+    confusion_CC: list[list[int]]  # row: the true class; column: the answer
     per_class: list[dict[str, Any]] = field(repr=False)
-    curve: list[CoveragePoint] = field(repr=False)
-    """What comes of answering only the surest."""
+    curve: list[CoveragePoint] = field(repr=False)  # what comes of answering only the surest
 
     @property
     def spread(self) -> float:
@@ -208,8 +201,7 @@ class Translated:
 
     bleu: float
     chrf: float
-    exact: float
-    """The share of translations that are a reference, character by character."""
+    exact: float  # the share of translations that are a reference, character by character
     sentences: int
     signature: str
     chrf_signature: str

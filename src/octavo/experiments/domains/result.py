@@ -21,10 +21,8 @@ class ModelResult:
     family: str
     home: Reading
     away: Reading
-    overlap: float = 0.0
-    """The share of an excerpt that stands in the training text."""
-    run: str = ""
-    """The path of its folder."""
+    overlap: float = 0.0  # the share of an excerpt that stands in the training text
+    run: str = ""  # the path of its folder
 
     @property
     def steps(self) -> str:
@@ -73,12 +71,10 @@ class Domains:
     """Everything that was measured."""
 
     models: tuple[ModelResult, ...]
-    excerpts: tuple[tuple[str, bytes], ...]
-    """Of both texts: the name and the bytes as they were."""
+    excerpts: tuple[tuple[str, bytes], ...]  # of both texts: the name and the bytes as they were
     folder: Path
     command: str = ""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Models without a result, and why."""
+    failed: dict[str, str] = field(default_factory=dict)  # models without a result, and why
 
     @property
     def rows(self) -> list[DomainsRow]:

@@ -49,25 +49,20 @@ class ScalePoint:
         float, Column("budget", lambda p: f"{p.budget:g}" if p.flops else "", "share of the whole budget", of_row=True)
     ]
     seed: Annotated[int, Column("seed", if_varies=True)]
-    bits_per_byte: float | None
-    """None: infinite."""
+    bits_per_byte: float | None  # None: infinite
     parameters: Annotated[int, Column("params", lambda value: f"{value:,}", "weights, or n-grams")] = 0
     seconds: Annotated[float, Column("train s", lambda value: f"{value:.1f}", "seconds of training")] = 0.0
     passes: Annotated[
         float, Column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", "over the text", of_row=True)
     ] = 1.0  # fmt: skip
-    flops: float = 0.0
-    """Of training; 0 for what only counts."""
+    flops: float = 0.0  # of training; 0 for what only counts
     width: int | None = None
     order: int | None = None
-    validation_bits_per_byte: float | None = None
-    """Of chunks held out of the training text: sizes are chosen by it."""
-    impossible: int = 0
-    """Held-out tokens with probability zero."""
+    validation_bits_per_byte: float | None = None  # of chunks held out of the training text: sizes are chosen by it
+    impossible: int = 0  # held-out tokens with probability zero
     chosen: Annotated[
         bool, Column("bits/byte", lambda point: point.shown_bits, "bits per byte of the held-out text", of_row=True)
-    ] = False
-    """Whether the law over text goes through it."""
+    ] = False  # whether the law over text goes through it
     error: str | None = None
 
     @property

@@ -64,8 +64,7 @@ class Scaling:
     command: str = ""
     seed: int = 0
     notes: tuple[str, ...] = field(default=())
-    failed: tuple[ScalePoint, ...] = ()
-    """Trainings that failed, each with its error."""
+    failed: tuple[ScalePoint, ...] = ()  # trainings that failed, each with its error
 
     @cached_property
     def rows(self) -> list[ScalePoint]:
