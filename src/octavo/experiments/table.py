@@ -12,9 +12,8 @@ import dataclasses
 import io
 import math
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from markupsafe import Markup
@@ -24,7 +23,6 @@ from rich.table import Table
 from rich.text import Text
 
 from octavo.pages import sections
-from octavo.scoring.bits_per_byte import finite
 
 Output = Literal["terminal", "page"]
 PLAIN_WIDTH = 160  # characters of a line where there is no terminal
@@ -69,17 +67,6 @@ def columns_of(row: type, output: Output, rows: Sequence[Any] = ()) -> tuple[Col
 def keys_of(row: type) -> tuple[str, ...]:
     """The names of all fields, as in CSV and JSON."""
     return tuple(field.name for field in dataclasses.fields(row))
-
-
-def plain_json(value: Any) -> Any:
-    """A dataclass, list or mapping of numbers and texts as plain JSON values; what is not finite becomes null."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, Mapping):
-        return {key: plain_json(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_json(one) for one in value]
-    return finite(value) if isinstance(value, float) else str(value) if isinstance(value, Path) else value
 
 
 def to_csv(row: type, rows: Sequence[Any]) -> str:

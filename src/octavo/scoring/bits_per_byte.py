@@ -9,13 +9,14 @@ import heapq
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import plain_json
 from octavo.core import STATE_CARRIED, LanguageModel
 from octavo.errors import UserError
 from octavo.io.progress import progress
@@ -66,11 +67,10 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; a number that is not finite becomes null."""
-        numbers = {key: finite(getattr(self, key)) for key in NUMBERS}
+        numbers = {key: plain_json(getattr(self, key)) for key in NUMBERS}
         record = {"name": self.name, **numbers, "policy": self.policy, "label": self.label}
         rows = {"files": [row.to_json() for row in self.rows]} if self.rows else {}
-        passages = [asdict(p) | {"bits_per_byte": finite(p.bits_per_byte)} for p in self.passages]
-        return record | rows | ({"passages": passages} if passages else {})
+        return record | rows | ({"passages": plain_json(self.passages)} if self.passages else {})
 
     def _repr_html_(self) -> str:
         rows = [
@@ -84,11 +84,6 @@ class Score:
 NUMBERS = (
     "bits_per_byte", "bits_per_token", "perplexity", "bits", "bytes", "tokens", "seconds", "impossible", "unknown_rate",
 )  # fmt: skip
-
-
-def finite(value: float | None) -> float | None:
-    """The number as JSON can hold it: what is infinite or no number becomes null."""
-    return value if value is None or math.isfinite(value) else None
 
 
 @dataclass(order=True)

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.table import Column, keys_of, plain_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size
 
 RESULT = "comparison.json"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from octavo.config import plain_json
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, plain_json, show_bits
+from octavo.experiments.table import Column, show_bits
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.experiments.cell import IDENTITY, Cell, Json, Outcome, file_identity, files_of_run, train_or_resume
@@ -16,7 +17,6 @@ from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, rea
 from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store, check_folder, failures
-from octavo.experiments.table import plain_json
 from octavo.io.files import write_text
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text

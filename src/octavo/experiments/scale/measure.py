@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
 from octavo.experiments.excerpts import open_texts, write_part
@@ -25,7 +25,7 @@ from octavo.io.files import size as byte_size
 from octavo.models import stored_entries
 from octavo.models.cost.parts import parameter_count
 from octavo.models.ngram import NGramConfig
-from octavo.scoring.bits_per_byte import finite, score_text
+from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
@@ -110,7 +110,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
     score = score_text(run.model, run.tokenizer, valid, "held-out text")
     shutil.rmtree(folder / cell.key, ignore_errors=True)
     return _values(cell, run) | {
-        "bits_per_byte": finite(score.bits_per_byte), "impossible": score.impossible,
+        "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
 
