@@ -174,19 +174,13 @@ class ByteCosts:
 
     def __call__(self, tokens_W: Tokens, bits_W: NDArray[Any]) -> None:
         length_W = self._lengths(tokens_W)
-        empty_W = np.where(length_W == 0, bits_W, 0.0)
-        if empty_W.any() or self.carried:
-            bits_W = self._carry(bits_W, length_W)
-        some_W = length_W > 0
-        self.parts.append(np.repeat(bits_W[some_W] / length_W[some_W], length_W[some_W]))
-
-    def _carry(self, bits_W: NDArray[Any], length_W: NDArray[np.int64]) -> NDArray[Any]:
-        """The bits with those of tokens without bytes added to the next token that has some."""
-        carried_W = np.array(bits_W)
-        for i, (bits, length) in enumerate(zip(bits_W.tolist(), length_W.tolist(), strict=True)):
-            carried_W[i] = bits + self.carried if length else 0.0
-            self.carried = 0.0 if length else self.carried + bits
-        return carried_W
+        has_bytes_W = length_W > 0
+        length_G = length_W[has_bytes_W]
+        group_W = np.cumsum(has_bytes_W) - has_bytes_W  # the bits of a token without bytes go to the next one with some
+        bits_G = np.bincount(group_W, bits_W, len(length_G) + 1)
+        bits_G[0] += self.carried
+        self.carried = float(bits_G[-1])
+        self.parts.append(np.repeat(bits_G[:-1] / length_G, length_G))
 
     def _lengths(self, tokens_W: Tokens) -> NDArray[np.int64]:
         unique, where_W = np.unique(tokens_W, return_inverse=True)

@@ -109,10 +109,8 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         levels = [(level, threshold_for(self.curve, level)) for level in LEVELS]
-        return {
-            "questions": self.questions, "exact_match": self.exact_match, "standard_error": self.spread,
-            "confidence": self.confidence, "ece": self.ece, "curve": thinned(self.curve),
-            "bins": [list(one) for one in self.bins],
+        return asdict(self) | {
+            "standard_error": self.spread, "curve": thinned(self.curve), "bins": [list(one) for one in self.bins],
             "at_accuracy": [{"wanted": level, **point._asdict()} for level, point in levels if point],
         }  # fmt: skip
 
@@ -151,12 +149,8 @@ class Classified:
         return math.sqrt(self.accuracy * (1 - self.accuracy) / max(1, self.examples))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "examples": self.examples, "accuracy": self.accuracy, "standard_error": self.spread,
-            "macro_f1": self.macro_f1, "log_loss": self.log_loss, "brier": self.brier, "ece": self.ece,
-            "classes": self.classes, "confusion": self.confusion_CC, "per_class": self.per_class,
-            "curve": thinned(self.curve),
-        }  # fmt: skip
+        record = asdict(self) | {"standard_error": self.spread, "curve": thinned(self.curve)}
+        return record | {"confusion": record.pop("confusion_CC")}
 
 
 def classified(p_BC: Tensor, y_B: Tensor, classes: list[str]) -> Classified:
