@@ -59,6 +59,7 @@ from octavo.inspect.doctor.unseen_text import (
     used,
 )
 from octavo.inspect.gradient_flow import Flow
+from octavo.io.run_folder import METRICS
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
 from octavo.models.bag import BagConfig
 from octavo.models.bigram import BigramConfig
@@ -67,7 +68,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import METRICS, load, save
+from octavo.tasks.run import load
 from octavo.text import Byte
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -671,7 +672,7 @@ def test_a_network_without_recurrence_is_found_to_use_only_the_last_token(here: 
     with torch.no_grad():
         dict(run.model.named_parameters())["layers.0.weight_hh"].zero_()
     metrics = (here / "rnn" / METRICS).read_text()
-    named = by_name(examine(save(run, tmp_path / "blind", {METRICS: metrics}), quick=True))
+    named = by_name(examine(run.save(tmp_path / "blind", {METRICS: metrics}), quick=True))
     assert named["context"].verdict == "warning"
     assert named["context"].values["used"] == 1
     assert named["gradient flow"].verdict == "warning"
@@ -719,7 +720,7 @@ def test_a_stopped_run_is_examined_with_its_last_weights(here: Path, tmp_path: P
     record = {key: value for key, value in run.record.items() if key != "result"}
     record["training"] = record["training"] | {"finished": False, "why": ""}
     rows = (here / "rnn" / METRICS).read_text().splitlines(keepends=True)
-    stopped = save(replace(run, model=fresh, record=record), tmp_path / "stopped", {METRICS: "".join(rows[:-1])})
+    stopped = replace(run, model=fresh, record=record).save(tmp_path / "stopped", {METRICS: "".join(rows[:-1])})
     untrained = by_name(examine(load(tmp_path / "stopped"), quick=True))["softmax"].values["bits"]
     assert untrained == pytest.approx(math.log2(257), rel=0.1)  # there was no checkpoint
     shutil.copytree(here / "rnn" / "state", tmp_path / "stopped" / "state")
@@ -734,7 +735,7 @@ def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, t
     run = load(here / "rnn")
     run.record["corpus"] = run.record["corpus"] | {"source": [str(tmp_path / "gone.txt")]}
     metrics = (here / "rnn" / METRICS).read_text()
-    named = by_name(examine(save(run, tmp_path / "moved", {METRICS: metrics})))
+    named = by_name(examine(run.save(tmp_path / "moved", {METRICS: metrics})))
     assert named["baselines"].verdict == named["softmax"].verdict == named["context"].verdict == "not applicable"
     assert "gone.txt" in named["baselines"].why
     assert named["start"].verdict == "ok"

@@ -36,7 +36,7 @@ from octavo.models.recurrent import GRU, RecurrentConfig
 from octavo.models.views import TokenMaps
 from octavo.ops.tracing import trace
 from octavo.pages.sections import Shaded, heat_table
-from octavo.tasks.run import Run, save
+from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.text.token_display import BEGIN
 
@@ -382,10 +382,10 @@ SAID = "To be, or not to be: naïve\n"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, config in (("gpt", {}), ("linear", {"attention": "linear"}), ("learned", {"positions": "learned"})):
-        save(Run(gpt(Byte().vocab, **config).float(), Byte(), {}), folder / name)
+        Run(gpt(Byte().vocab, **config).float(), Byte(), {}).save(folder / name)
     network = GRU(RecurrentConfig(width=8), Byte().vocab)
     network.initialise(seeded_generator(1))
-    save(Run(network, Byte(), {}), folder / "gru")
+    Run(network, Byte(), {}).save(folder / "gru")
     return folder
 
 

@@ -29,7 +29,7 @@ from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import load_images
+from octavo.tasks.image_run import ImageRun
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served
 
@@ -160,7 +160,7 @@ def test_masks_are_filled_in_as_the_encoder_does(asking: TestClient) -> None:
 
 
 def test_a_sent_picture_is_seen_as_the_lens_sees_it(asking: TestClient, runs: Path) -> None:
-    run, sent = load_images(runs / "stripes2"), picture()
+    run, sent = ImageRun.load(runs / "stripes2"), picture()
     found = post_json(asking, "image", run="stripes2", picture=sent)
     x_CHW = torch.from_numpy(np.array(Image.open(io.BytesIO(base64.b64decode(sent)))))[None]
     attention = attend_to_image(run, x_CHW)

@@ -19,8 +19,9 @@ from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
 from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.inspect.surprisal import surprises
+from octavo.io.run_folder import SAMPLES
 from octavo.models import describe, name_of, spec_of
-from octavo.tasks.run import SAMPLES, Run, load
+from octavo.tasks.run import Run, load
 from octavo.text.preprocess import apply
 
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]

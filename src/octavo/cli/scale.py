@@ -17,9 +17,9 @@ from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
 from octavo.experiments.scale.wording import summary
 from octavo.experiments.table import table_text
+from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.run import REPORT
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.tasks import api
-from octavo.tasks.run import CONFIG, STATE, TENSORS, TOKENIZER, Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 

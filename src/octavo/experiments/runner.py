@@ -25,7 +25,7 @@ from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
-from octavo.tasks.run import CONFIG
+from octavo.io.run_folder import CONFIG
 
 HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment

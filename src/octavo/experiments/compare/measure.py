@@ -34,7 +34,7 @@ from octavo.experiments.compare.cost import generate_sample, peak_memory, traini
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
 from octavo.experiments.excerpts import last_part, open_texts
 from octavo.io.files import whole_file, write_text
-from octavo.io.run_folder import write_record
+from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.scoring.range_coder import prove_score
@@ -42,7 +42,7 @@ from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import language_page, opening, run_page
 from octavo.tasks.mixture import PROBED
-from octavo.tasks.run import METRICS, REPORT, SAMPLES, Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.tasks.run_facts import bytes_on_disk
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint

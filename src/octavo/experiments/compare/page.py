@@ -25,6 +25,7 @@ from octavo.experiments.compare.passages import ByteCosts, disagreements, same_p
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
+from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
@@ -38,7 +39,6 @@ from octavo.pages.sections import (
     side_by_side,
     subsection,
 )
-from octavo.tasks.run import REPORT, SAMPLES
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 

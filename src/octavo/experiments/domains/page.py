@@ -14,6 +14,7 @@ from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexit
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.excerpts import first_bytes
 from octavo.experiments.table import cells_of, page_columns
+from octavo.io.run_folder import REPORT
 from octavo.pages.figures.bars import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import (
@@ -31,7 +32,6 @@ from octavo.pages.sections import (
     verbatim,
 )
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
 from octavo.text.token_display import on_one_line
 

@@ -18,9 +18,10 @@ from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store, check_folder, failures
 from octavo.io.files import write_text
+from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
-from octavo.tasks.run import REPORT, load
+from octavo.tasks.run import load
 from octavo.tasks.run_facts import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap

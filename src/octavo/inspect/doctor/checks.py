@@ -22,8 +22,9 @@ from octavo.inspect.doctor.training_history import (
     start,
 )
 from octavo.inspect.doctor.unseen_text import context, softmax, through_time
+from octavo.io.run_folder import METRICS
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import METRICS, Run
+from octavo.tasks.run import Run
 from octavo.tasks.task import find_task
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
