@@ -176,7 +176,8 @@ class ByteCosts:
         length_W = self._lengths(tokens_W)
         has_bytes_W = length_W > 0
         length_G = length_W[has_bytes_W]
-        group_W = np.cumsum(has_bytes_W) - has_bytes_W  # the bits of a token without bytes go to the next one with some
+        # The bits of a token without bytes go to the next one that has some.
+        group_W: NDArray[np.int64] = np.cumsum(has_bytes_W) - has_bytes_W
         bits_G = np.bincount(group_W, bits_W, len(length_G) + 1)
         bits_G[0] += self.carried
         self.carried = float(bits_G[-1])
