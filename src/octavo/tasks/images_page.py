@@ -17,7 +17,7 @@ from torch import Tensor
 from octavo.datasets.images import Images
 from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import (

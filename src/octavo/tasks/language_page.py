@@ -14,8 +14,7 @@ from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.models import spec_of
 from octavo.models.views import Bars, Table
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import (
     code,

@@ -12,7 +12,7 @@ from torch import Tensor
 from octavo.datasets.pairs import Lines
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import (
     Shaded,

@@ -29,10 +29,9 @@ from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
+from octavo.experiments.cell import Cell, Json, files_of_run, last_part, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
-from octavo.experiments.excerpts import last_part, open_texts
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
