@@ -78,9 +78,15 @@ class Classifier(TrainedRun):
         known = {"rows": getattr(self.reader, "rows", 0), "width": width, "classes": len(self.classes)}
         return {name: known[name] for name in SIZES[self.name]}
 
+    def summary(self) -> str:
+        """One line: the model, its classes and examples."""
+        data = self.record.get("data", {})
+        learnt = f", learnt from {data['learnt']['examples']:,} examples" if "learnt" in data else ""
+        return f"{self.name}, {len(self.classes)} classes{learnt}"
+
     def __repr__(self) -> str:
         where = f" at {self.path}" if self.path else ""
-        return f"<octavo classifier{where}: {self.name}, {len(self.classes)} classes>"
+        return f"<octavo classifier{where}: {self.summary()}>"
 
 
 def contents_of(run: Classifier) -> Contents:

@@ -29,6 +29,7 @@ from octavo.exchange.bert import is_bert, read_bert
 from octavo.io.run_folder import TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models.bert import Bert, BertConfig
+from octavo.models.cost.parts import parameter_count
 from octavo.models.loading import filled
 from octavo.ops.attention import Padding
 from octavo.tasks.task import Contents, TrainedRun
@@ -72,6 +73,11 @@ class Encoder(TrainedRun):
     def name(self) -> str:
         """What to call it."""
         return self.path.absolute().name if self.path else str(self.record.get("corpus", {}).get("name", "bert"))
+
+    def summary(self) -> str:
+        """One line: the size of the model, and the text."""
+        text = f", on {self.record['corpus']['name']}" if "corpus" in self.record else ""
+        return f"a BERT of {parameter_count(self.model):,} parameters, {self.model.vocab:,} tokens known{text}"
 
     @property
     def width(self) -> int:
