@@ -99,7 +99,7 @@ def _print_report(run: Any, verbs: TaskVerbs, training: Mapping[str, Any], resul
     counts = {key: value for key, value in run.record.items() if key in ("train_tokens", "train_examples")}
     read = "".join(f" on {count:,} {key.removeprefix('train_')}" for key, count in counts.items())
     speed = "".join(f", {n / max(seconds, 1e-9):,.0f} {key.removeprefix('train_')}/s" for key, n in counts.items())
-    why = f", {training['steps']:,} steps{speed}: {training['why']}" if "why" in training else ""
+    why = f"{speed}, {training['steps']:,} steps: {training['why']}" if "why" in training else ""
     print(f"{run.summary()}\ntrained{read} in {seconds:.2f} s{why}")
     if result:
         verb_function(f"{verbs.module}.print_result")(result)

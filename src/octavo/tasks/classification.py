@@ -73,7 +73,7 @@ class ClassificationData:
 class ClassificationTask(Task[Classifier, ClassificationData]):
     """A class for every text."""
 
-    name, purpose, data_key = "classification", "classify text", "data"
+    name, purpose, data_key, data_kind = "classification", "classify text", "data", "labelled"
     data_help = (
         "sentence-polarity, movie-reviews, or files of labelled texts: label<TAB>text, CSV, JSON lines, or fastText's "
         "__label__ lines."
