@@ -23,20 +23,20 @@ from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
-from octavo.inspect.activations import layer_predictions, logits_at, pieces
 from octavo.inspect.attention_maps import Head, attention_over, heads_of, in_words, layer_attention
 from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.inspection import MAX_TOKENS, inspect_run
 from octavo.inspect.page import inspect_page
 from octavo.inspect.surprisal import surprises
+from octavo.inspect.views import layer_predictions, logits_at, pieces
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import GRU, RecurrentConfig
 from octavo.models.views import TokenMaps
 from octavo.ops.tracing import trace
 from octavo.pages.sections import Shaded, heat_table
-from octavo.tasks.run import Run, save
+from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.text.token_display import BEGIN
 
@@ -382,10 +382,10 @@ SAID = "To be, or not to be: naïve\n"
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, config in (("gpt", {}), ("linear", {"attention": "linear"}), ("learned", {"positions": "learned"})):
-        save(Run(gpt(Byte().vocab, **config).float(), Byte(), {}), folder / name)
+        Run(gpt(Byte().vocab, **config).float(), Byte(), {}).save(folder / name)
     network = GRU(RecurrentConfig(width=8), Byte().vocab)
     network.initialise(seeded_generator(1))
-    save(Run(network, Byte(), {}), folder / "gru")
+    Run(network, Byte(), {}).save(folder / "gru")
     return folder
 
 

@@ -541,8 +541,8 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
         ({"config": {"tasks": ["dance"]}}, "tasks must be"),
         ({"config": []}, "JSON object"),
         ({"sizes": {"vocab": 1 << 60}}, "shape|large"),
-        ({"sizes": {"vocab": "many"}}, "every token must have an embedding"),
-        ({"sizes": None}, "every token must have an embedding"),
+        ({"sizes": {"vocab": "many"}}, "sizes must be whole numbers vocab"),
+        ({"sizes": None}, "sizes must be whole numbers vocab"),
         ({"model": "gpt"}, "must be an encoder"),
     ],
 )

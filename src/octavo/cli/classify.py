@@ -17,8 +17,9 @@ from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
 from octavo.errors import UserError
 from octavo.tasks.classification import TASK, examples_of, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
-from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_facts import flags_of
+from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 ClassifierPath = Annotated[Positional[str], arg(metavar="RUN", help="A classifier's folder.")]
@@ -55,7 +56,7 @@ def run_classify(argv: list[str]) -> None:
         print(usage, end="")
         return
     if argv[1] not in MODELS:
-        raise UserError(f"there is no classifier {argv[1]!r}; classifiers are {', '.join(CLASSIFIERS)}")
+        raise UserError(f"there is no classifier {argv[1]!r}; classifiers are {', '.join(models_of(TASK.name))}")
     run_command(train_command(TASK, argv[1]), f"octavo classify train {argv[1]}", argv[2:])
 
 
@@ -87,7 +88,7 @@ def eval_(run: ClassifierPath, data: Data = (), reading: LabelledConfig = Labell
         data: Labelled texts.
         reading: Where labels and texts are.
     """
-    result = TASK.evaluate(load_classifier(run), data, reading=reading).to_json()
+    result = TASK.evaluate(Classifier.load(run), data, reading=reading).to_json()
     return Output(result, lambda: print_result(result))
 
 
@@ -103,7 +104,7 @@ def predict(
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     p_NC = made.probabilities(read_texts(file, reading))
     if json:
         for row in p_NC.tolist():
@@ -135,7 +136,7 @@ def inspect(
         out: Write a page with coloured words, such as why.html.
         seed: For the shuffling.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     learnt = _learnt(made)
     if text is not None:
         found = explain(made, [text], [None], learnt, seed)

@@ -27,7 +27,6 @@ from octavo.cost import (
 )
 from octavo.cost.published import DECODERS, NAMES, context_of
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
 from octavo.models import MODELS, find_spec, names, preset, spec_of
 from octavo.models.cost.seq2seq import PairShape
 from octavo.models.encoder_decoder import Sizes
@@ -214,10 +213,10 @@ def task_run_cost(
         json: Print JSON.
     """
     task = task_of_run(run)
-    loaded = task.load(Path(run), read_record(run))
+    loaded: Any = task.run_class.load(run)
     sizes, rows = loaded.model.sizes, batch or BATCH[task.name]
     shape = rows if task.name == "images" else PairShape(rows, source, target, sizes.languages)
-    print_task_cost(run, task.name, cost_of_config(loaded.name, loaded.model.config, sizes, shape), asked, json)
+    print_task_cost(run, task.name, cost_of_config(loaded.model_name, loaded.model.config, sizes, shape), asked, json)
 
 
 def like_cost(

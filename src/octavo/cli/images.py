@@ -12,10 +12,9 @@ from octavo.cli.inspect import describe_run
 from octavo.cli.output import Output, print_table, write_page
 from octavo.errors import UserError
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageRun, load_images
+from octavo.tasks.image_run import ImageRun
 from octavo.tasks.images import evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
-from octavo.tasks.task import refuse_unfinished
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 
@@ -28,7 +27,7 @@ def eval_(run: RunPath, images: ImageSource = "") -> Output:
     Args:
         images: A name or a folder, as for octavo train; its held-out part is measured.
     """
-    measured = evaluate_images(refuse_unfinished(load_images(run)), images or None)
+    measured = evaluate_images(ImageRun.load(run).check_finished(), images or None)
     result = measured.scores.to_json()
     return Output(result | {"wrong": [list(one) for one in measured.wrong]}, lambda: print_result(result))
 
@@ -42,7 +41,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None) -> O
         image: The number of a held-out image, from 0, or a picture file.
         out: Where to write a page with the maps drawn over the image, such as look.html.
     """
-    loaded = refuse_unfinished(load_images(run))
+    loaded = ImageRun.load(run).check_finished()
     if image is None:
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")

@@ -18,9 +18,10 @@ from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
 from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.inspect.surprisal import Surprise, surprises
+from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, spec_of
 from octavo.scoring.bits_per_byte import finite
-from octavo.tasks.run import SAMPLES, Run, load
+from octavo.tasks.run import Run, load
 from octavo.tasks.task import find_task
 from octavo.text.preprocess import apply
 
@@ -97,9 +98,8 @@ def _print_tokens(run: Run, tokens: Sequence[Surprise], data_bytes: int, inspect
 def describe_run(run: Any) -> Output:
     """What a run of any task is: its model, its size, its data, its training."""
     tensors = run.model.state_dict()
-    task = find_task(run.record.get("task", run.task))
     record = {
-        "run": str(run.path), **task.contents(run).record, "parameters": sum(t.numel() for t in tensors.values()),
+        "run": str(run.path), **run.description(), "parameters": sum(t.numel() for t in tensors.values()),
         "bytes": sum(t.numel() * t.element_size() for t in tensors.values()), **run.record,
     }  # fmt: skip
     if isinstance(run, Run):
@@ -107,7 +107,7 @@ def describe_run(run: Any) -> Output:
         if "arpa" in spec_of(run.model).exports:
             model: Any = run.model
             record["ngrams"] = model.sizes()
-    return Output(record, lambda: _print_run(run, record, record.get(task.data_key, {})))
+    return Output(record, lambda: _print_run(run, record, record.get(find_task(run.task).data_key, {})))
 
 
 def _print_run(run: Any, record: dict[str, Any], data: dict[str, Any]) -> None:

@@ -85,7 +85,7 @@ def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Out
 
 def report(run: Any) -> Output:
     """How a run was trained and what it scores, whatever its task."""
-    record, task = run.record, find_task(run.record.get("task", run.task))
+    record, task = run.record, find_task(run.task)
     result, training = record.get("result") or {}, record.get("training") or {}
     for line in record.get("notes", ()):
         note(line)

@@ -14,8 +14,9 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.tasks import api
-from octavo.tasks.run import CONFIG, STATE, TENSORS, TOKENIZER, Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
@@ -26,7 +27,7 @@ WORK = {  # what executes a cell, by its kind of work: module and function of (c
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),
     "proof": ("octavo.experiments.compare.measure", "prove_best"),
-    "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
+    "compressor": ("octavo.experiments.compare.measure", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
     "domains": ("octavo.experiments.domains.run", "measure_run"),
 }

@@ -125,9 +125,9 @@ def table_text(rows: Sequence[Any], file: TextIO) -> str:
     return "\n".join(line.rstrip() for line in drawn.get().splitlines()) + "\n"
 
 
-def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.Column]:
+def page_columns(row: type, rows: Sequence[Any] = ()) -> list[sections.TableColumn]:
     """The columns of a kind of row on a page."""
-    return [sections.Column(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
+    return [sections.TableColumn(one.title, one.align == "right", one.help) for one in columns_of(row, "page", rows)]
 
 
 def cells_of(row: Any, rows: Sequence[Any] = ()) -> list[str]:

@@ -12,9 +12,9 @@ from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, heads_of, in_wor
 from octavo.inspect.gradient_flow import relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import TokenMaps
-from octavo.pages.figures.attention_maps import HeadMap, attention_maps
-from octavo.pages.figures.axis import number
 from octavo.pages.figures.bars import bars
+from octavo.pages.figures.plot import number
+from octavo.pages.figures.shaded_cells import HeadMap, attention_maps
 from octavo.pages.figures.svg import shorten
 from octavo.pages.figures.token_rows import Strip, attention_rows, strips
 from octavo.pages.markup import NOTHING, element, join

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from octavo.experiments.compare.rows import Comparison, Row
+from octavo.experiments.compare.rows import CompareRow, Comparison
 from octavo.io.files import whole_folder
-from octavo.pages.figures.axis import number
+from octavo.io.run_folder import METRICS
 from octavo.pages.figures.lines import Series, draw_lines
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
+from octavo.pages.figures.plot import number
 from octavo.pages.figures.svg import Drawing, figure
-from octavo.tasks.run import METRICS
 
 FIGURES = "figures"  # the folder inside that of the comparison
 FAMILIES = ("counts", "recurrent", "attention", "mixture", "pretrained")  # in the order of their marks; others follow
@@ -96,7 +96,7 @@ def trade_off(comparison: Comparison, cost: Cost) -> Figure:
     return Figure(cost.name, cost.title, drawing, caption, columns, data)
 
 
-def _place(row: Row, cost: Cost) -> tuple[float, float] | None:
+def _place(row: CompareRow, cost: Cost) -> tuple[float, float] | None:
     """Where a row is drawn; None where one of its two numbers is missing or infinite."""
     x, y = getattr(row, cost.column), row.bits_per_byte
     if row.error is not None or x is None or y is None or not math.isfinite(y) or y <= 0:
@@ -105,11 +105,11 @@ def _place(row: Row, cost: Cost) -> tuple[float, float] | None:
     return max(float(x), least), y
 
 
-def _in_words(row: Row, at: tuple[float, float], cost: Cost) -> str:
+def _in_words(row: CompareRow, at: tuple[float, float], cost: Cost) -> str:
     return f"{row.model}: {at[1]:.4f} bits per byte, {number(at[0])} {cost.unit}"
 
 
-def _left_out(models: Sequence[Row], cost: Cost) -> str:
+def _left_out(models: Sequence[CompareRow], cost: Cost) -> str:
     missing = [row for row in models if _place(row, cost) is None and row.error is None]
     infinite = [row.model for row in missing if row.bits_per_byte is not None and not math.isfinite(row.bits_per_byte)]
     unknown = [row.model for row in missing if row.model not in infinite]

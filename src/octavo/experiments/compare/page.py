@@ -22,9 +22,10 @@ from octavo.experiments.compare.figures import (
     write_figures,
 )
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
-from octavo.experiments.compare.rows import CSV, Comparison, Row
+from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
+from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
@@ -38,7 +39,6 @@ from octavo.pages.sections import (
     side_by_side,
     subsection,
 )
-from octavo.tasks.run import REPORT, SAMPLES
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 
@@ -139,7 +139,7 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
     return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
 
 
-def _samples(rows: Sequence[Row], samples: Mapping[str, str]) -> Markup:
+def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
     if not rows:
         return NOTHING
     cards = sections.sample_cards([(row.model, samples[row.model]) for row in rows], "Samples", SAMPLE_CHARACTERS)
@@ -185,24 +185,24 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
     rows = [_row(row, _address(comparison, row) if links else "") for row in comparison]
-    return sections.table(page_columns(Row), rows, kind="comparison", label="Results", row_headers=True)
+    return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
 
 
-def _address(comparison: Comparison, row: Row) -> str:
+def _address(comparison: Comparison, row: CompareRow) -> str:
     """Where the run's own page is, seen from that of the comparison; empty where it has none."""
     if comparison.folder is None or row.run is None or not (comparison.folder / row.run / REPORT).is_file():
         return ""
     return quote(f"{row.run}/{REPORT}")
 
 
-def _row(row: Row, address: str) -> sections.Row:
+def _row(row: CompareRow, address: str) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
     badge = element("span", "best", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
-        return sections.Row((first, f"failed: {row.error}"), "failed")
+        return sections.TableRow((first, f"failed: {row.error}"), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
-    return sections.Row((first, *cells_of(row)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from octavo.experiments.compare.rows import MIXTURE, Comparison, Row
+from octavo.experiments.compare.rows import MIXTURE, CompareRow, Comparison
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import paragraph, section, side_by_side, subsection, tabs
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
@@ -80,7 +80,7 @@ def disagreements(comparison: Comparison, held_out: bytes, byte_costs: ByteCosts
     return section("Where the models disagree most", paragraph(explained), surprisal_legend(), *parts)
 
 
-def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[Row, Row]]:
+def pairs(comparison: Comparison, byte_costs: ByteCosts) -> list[tuple[CompareRow, CompareRow]]:
     """The best rows of different families, two by two; of one family alone, its best two. Mixtures do not count."""
     known = [row for row in comparison if row.model in byte_costs and _finite(row) and row.family != MIXTURE]
     best = list({row.family: row for row in reversed(known)}.values())
@@ -103,7 +103,7 @@ def farthest(less_N: NDArray[Any], more_N: NDArray[Any], text: bytes) -> list[Pl
     return [_whole_words(place, text) for place in places]
 
 
-def _both(place: Place, rows: Sequence[Row], text: bytes, byte_costs: ByteCosts) -> Markup:
+def _both(place: Place, rows: Sequence[CompareRow], text: bytes, byte_costs: ByteCosts) -> Markup:
     """A place under two models, side by side."""
     start, end, _ = place
     first = character_start(text, max(0, start - CONTEXT_BYTES))
@@ -138,7 +138,7 @@ def _bits(bits_N: NDArray[Any]) -> str:
     return f"{total:,.0f} bits" if math.isfinite(total) else "impossible"
 
 
-def _finite(row: Row) -> bool:
+def _finite(row: CompareRow) -> bool:
     return row.bits_per_byte is not None and math.isfinite(row.bits_per_byte) and row.error is None
 
 

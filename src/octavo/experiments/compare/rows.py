@@ -23,7 +23,7 @@ NOT_NEURAL = ("counts", MIXTURE, PRETRAINED, COMPRESSOR)
 
 
 @dataclass(frozen=True)
-class Row:
+class CompareRow:
     """One model; None where something is not known or does not apply."""
 
     model: Annotated[str, Column("model", align="left")]
@@ -77,21 +77,21 @@ class Row:
         return "bold" if self.best else "dim" if self.dominated or self.error else ""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Row:
+    def of(cls, record: Mapping[str, Any]) -> CompareRow:
         """The row of a JSON object."""
         infinite = record.get("impossible", 0) > 0 and record.get("error") is None
         return from_json(cls, record) if not infinite else cls(**{**record, "bits_per_byte": math.inf})
 
 
-def _bits(row: Row) -> str:
+def _bits(row: CompareRow) -> str:
     return "failed" if row.bits_per_byte is None else show_bits(row.bits_per_byte)
 
 
-def _mark(row: Row) -> str:
+def _mark(row: CompareRow) -> str:
     return "*" if row.best else "-" if row.dominated else ""
 
 
-def _interval(row: Row) -> str:
+def _interval(row: CompareRow) -> str:
     return f"{row.low:.3f}–{row.high:.3f}" if row.low is not None and row.high is not None else ""
 
 
@@ -99,7 +99,7 @@ def _interval(row: Row) -> str:
 class Comparison:
     """What came of a comparison: rows from best to worst, and what makes them comparable."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CompareRow, ...]
     corpus: dict[str, Any]
     """name, source (a list), train and valid with bytes, sha256: as a run's record has it."""
     proof: dict[str, Any] | None = None
@@ -121,10 +121,10 @@ class Comparison:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[CompareRow]:
         return iter(self.rows)
 
-    def __getitem__(self, model: str) -> Row:
+    def __getitem__(self, model: str) -> CompareRow:
         for row in self.rows:
             if row.model == model:
                 return row
@@ -134,19 +134,19 @@ class Comparison:
         return any(row.model == model for row in self.rows)
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> CompareRow | None:
         """The row with the fewest bits per byte, compressors aside; None where every model failed."""
         return next((row for row in self.rows if row.best), None)
 
     @property
-    def failed(self) -> Sequence[Row]:
+    def failed(self) -> Sequence[CompareRow]:
         """The rows without a result."""
         return [row for row in self.rows if row.error is not None]
 
     def column(self, name: str) -> list[Any]:
         """One value of every row, in their order."""
-        if name not in keys_of(Row):
-            raise UserError(f"there is no column {name!r}; columns are {', '.join(keys_of(Row))}")
+        if name not in keys_of(CompareRow):
+            raise UserError(f"there is no column {name!r}; columns are {', '.join(keys_of(CompareRow))}")
         return [getattr(row, name) for row in self.rows]
 
     def to_json(self) -> dict[str, Any]:
@@ -157,12 +157,12 @@ class Comparison:
     def of(cls, record: Mapping[str, Any], folder: Path | None = None) -> Comparison:
         """The comparison of a JSON object."""
         known = {one.name: record[one.name] for one in fields(cls) if one.name in record}
-        rows = tuple(Row.of(row) for row in record["rows"])
+        rows = tuple(CompareRow.of(row) for row in record["rows"])
         return cls(**{**known, "rows": rows, "advice": tuple(record["advice"]), "folder": folder})
 
     def to_csv(self) -> str:
         """A line for each row, below a line of names."""
-        return to_csv(Row, self.rows)
+        return to_csv(CompareRow, self.rows)
 
     def to_pandas(self) -> Any:
         """A data frame, where pandas is installed."""
@@ -170,7 +170,7 @@ class Comparison:
             pandas: Any = importlib.import_module("pandas")
         except ImportError as error:
             raise UserError("to_pandas needs pandas, which is not installed; try pip install pandas") from error
-        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(Row)))
+        return pandas.DataFrame([asdict(row) for row in self.rows], columns=list(keys_of(CompareRow)))
 
     def _repr_html_(self) -> str:
         from octavo.experiments.compare.page import comparison_html  # which needs these rows

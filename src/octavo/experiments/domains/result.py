@@ -45,7 +45,7 @@ def perplexity(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class DomainsRow:
     """A model and a text."""
 
     model: Annotated[str, Column("model", align="left")]
@@ -81,7 +81,7 @@ class Domains:
     """Models without a result, and why."""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DomainsRow]:
         """The table: two rows for each model, and one for each that failed."""
         return rows_of(self.models, self.failed)
 
@@ -96,10 +96,10 @@ class Domains:
         return {"texts": texts, "models": plain_json(models), "failed": self.failed}
 
 
-def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[Row]:
+def rows_of(models: Sequence[ModelResult], failed: dict[str, str]) -> list[DomainsRow]:
     """A row for each model and text."""
     return [
-        Row(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity, reading.character_perplexity,
-            reading.bits_per_byte, reading.unknown_rate, not one.label)
+        DomainsRow(one.name, one.title, reading.text, reading.tokens, reading.token_perplexity,
+                   reading.character_perplexity, reading.bits_per_byte, reading.unknown_rate, not one.label)
         for one in models for reading in (one.home, one.away)
-    ] + [Row(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip
+    ] + [DomainsRow(name, "", "", error=error) for name, error in failed.items()]  # fmt: skip

@@ -11,17 +11,17 @@ from octavo.core import single_thread
 from octavo.errors import UserError
 from octavo.experiments.cell import IDENTITY, Cell, Json, Outcome, file_identity, files_of_run, train_or_resume
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
-from octavo.experiments.domains.result import Domains, ModelResult, Row, rows_of
+from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
 from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner, failures
-from octavo.experiments.store import Store, check_folder
+from octavo.experiments.runner import Runner, Store, check_folder, failures
 from octavo.experiments.table import plain_json
 from octavo.io.files import write_text
+from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
-from octavo.tasks.run import REPORT, Run, load
+from octavo.tasks.run import Run, load
 from octavo.tasks.run_facts import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap
@@ -89,7 +89,7 @@ def domains(
     def results(outcomes: Mapping[str, Outcome]) -> tuple[ModelResult, ...]:
         return tuple(_result(one, families, known, folder) for one in outcomes.values() if one.error is None)
 
-    def rows(outcomes: Mapping[str, Outcome]) -> list[Row]:
+    def rows(outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
         return rows_of(results(outcomes), failures(outcomes))
 
     command = _command(named, texts, bytes, steps, str(out), budget, seed)

@@ -39,7 +39,7 @@ TRAINING_PASSES = 3  # FLOPs of training for each of scoring: forward, and two p
 
 
 @dataclass(frozen=True)
-class Point:
+class ScalePoint:
     """One training and its result on the held-out text."""
 
     model: Annotated[str, Column("model", align="left")]
@@ -87,14 +87,14 @@ class Point:
         return f"width {self.width}" if self.width is not None else ""
 
 
-def point_of(outcome: Outcome) -> Point:
+def point_of(outcome: Outcome) -> ScalePoint:
     """The point of a cell; of one that failed, what is known of it."""
     cell = outcome.cell
     about = {"model": cell.model, "bytes": cell.data["train_bytes"], "size": cell.options["size"],
              "budget": cell.options["part"], "seed": cell.seed}  # fmt: skip
     if outcome.error is not None:
-        return Point(**about, bits_per_byte=None, error=outcome.error)
-    return Point(**about, **{key: value for key, value in outcome.value.items() if key != "summary"})
+        return ScalePoint(**about, bits_per_byte=None, error=outcome.error)
+    return ScalePoint(**about, **{key: value for key, value in outcome.value.items() if key != "summary"})
 
 
 def measure_point(cell: Cell, folder: Path) -> Json:

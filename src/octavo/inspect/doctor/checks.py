@@ -12,7 +12,7 @@ import torch
 from octavo.errors import UserError
 from octavo.inspect.doctor.baselines import compare_with_baselines, measure_baselines
 from octavo.inspect.doctor.context_use import context
-from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
+from octavo.inspect.doctor.curve import Training, TrainingCurve, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, fitting, not_applicable, settings
 from octavo.inspect.doctor.training_history import (
     events,
@@ -23,8 +23,9 @@ from octavo.inspect.doctor.training_history import (
     start,
 )
 from octavo.inspect.doctor.unseen_text import softmax, through_time
+from octavo.io.run_folder import METRICS
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import METRICS, Run
+from octavo.tasks.run import Run
 from octavo.tasks.task import find_task
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
@@ -42,7 +43,7 @@ def examine_any(run: Any, quick: bool = False) -> Diagnosis:
     training, name, choices = Training.of(run), str(run.path or run.name), find_task(run.task).choices(run)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    curve = Curve.of(rows, 1.0)
+    curve = TrainingCurve.of(rows, 1.0)
     own = settings(run.model, training)
     findings = (
         start(curve, choices, what="answer"), falling_measure(curve, rows, training),
@@ -58,7 +59,7 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
         _take_latest(run)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    curve = Curve.of(rows, bytes_per_token(run))
+    curve = TrainingCurve.of(rows, bytes_per_token(run))
     name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
@@ -88,7 +89,7 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
     return Diagnosis(name, (first, placed, *others))
 
 
-def _longer(run: Run, curve: Curve, training: Training | None) -> str:
+def _longer(run: Run, curve: TrainingCurve, training: Training | None) -> str:
     """How to train for longer; a bigram only where its steps did not suffice."""
     if training is not None:
         return training.longer()
@@ -96,7 +97,7 @@ def _longer(run: Run, curve: Curve, training: Training | None) -> str:
     return f"train longer: --steps {2 * steps}" if 0 < steps <= curve.steps else ""
 
 
-def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None) -> bool:
+def _is_ill(findings: Sequence[Finding], curve: TrainingCurve, training: Training | None) -> bool:
     """Whether the findings say what else is wrong with a run than that it was short."""
     notable = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
     if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness
