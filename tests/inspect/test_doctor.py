@@ -30,16 +30,6 @@ from octavo.inspect.doctor.baselines import (
     piece_bits,
     place,
 )
-from octavo.inspect.doctor.context_use import (
-    LENGTHS,
-    K,
-    context,
-    context_costs,
-    judge,
-    judged_tokens,
-    required_field,
-    used,
-)
 from octavo.inspect.doctor.curve import Check, LoggedStep, Training, TrainingCurve
 from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
 from octavo.inspect.doctor.training_history import (
@@ -52,7 +42,23 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, gradient_range, softmax, spread, through_time
+from octavo.inspect.doctor.unseen_text import (
+    LENGTHS,
+    SMOOTHER,
+    TAMER,
+    K,
+    confidence,
+    context,
+    context_costs,
+    gradient_range,
+    judge,
+    judged_tokens,
+    required_field,
+    softmax,
+    spread,
+    through_time,
+    used,
+)
 from octavo.inspect.gradient_flow import Flow
 from octavo.io.run_folder import METRICS
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.output import Output, note, print_table, write_page
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import heads_of
 from octavo.inspect.attention_maps import in_words as heads_in_words
@@ -20,7 +21,6 @@ from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspe
 from octavo.inspect.surprisal import Surprise, surprises
 from octavo.io.run_folder import SAMPLES
 from octavo.models import name_of, spec_of
-from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.run import Run, load
 from octavo.tasks.task import find_task
 from octavo.text.preprocess import apply
@@ -73,7 +73,7 @@ def inspect_tokens(run: Run, text: str) -> Output:
     tokens = surprises(run.model, run.tokenizer, data)
     inspections = [inspect_run(run, text)] if has_inspection(run) and len(tokens) >= SHORTEST else []
     found = as_json(inspections, text) if inspections else {"runs": []}
-    each = [dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in tokens]
+    each = [dataclasses.asdict(one) | {"bits": plain_json(one.bits)} for one in tokens]
     return Output(found | {"surprisal": each}, lambda: _print_tokens(run, tokens, len(data), inspections))
 
 
@@ -196,9 +196,9 @@ def _maps_as_json(one: Inspection) -> dict[str, Any]:
             {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
              "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
              "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
-             "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
+             "to_begin": round(head.first, DIGITS), "kind": head.kind or None,
              "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
-             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TT[:mapped, :mapped].tolist())]}
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
         ],
     }  # fmt: skip
@@ -209,7 +209,7 @@ def _layers_as_json(one: Inspection) -> dict[str, Any]:
     if not one.layers:
         return {}
     return {"logit_lens": [
-        {"depth": layer.depth, "name": layer.name, "bits_per_token": finite(round(layer.bits, DIGITS)),
+        {"depth": layer.depth, "name": layer.name, "bits_per_token": plain_json(round(layer.bits, DIGITS)),
          "accuracy": round(layer.right, DIGITS), "bits": _rounded(layer.bits_N.tolist()),
          "predicted": [one.spell(token) for token in layer.top_N.tolist()],
          "probability": _rounded(layer.p_N.tolist())}
@@ -223,14 +223,18 @@ def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
     return {"gradient_flow": {
         "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
         "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
-        **({"layers": [finite(norm) for norm in flow.depths]} if flow.depths else {}),
+        **({"layers": [plain_json(norm) for norm in flow.depths]} if flow.depths else {}),
     }}  # fmt: skip
 
 
 def _rounded(values: Sequence[float]) -> list[float | None]:
-    return [finite(round(value, DIGITS)) for value in values]
+    return [plain_json(round(value, DIGITS)) for value in values]
 
 
 def _norms(norms: Norms) -> dict[str, Any]:
     factor = rate(norms)
-    return {"norms": [finite(norm) for norm in norms], "factor_per_step": finite(factor), "summary": in_words(factor)}
+    return {
+        "norms": [plain_json(norm) for norm in norms],
+        "factor_per_step": plain_json(factor),
+        "summary": in_words(factor),
+    }

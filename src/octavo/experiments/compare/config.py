@@ -38,13 +38,10 @@ class Candidate:
     name: str
     title: str
     family: str
-    model: str
-    """As octavo train knows it; of a compressor, its own name."""
+    model: str  # as octavo train knows it; of a compressor, its own name
     settings: Mapping[str, Any] = field(default_factory=dict)
-    by_gradient: bool = False
-    """Whether it is trained for as long as it may."""
-    is_random: bool = False
-    """Whether it begins with random weights, so that another seed gives another result."""
+    by_gradient: bool = False  # whether it is trained for as long as it may
+    is_random: bool = False  # whether it begins with random weights, so that another seed gives another result
 
 
 def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, Candidate]:

@@ -10,10 +10,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.experiments.scale.measure import ScalePoint
 from octavo.experiments.scale.power_law import Crossing, Fit, Interval, constant, crossing, fit_law
-from octavo.experiments.table import plain_json, to_csv
+from octavo.experiments.table import to_csv
 from octavo.io.files import write_text
 from octavo.pages.sections import notebook_view, paragraphs
 
@@ -64,8 +65,7 @@ class Scaling:
     command: str = ""
     seed: int = 0
     notes: tuple[str, ...] = field(default=())
-    failed: tuple[ScalePoint, ...] = ()
-    """Trainings that failed, each with its error."""
+    failed: tuple[ScalePoint, ...] = ()  # trainings that failed, each with its error
 
     @cached_property
     def rows(self) -> list[ScalePoint]:
