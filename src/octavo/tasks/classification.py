@@ -74,7 +74,7 @@ class ClassificationData:
 class ClassificationTask(Task[Classifier, ClassificationData]):
     """A class for every text."""
 
-    name, purpose, data_key = "classification", "classify text", "data"
+    name, purpose, data_key, data_kind = "classification", "classify text", "data", "labelled"
     run_class = Classifier
     data_help = (
         "sentence-polarity, movie-reviews, or files of labelled texts: label<TAB>text, CSV, JSON lines, or fastText's "
@@ -180,15 +180,20 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
 
     def evaluate(self, run: Classifier, source: Any = None, **settings: Any) -> Classified:
         """How good a classifier is on labelled texts; without any, on those held out of its training."""
-        if source:
-            return measure(run, read_labelled(list(source), settings.get("reading", LabelledConfig()), run.classes))
-        test = examples_of(run)[1]
-        if not len(test):
-            raise UserError(f"{run.path} has learnt from every example (it was cross-validated); name a file of others")
-        return measure(run, test)
+        return measure(run, held_out_examples(run, source or (), settings.get("reading", LabelledConfig())))
 
 
 TASK = ClassificationTask()
+
+
+def held_out_examples(run: Classifier, source: Sequence[str], reading: LabelledConfig) -> Labelled:
+    """Labelled texts to measure a classifier on; without a source, those held out of its training."""
+    if source:
+        return read_labelled(list(source), reading, run.classes)
+    test = examples_of(run)[1]
+    if not len(test):
+        raise UserError(f"{run.path} has learnt from every example (it was cross-validated); name a file of others")
+    return test
 
 
 def fit_classifier(recipe: Recipe, learn: Labelled, base: Base | None = None) -> Classifier:

@@ -16,6 +16,7 @@ from torch import Tensor
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
+from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
@@ -81,6 +82,7 @@ class FactsTask(Task[FactsRun, Knowledge]):
     """The answers to questions about what a text says."""
 
     name, purpose, data_key = "facts", "answer questions", "corpus"
+    takes_file = False
     run_class = FactsRun
     data_help = "birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv."
     example = "people-160 --width 64 --layers 2 --heads 4 --pretrain-epochs 60 --epochs 40"
@@ -100,6 +102,11 @@ class FactsTask(Task[FactsRun, Knowledge]):
         if len(source) != 1:
             raise UserError(f"facts are of one source: got {len(source)}; name birthplaces, people-500 or a folder")
         return open_facts(source[0], recipe.seed)
+
+    def named_data(self) -> dict[str, str]:
+        found = {name: SOURCES[name].title for name in ("birthplaces",) if where(name)}
+        made_up = where("names") and where("cities")
+        return found | (dict.fromkeys(("people-160", "people-500"), "made-up people") if made_up else {})
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: Knowledge) -> dict[str, Any]:
         about = {"name": data.name, "source": list(source), "sha256": data.identity}

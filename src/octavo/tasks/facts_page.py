@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from octavo.datasets.questions import Frame
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.markup import NOTHING
 from octavo.pages.sections import paragraph, score, section, table
 from octavo.tasks.facts_run import FactsRun

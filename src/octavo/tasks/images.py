@@ -142,7 +142,8 @@ class ImagesConfig:
 class ImageTask(Task[ImageRun, Images]):
     """A class for every image."""
 
-    name, purpose, data_key = "images", "classify images", "images"
+    name, purpose, data_key, data_kind = "images", "classify images", "images", "images"
+    takes_file = False
     run_class = ImageRun
     data_help = "digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files."
     example = "digits"

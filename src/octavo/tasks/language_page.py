@@ -13,7 +13,7 @@ from octavo.core import LanguageModel
 from octavo.io.run_folder import SAMPLES
 from octavo.models import spec_of
 from octavo.models.views import Bars, Table
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import (
     code,

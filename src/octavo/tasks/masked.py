@@ -19,7 +19,8 @@ from torch import Tensor
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.models import find_spec
-from octavo.models.bert import Bert, BertConfig, Texts
+from octavo.models.bert import Bert, BertConfig
+from octavo.ops.attention.patterns import Texts
 from octavo.ops.cross_entropy import nats_of
 from octavo.tasks.corpus import describe_corpus
 from octavo.tasks.encoder import Encoder
@@ -190,7 +191,7 @@ def _nats(logits: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Tensor:
 
 def encoded(model: Bert, batch: MaskedBatch) -> Tensor:
     """h_BTD of the rows, in which each text sees itself alone."""
-    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts.of(batch.text_BT))
+    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts(batch.text_BT))
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from octavo import __version__
 from octavo.core import LanguageModel
 from octavo.io.run_folder import TENSORS, TOKENIZER
 from octavo.models import spec_of, stored_entries
-from octavo.pages.figures.lines import Point, Series, lines
+from octavo.pages.figures.charts import Point, Series, lines
 from octavo.pages.markup import NOTHING, join
 from octavo.pages.sections import facts, paragraph, render_page, reproduce, section, table, verbatim, versions
 from octavo.tasks.run import Run

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from octavo.core import seeded_generator
-from octavo.datasets.pairs import Lines, Pairs, open_pairs, read_lines
+from octavo.datasets.pairs import MULTI30K, NAMED, Lines, Pairs, open_pairs, read_lines
+from octavo.datasets.sources import SOURCES, where
 from octavo.decode import Greedy
 from octavo.errors import UserError
 from octavo.models import find_spec
@@ -107,6 +108,10 @@ class TranslationTask(Task[Translator, Pairs]):
 
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Pairs:
         return open_pairs(source, recipe.settings.valid, recipe.settings.test)
+
+    def named_data(self) -> dict[str, str]:
+        files = {name: SOURCES["multi30k" if name in MULTI30K else name] for name in NAMED if name != "asv-kjv"}
+        return {name: source.title for name, source in files.items() if where(source.name)}
 
     def describe(self, recipe: Recipe, source: Sequence[str], data: Pairs) -> dict[str, Any]:
         counts = {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)}

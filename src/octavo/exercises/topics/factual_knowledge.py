@@ -23,7 +23,7 @@ from octavo.exercises import Exercise, Finding, Interval, Number, Part, Truth, v
 from octavo.exercises.framework.evidence import share_error
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.tasks.facts import TASK
 from octavo.tasks.facts_run import FactsRun
 from octavo.tasks.training_run import train_in_memory

@@ -25,18 +25,17 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
+from octavo.experiments.cell import Cell, Json, files_of_run, last_part, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
-from octavo.experiments.excerpts import last_part, open_texts
-from octavo.experiments.table import plain_json
 from octavo.io.files import whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
-from octavo.scoring.bits_per_byte import Score, finite, score_bytes
+from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
@@ -152,7 +151,7 @@ def _measure(
 def _value(row: CompareRow, score: Score, run: Run, stages: Stages) -> Json:
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
     return {
-        "row": plain_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages),
+        "row": plain_json(row), "bits": plain_json(score.bits), "tokens": score.tokens, "stages": dict(stages),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),
         "tokenizer": fingerprint(run.tokenizer), "summary": f"{score.bits_per_byte:.4f} bits per byte",
     }  # fmt: skip
