@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import octavo
 from measure import parser, print_header, print_machine, print_row
-from octavo.models.cost.seq2seq import SOURCE_SIDE, PairShape, seq2seq_cost
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig
 
 GPU: dict[str, Any] = {  # 29,000 pairs are soon memorised: a small model with much dropout

@@ -34,11 +34,11 @@ TRAINED = [name for spec in language_models() if spec.trained_by_gradient for na
 MUCH = 1e18
 
 
-def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", **settings: Any) -> Piece:
+def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", batch: int = 3, **settings: Any) -> Piece:
     model, usual = preset(name)
     config = replace(usual, **{"width": 32} | settings)
-    loop = LoopConfig(batch_size=3, precision=precision).suiting(on_meta(model, config, 257))
-    return Piece(model, config, 257, 3, loop.sequence_length, OptimizerConfig(optimizer=optimizer), loop)
+    loop = LoopConfig(batch_size=batch, precision=precision).suiting(on_meta(model, config, 257))
+    return Piece(model, config, 257, loop, OptimizerConfig(optimizer=optimizer))
 
 
 # ---------------------------------------------------------------------- what is timed
@@ -150,17 +150,17 @@ def test_what_is_small_is_timed_whole() -> None:
 
 
 def test_layers_are_cut_first_then_rows_of_transformers_and_time_of_recurrent_networks() -> None:
-    gpt = replace(piece_of("gpt", layers=12), batch=32)
+    gpt = piece_of("gpt", layers=12, batch=32)
     half = gpt.cut(6, 32, 64).operations()
     assert sizes_of(gpt, half, MUCH) == [(3, 32, 64), (6, 32, 64)]
     least = gpt.cut(2, 8, 64).operations()
     assert sizes_of(gpt, least, MUCH) == [(1, 4, 64), (1, 8, 64), (2, 4, 64), (2, 8, 64)]
-    gru = replace(piece_of("gru", layers=2), batch=128)
+    gru = piece_of("gru", layers=2, batch=128)
     assert sizes_of(gru, gru.cut(2, 128, 8).operations(), MUCH) == [(2, 128, 4), (2, 128, 8)]
 
 
 def test_what_cannot_be_cut_enough_is_not_timed() -> None:
-    gpt = replace(piece_of("gpt", layers=12), batch=32)
+    gpt = piece_of("gpt", layers=12, batch=32)
     least = gpt.cut(2, 4, 64).operations() / 2
     assert sizes_of(gpt, least, MUCH) == [(1, 2, 64), (1, 4, 64), (2, 2, 64), (2, 4, 64)]
     assert not sizes_of(gpt, least - 1, MUCH)

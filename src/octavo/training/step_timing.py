@@ -101,10 +101,16 @@ class Piece:
     model: str
     config: Any
     vocab: int
-    batch: int
-    window: int
+    loop: LoopConfig
     optim: OptimizerConfig = OptimizerConfig()  # noqa: RUF009
-    loop: LoopConfig = LoopConfig()  # noqa: RUF009
+
+    @property
+    def batch(self) -> int:
+        return self.loop.batch_size
+
+    @property
+    def window(self) -> int:
+        return self.loop.sequence_length
 
     @property
     def layers(self) -> int:
@@ -113,7 +119,8 @@ class Piece:
     def cut(self, layers: int, rows: int, window: int) -> Piece:
         """The same with fewer layers, rows or tokens of a row."""
         config = dataclasses.replace(self.config, layers=layers) if layers != self.layers else self.config
-        return dataclasses.replace(self, config=config, batch=rows, window=window)
+        loop = dataclasses.replace(self.loop, batch_size=rows, sequence_length=window)
+        return dataclasses.replace(self, config=config, loop=loop)
 
     def on_meta(self) -> LanguageModel[Any]:
         return on_meta(self.model, self.config, self.vocab)
@@ -200,9 +207,8 @@ def timed_loop(piece: Piece, device: torch.device) -> Loop:
     B, T, past = piece.batch, piece.window, usual_past(model, piece.window)
     x_N = np.random.default_rng(0).integers(0, max(1, piece.vocab - 1), B * (past + TEXT * (T + 1)), dtype=np.int32)
     text = TrainingText(Onward(x_N, model.begin, B, T, 0), torch.empty(0, 0, dtype=torch.int64), 0, 1.0)
-    config = dataclasses.replace(piece.loop, batch_size=B, sequence_length=T)
-    stage = language_stage(model, text, piece.optim.suiting(model), config.budget)
-    loop = Loop(stage, config, Team(0, 1, device), seed=0, quiet=True)
+    stage = language_stage(model, text, piece.optim.suiting(model), piece.loop.budget)
+    loop = Loop(stage, piece.loop, Team(0, 1, device), seed=0, quiet=True)
     if model.carries_state:
         x_BP = torch.from_numpy(x_N[: B * past].reshape(B, past).astype(np.int64)).to(device)
         with torch.no_grad(), loop.precision.lowered():
