@@ -12,7 +12,17 @@ from octavo.cli.cost_report import Asked, Counted, piece_of, print_cost, print_p
 from octavo.cli.flags import RunPath, command, run_command
 from octavo.cli.output import print_json, print_table
 from octavo.cli.verbs import task_of
-from octavo.cost import Assumptions, Shape, cost_like, cost_of, cost_of_config, named_gpu, parse_budget, plan_for
+from octavo.cost import (
+    Assumptions,
+    Shape,
+    cost_like,
+    cost_of,
+    cost_of_config,
+    named_gpu,
+    one_token,
+    parse_budget,
+    plan_for,
+)
 from octavo.cost.published import PUBLISHED, find_published
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
@@ -49,11 +59,6 @@ SIZES: dict[str, Flags] = {  # beside the model's own flags, by task
     },
 }
 SIZES_OF_RUN = ("batch", "window", "source", "target")  # which a trained model leaves open
-SUMMARIES = {
-    "language": "parameters, operations, memory, and time on this machine and on a GPU.",
-    "images": "every part's parameters and operations, and the most images a second.",
-    "translation": "every part's parameters and operations, and the most sources a second.",
-}
 EXAMPLES = {
     "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
     "translation": "--source 24 --target 24 --languages 2 --gpu h200",
@@ -92,19 +97,19 @@ def run_cost(argv: list[str]) -> None:
 
 
 def cost_command(
-    count: Callable[..., Counted], task: str, sizes: Flags, example: str, subject: str, kind: Any, help: str
+    count: Callable[..., Counted], sizes: Flags, example: str, subject: str, kind: Any, help: str
 ) -> Callable[..., None]:
-    """A function whose flags are those of the subject, the sizes, and what the time is predicted for; it prints what
-    `count` makes of them."""
+    """A function whose flags are the subject (of a kind, or a config by default), the sizes, and what the time is
+    predicted for; it prints what `count` makes of them."""
 
-    def cost(asked: Any, json: bool, **given: Any) -> None:
+    def cost(asked: Asked, json: bool, **given: Any) -> None:
         print_cost(count(asked, **given), asked, json)
 
-    flags = {flag: default for flag, (default, _) in sizes.items()}
-    flags |= {"asked": Asked(), "json": False}
-    is_config = dataclasses.is_dataclass(kind) and not isinstance(kind, type)
+    required = {subject: kind} if subject != "config" else {}
+    defaults = {} if required else {subject: kind}
+    defaults |= {flag: default for flag, (default, _) in sizes.items()} | {"asked": Asked(), "json": False}
     docs = "\n".join(f"        {flag}: {text}" for flag, (_, text) in sizes.items())
-    return command(cost, f"""What the model costs: {SUMMARIES[task]}
+    return command(cost, f"""What a model costs: parameters, operations, memory, and time on this machine and on a GPU.
 
     Example: octavo cost {example}
 
@@ -113,17 +118,18 @@ def cost_command(
 {docs}
         asked: What the time is predicted for.
         json: Print JSON.
-    """, {subject: kind, **flags} if is_config else flags, {} if is_config else {subject: kind})  # fmt: skip
+    """, defaults, required)  # fmt: skip
 
 
 def model_command(name: str) -> Callable[..., None]:
     """Of a model by its settings."""
     spec = find_spec(name)
     model, usual = (name, spec.config()) if spec.task in ("images", "translation") else preset(name)
-    own = {field.name for field in dataclasses.fields(usual)}  # a batch among the settings is what counts
-    sizes = {flag: value for flag, value in SIZES[spec.task].items() if flag not in own or flag != "batch"}
+    sizes = dict(SIZES[spec.task])
+    if hasattr(usual, "batch"):
+        del sizes["batch"]  # then it is the settings' own
 
-    def count(asked: Any, config: Any, **given: Any) -> Counted:
+    def count(asked: Asked, config: Any, **given: Any) -> Counted:
         if spec.task == "language":
             rows = given.get("batch", getattr(config, "batch", 0))
             return count_language(model, model, config, given["vocab"], rows, given["window"], asked)
@@ -133,26 +139,20 @@ def model_command(name: str) -> Callable[..., None]:
         pair.check(config.tied)
         return Counted(name, cost_of_config(name, config, pair, pair_shape(pair, **given)))
 
-    return cost_command(count, spec.task, sizes, f"{name} {EXAMPLES[spec.task]}", "config", usual, "The model.")
+    return cost_command(count, sizes, f"{name} {EXAMPLES[spec.task]}", "config", usual, "The model.")
 
 
 def trained_command(task: str) -> Callable[..., None]:
     """Of a run of that task."""
-    task = task if task in SIZES else "language"  # which says what is wrong with a run of another
-    sizes = {flag: value for flag, value in SIZES[task].items() if flag in SIZES_OF_RUN}
-    count = count_run if task == "language" else count_task_run
-    return cost_command(
-        count, task, sizes, "runs/kn7" if task == "language" else "runs/vit", "run", RunPath, "A run folder."
-    )
+    of_task = task in ("images", "translation")  # what is wrong with a run of another is said when it is loaded
+    sizes = {flag: value for flag, value in SIZES[task if of_task else "language"].items() if flag in SIZES_OF_RUN}
+    return cost_command(count_task_run if of_task else count_run, sizes, "runs/kn7", "run", RunPath, "A run folder.")
 
 
 def like_command() -> Callable[..., None]:
     """Of a well-known model."""
-    sizes = {
-        "batch": (ROWS, "Rows of text of a training step."), "window": (0, "Tokens of a row; 0: the model's context."),
-    }  # fmt: skip
-    help = "Its name: gpt2, gpt2-xl, llama-7b, smollm2-135m, bert-large and others."
-    return cost_command(count_like, "language", sizes, "--like gpt2-xl --gpu h200", "like", str, help)
+    sizes = {"batch": (ROWS, "Rows of a training step."), "window": (0, "Tokens of a row; 0: the model's context.")}
+    return cost_command(count_like, sizes, "--like gpt2-xl --gpu h200", "like", str, f"One of {', '.join(PUBLISHED)}.")
 
 
 # ---------------------------------------------------------------------- counting
@@ -160,14 +160,15 @@ def like_command() -> Callable[..., None]:
 
 def count_language(title: str, name: str, config: Any, vocab: int, batch: int, window: int, asked: Asked) -> Counted:
     """A language model by its settings; rows and tokens of 0 are what training would take."""
-    piece, shapes = None, (Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens))
     if MODELS[name].trained_by_gradient:
         piece = piece_of(name, config, vocab, batch, window, asked)
-        shapes = Shape(piece.batch, piece.window), Shape(1, 1, getattr(config, "context", piece.window) - 1)
+        training = cost_of_config(name, config, vocab, Shape(piece.batch, piece.window))
+        return Counted(title, training, cost_of_config(name, config, vocab, one_token(config)), piece)
+    shapes = Shape(batch or ROWS, window or 1, text=asked.tokens), Shape(text=asked.tokens)
     training, decoding = (cost_of_config(name, config, vocab, shape) for shape in shapes)
     if training.tables_at_most and not asked.tokens:
         raise UserError("an n-gram's tables depend on the text: tokens=0; try --tokens 1000000, or a trained run")
-    return Counted(title, training, decoding, piece)
+    return Counted(title, training, decoding)
 
 
 def count_run(asked: Asked, run: str, batch: int, window: int) -> Counted:

@@ -124,11 +124,6 @@ class Embedded(LanguageModel[State]):
     def drop(self, h: Tensor) -> Tensor:
         return F.dropout(h, self.config.dropout) if self.training and self.config.dropout else h
 
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
-        matrices = [p.numel() for part in self.children() for p in part.parameters() if p.dim() == 2]
-        return 2 * (sum(matrices) + self.embedding_VD.numel())
-
 
 class Recurrent(Embedded):
     """What the three networks share: a stack of layers, each a step over the one below."""

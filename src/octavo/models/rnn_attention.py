@@ -107,12 +107,6 @@ class RNNAttention(Embedded):
             h_TBD.append(h_BD)
         return self.logits(self.drop(torch.stack(h_TBD, 1))), (h_BD, memory_BMD)
 
-    def flops_per_token(self) -> int:
-        """Those of the products with weights, and of the scores and the sum over a full memory (of 0, all: not)."""
-        D, M = self.config.width, self.config.memory
-        scoring = 2 * D * D if self.config.score == "additive" else 0
-        return super().flops_per_token() + 2 * (scoring + 2 * M * D)
-
     def name_state_parts(self, grads: list[Tensor]) -> dict[str, list[Tensor]]:
         """Gradients with respect to the state and to what the memory holds besides."""
         h_1D, memory_1MD = grads

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
+from octavo.cost import cost_of, one_token
 from octavo.inspect.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable
 from octavo.inspect.doctor.unseen_text import spread
 from octavo.io.progress import progress
@@ -33,7 +34,7 @@ FAIR = 4  # tokens that a model with a state should use at least: a 5-gram does
 
 def judged_tokens(model: LanguageModel[Any]) -> int:
     """How many tokens to judge, so that a large model takes seconds too; each is predicted K times."""
-    each = K * (model.flops_per_token() + PER_CHANCE * model.vocab)
+    each = K * (cost_of(model, one_token(model.config)).total("forward") + PER_CHANCE * model.vocab)
     return int(min(MOST, max(LEAST, WORK // each)))
 
 
