@@ -37,7 +37,7 @@ from octavo.models.mix import Mix, MixConfig
 from octavo.models.recurrent import GRU, LSTM, RNN, RecurrentConfig
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.models.views import TokenRow
-from octavo.tasks.run import Run, save
+from octavo.tasks.run import Run
 from octavo.text import Byte
 from octavo.text.token_display import BEGIN
 from tiny_models import Dropped, Recurrent, random_markov
@@ -366,8 +366,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }  # fmt: skip
     for name, model in made.items():
         model.initialise(seeded_generator(1))
-        save(Run(model, Byte(), {}), folder / name)
-    save(Run(Bag.fit(torch.tensor([256, *b"a text"]), BagConfig(), 257), Byte(), {}), folder / "bag")
+        Run(model, Byte(), {}).save(folder / name)
+    Run(Bag.fit(torch.tensor([256, *b"a text"]), BagConfig(), 257), Byte(), {}).save(folder / "bag")
     return folder
 
 

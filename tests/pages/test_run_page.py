@@ -14,6 +14,7 @@ import torch
 
 from html_pages import HOSTILE, Page, elements, sentences
 from octavo.cli import main
+from octavo.io.run_folder import read_record
 from octavo.models import GPT, spec_of
 from octavo.models.bag import Bag, BagConfig
 from octavo.models.mix import MixConfig
@@ -27,7 +28,7 @@ from octavo.tasks.corpus import TextConfig
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import annotate, loss_curve, opening, run_page, training_section
 from octavo.tasks.mixture import MixtureConfig
-from octavo.tasks.run import Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.tasks.run_facts import stored, title_of, train_command
 from octavo.tasks.training_run import train_run
 from octavo.text import Byte, Split, text_in_memory

@@ -32,7 +32,7 @@ from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
 from octavo.tasks import images as task
 from octavo.tasks.image_attention import attend_to_image, rollout
-from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run, load_images
+from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run
 from octavo.tasks.images import TASK, ImageBatches, classify
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
@@ -442,8 +442,8 @@ def test_a_model_learns_to_tell_bars_apart(name: str, pictures: Path) -> None:
 
 def test_a_saved_run_answers_as_before_and_language_models_refuse_it(pictures: Path, tmp_path: Path) -> None:
     run = train_images(recipe("davit"), pictures, tmp_path / "run")
-    again = load_images(tmp_path / "run")
-    assert (again.name, again.labels, again.pixels) == ("davit", run.labels, run.pixels)
+    again = ImageRun.load(tmp_path / "run")
+    assert (again.model_name, again.labels, again.pixels) == ("davit", run.labels, run.pixels)
     x_NCHW = open_images(pictures).test_NCHW
     assert torch.equal(again.classify(x_NCHW), run.classify(x_NCHW))
     with pytest.raises(UserError, match="classify images"):
@@ -451,7 +451,7 @@ def test_a_saved_run_answers_as_before_and_language_models_refuse_it(pictures: P
 
 
 def weights_of(path: Path) -> dict[str, Tensor]:
-    return dict(load_images(path).model.state_dict())
+    return dict(ImageRun.load(path).model.state_dict())
 
 
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(
@@ -501,7 +501,7 @@ def test_a_forged_run_is_refused(pictures: Path, tmp_path: Path, key: str, value
     config = tmp_path / "run" / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {key: value}))
     with pytest.raises(UserError):
-        load_images(tmp_path / "run")
+        ImageRun.load(tmp_path / "run")
 
 
 def untrained(pictures: Path, **settings: Any) -> Any:

@@ -25,8 +25,9 @@ from octavo.core import seeded_generator
 from octavo.datasets import sources
 from octavo.errors import Stopped, UserError
 from octavo.exchange.bert import read_bert, write_bert
-from octavo.models.bert import Bert, BertConfig, Texts, bert_cost
+from octavo.models.bert import Bert, BertConfig, bert_cost
 from octavo.models.cost.parts import Shape
+from octavo.ops.attention.patterns import Texts
 from octavo.tasks.encoder import Encoder, load_encoder
 from octavo.tasks.masked import TASK, encoded, losses_of, measure_masked
 from octavo.tasks.masking import FOLLOWS, NOTHING, RANDOM, SWAPPED, MaskConfig, Masked
@@ -242,7 +243,7 @@ def test_packed_texts_equal_texts_by_themselves_in_value_and_gradient() -> None:
     place_BT = torch.cat([*map(torch.arange, lengths.tolist()), torch.zeros(1, dtype=torch.long)])[None]
     segment_BT = place_BT % 2
     weights_TD = torch.randn(31, 16, generator=generator, dtype=torch.float64)
-    packed_TD = model.encode(x_BT, segment_BT, place_BT, Texts.of(text_BT))[0, :31]
+    packed_TD = model.encode(x_BT, segment_BT, place_BT, Texts(text_BT))[0, :31]
     (packed_TD * weights_TD).sum().backward()
     gradient = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
@@ -540,8 +541,8 @@ def test_saved_and_loaded_it_answers_the_same(tokenizer: WordPiece, tmp_path: Pa
         ({"config": {"tasks": ["dance"]}}, "tasks must be"),
         ({"config": []}, "JSON object"),
         ({"sizes": {"vocab": 1 << 60}}, "shape|large"),
-        ({"sizes": {"vocab": "many"}}, "every token must have an embedding"),
-        ({"sizes": None}, "every token must have an embedding"),
+        ({"sizes": {"vocab": "many"}}, "sizes must be whole numbers vocab"),
+        ({"sizes": None}, "sizes must be whole numbers vocab"),
         ({"model": "gpt"}, "must be an encoder"),
     ],
 )

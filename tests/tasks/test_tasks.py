@@ -15,7 +15,7 @@ from octavo.cost import Shape, cost_of_config
 from octavo.datasets.labels import Labelled
 from octavo.errors import UserError
 from octavo.models.encoder_decoder import Sizes
-from octavo.tasks.classifier import load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.image_run import ImageRun
 from octavo.tasks.run import Run
@@ -135,7 +135,7 @@ def test_eval_and_inspect_serve_a_text_classifier(folder: Path, capsys: pytest.C
     assert "good" in capsys.readouterr().out
     page = (folder / "why.html").read_text(encoding="utf-8")
     assert f"octavo classify explain {run} --text &#39;a fine film&#39;" in page
-    assert load_classifier(run).predict(["a fine film"]) == ["good"]
+    assert Classifier.load(run).predict(["a fine film"]) == ["good"]
 
 
 # ---------------------------------------------------------------------- what they cost

@@ -23,8 +23,8 @@ import torch
 import octavo
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
+from octavo.io.run_folder import CONFIG, STATE
 from octavo.tasks import language
-from octavo.tasks.run import CONFIG, STATE
 from octavo.training import checkpoint, precision
 from octavo.training.checkpoint import FILE, Checkpoint
 from octavo.training.loop import Loop

@@ -11,20 +11,20 @@ from tyro.conf import Positional, arg
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import note, print_json, print_table
-from octavo.datasets.questions import Frame, read_questions
+from octavo.datasets.questions import read_questions
 from octavo.errors import UserError
-from octavo.scoring.answers import answered, exact_match
+from octavo.scoring.metrics import answered, exact_match
 from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.oracle import Oracle, load_oracle
-from octavo.tasks.run import Run
+from octavo.tasks.facts_run import FactsRun, answering_run
+from octavo.tasks.run import Run, load
 from octavo.tasks.task import pick_device
 
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
 
-def report(run: Run, json: bool) -> None:
+def report(run: FactsRun, json: bool) -> None:
     """How it was trained and what it answers."""
     result = run.record.get("result", {})
     if json:
@@ -32,7 +32,7 @@ def report(run: Run, json: bool) -> None:
         return
     if result:
         _print_result(run)
-    example = Frame(*run.record["facts"]["frame"]).question("Ada Lovelace")
+    example = run.frame.question("Ada Lovelace")
     print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
     print(f'  octavo answer {run.path} "{example}" --facts facts.db')
 
@@ -90,14 +90,14 @@ def answer(
     """
     if sum([bool(question), file is not None, learn]) != 1:
         raise UserError("give one thing to do: a question, --file with questions, or --learn with --facts")
-    oracle = load_oracle(run)
+    oracle = answering_run(load(run))
     stored = open_file_of_facts(facts, table, columns) if facts is not None else None
     if learn:
         _learn(oracle, stored, run, steps, device, json)
         return
     rules = Rules(threshold, stored, _asked if ask and sys.stdin.isatty() and not json else None, beam)
     if file is not None:
-        oracle.to(pick_device(device))
+        oracle.model.to(pick_device(device))
         _answer_file(oracle, rules, Path(file), json)
         return
     (reply,) = replies_to(oracle, [question], rules)
@@ -127,7 +127,7 @@ def _print_reply(reply: Reply, facts: Facts | None, threshold: float) -> None:
         note(f"  or {text!r}: {confidence:.1%}")
 
 
-def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
+def _answer_file(oracle: FactsRun, rules: Rules, path: Path, json: bool) -> None:
     """One line a question; where right answers are given, how many the model knew."""
     asked = read_questions(path)
     if not asked:
@@ -150,7 +150,7 @@ def _answer_file(oracle: Oracle, rules: Rules, path: Path, json: bool) -> None:
              f"the model alone, without a threshold: {scores['exact_match']:.1%}")  # fmt: skip
 
 
-def _learn(oracle: Oracle, facts: Facts | None, run: str, steps: int, device: str, json: bool) -> None:
+def _learn(oracle: FactsRun, facts: Facts | None, run: str, steps: int, device: str, json: bool) -> None:
     if facts is None:
         raise UserError("there is nothing to learn from: name the file of stored pairs with --facts")
     pairs = pairs_in(oracle, facts)

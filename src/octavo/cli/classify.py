@@ -17,8 +17,9 @@ from octavo.datasets.labels import Labelled, LabelledConfig, read_labelled, read
 from octavo.errors import UserError
 from octavo.tasks.classification import TASK, examples_of, measure
 from octavo.tasks.classification_page import excerpt, explain_page
-from octavo.tasks.classifier import CLASSIFIERS, Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_facts import flags_of
+from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 
 Data = Annotated[Positional[tuple[str, ...]], arg(metavar="DATA...")]
@@ -55,7 +56,7 @@ def run_classify(argv: list[str]) -> None:
             _usage()
             return
         if rest[0] not in MODELS:
-            raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(CLASSIFIERS)}")
+            raise UserError(f"there is no classifier {rest[0]!r}; classifiers are {', '.join(models_of(TASK.name))}")
         run_command(train_command(TASK, rest[0]), f"octavo classify train {rest[0]}", rest[1:])
         return
     if action not in ACTIONS:
@@ -75,7 +76,7 @@ def report(made: Classifier, json: bool) -> None:
         print_json(about | result)
         return
     learnt = made.record["data"]["learnt"]["examples"]
-    print(f"{made.name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
+    print(f"{made.model_name}: learnt from {learnt:,} examples in {made.record['train_seconds']:.2f} s")
     if result:
         _print_result(result)
     print(f"it is in {made.path}; next:")
@@ -113,7 +114,7 @@ def eval_(
         reading: Where labels and texts are.
         json: Print JSON.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     result = measure(made, _test(made, data, reading)).to_json()
     if json:
         print_json(result)
@@ -146,7 +147,7 @@ def predict(
         reading: Where the texts are.
         json: Print a JSON object a line, with the probability of every class.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     p_NC = made.probabilities(read_texts(file, reading))
     if json:
         for row in p_NC.tolist():
@@ -181,7 +182,7 @@ def inspect(
         seed: For the shuffling.
         json: Print JSON.
     """
-    made = load_classifier(run)
+    made = Classifier.load(run)
     learnt = _learnt(made)
     if text is not None:
         found = explain(made, [text], [None], learnt, seed)

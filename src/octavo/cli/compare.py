@@ -16,7 +16,7 @@ from octavo.experiments.compare.advice import DOMINATED
 from octavo.experiments.compare.rows import Comparison
 from octavo.experiments.compare.run import compare as compare_models
 from octavo.experiments.table import table_text
-from octavo.tasks.run import REPORT
+from octavo.io.run_folder import REPORT
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
 WIDTH = 80

@@ -25,7 +25,6 @@ from octavo.cost import (
 )
 from octavo.cost.published import PUBLISHED, find_published
 from octavo.errors import UserError
-from octavo.io.run_folder import read_record
 from octavo.models import MODELS, find_spec, names, preset, spec_of
 from octavo.models.bert import BertConfig
 from octavo.models.encoder_decoder import Sizes
@@ -184,10 +183,10 @@ def count_run(asked: Asked, run: str, batch: int, window: int) -> Counted:
 
 def count_task_run(asked: Asked, run: str, batch: int, **lengths: int) -> Counted:
     """A trained model for images or translation."""
-    loaded = task_of_run(run).load(Path(run), read_record(run))
+    loaded: Any = task_of_run(run).run_class.load(run)
     sizes = loaded.model.sizes
     shape = pair_shape(sizes, batch, **lengths) if lengths else Shape(batch)
-    return Counted(run, cost_of_config(loaded.name, loaded.model.config, sizes, shape))
+    return Counted(run, cost_of_config(loaded.model_name, loaded.model.config, sizes, shape))
 
 
 def count_like(asked: Asked, like: str, batch: int, window: int) -> Counted:

@@ -8,7 +8,7 @@ from typing import Any
 from octavo.cli.flags import RunPath
 from octavo.cli.output import print_json, print_table
 from octavo.exchange import is_foreign
-from octavo.inspect.doctor import Diagnosis, Finding, examine_any
+from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.task import task_of_run
@@ -33,7 +33,7 @@ def doctor(run: RunPath, quick: bool = False, json: bool = False) -> None:
         json: Print JSON.
     """
     is_language = is_foreign(Path(run)) or task_of_run(run).name in ("language", "facts")
-    found = examine_any(load_language_run(run) if is_language else load(run), quick)
+    found = examine(load_language_run(run) if is_language else load(run), quick)
     if json:
         print_json(found.to_json())
     else:

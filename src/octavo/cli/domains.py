@@ -14,8 +14,8 @@ from octavo.experiments.domains import domains as score_domains
 from octavo.experiments.domains.run import STEPS
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
 from octavo.experiments.table import table_text
+from octavo.io.run_folder import REPORT
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT
 
 Runs = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
 

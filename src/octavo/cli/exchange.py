@@ -17,10 +17,11 @@ from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
 from octavo.exchange.bert import write_bert
+from octavo.io.run_folder import CONFIG, TENSORS, check_out
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
-from octavo.tasks.run import CONFIG, TENSORS, Run, check_out, load, save
+from octavo.tasks.run import Run, load
 from octavo.text.tokenizers.token_ids import TokenIds
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
@@ -138,9 +139,9 @@ def import_run(
         run.model.half()
         if not all(bool(torch.isfinite(tensor).all()) for tensor in run.model.parameters()):
             raise UserError("a weight is beyond what float16 can hold; import it with --precision float32")
-        save(run, out)
+        run.save(out)
         return load(out)  # what is computed with: the rounded weights, in single precision again
-    return save(run, out)
+    return run.save(out)
 
 
 def _readable(source: str | Path) -> Path:

@@ -12,10 +12,9 @@ from octavo.cli.output import print_json, print_table, write_page
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun, load_images
+from octavo.tasks.image_run import ImageEvaluation, ImageRun
 from octavo.tasks.images import evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
-from octavo.tasks.task import refuse_unfinished
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 MOST_CLASSES = 20  # that a table of confusions is printed of
@@ -46,7 +45,7 @@ def eval_(run: RunPath, images: ImageSource = "", json: bool = False) -> None:
         images: A name or a folder, as for octavo train; its held-out part is measured.
         json: Print JSON.
     """
-    measured = evaluate_images(refuse_unfinished(load_images(run)), images or None)
+    measured = evaluate_images(ImageRun.load(run).check_finished(), images or None)
     if json:
         print_json(measured.scores.to_json() | {"wrong": [list(one) for one in measured.wrong]})
     else:
@@ -81,7 +80,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
         out: Where to write a page with the maps drawn over the image, such as look.html.
         json: Print JSON.
     """
-    loaded = refuse_unfinished(load_images(run))
+    loaded = ImageRun.load(run).check_finished()
     if image is None:
         if out is not None:
             raise UserError("there must be an image to draw with --out; add --image 0, or a picture file")
@@ -99,7 +98,7 @@ def inspect(run: RunPath, image: str | None = None, out: str | None = None, json
 
 def _print_run(run: ImageRun, json: bool) -> None:
     record = {
-        "run": str(run.path), "model": run.name, "parameters": parameter_count(run.model),
+        "run": str(run.path), "model": run.model_name, "parameters": parameter_count(run.model),
         "sizes": run.model.sizes, "labels": list(run.labels), **run.record,
     }  # fmt: skip
     if json:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from octavo.cli.output import note, print_json, print_table, write_page
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import heads_of
 from octavo.inspect.attention_maps import in_words as heads_in_words
@@ -18,9 +19,9 @@ from octavo.inspect.gradient_flow import SHORTEST, Flow, Norms, in_words, rate
 from octavo.inspect.inspection import Inspection, has_inspection, inspect_run
 from octavo.inspect.page import SATURATED, fewest, flow_table, gate_table, inspect_page, labels, theory
 from octavo.inspect.surprisal import surprises
+from octavo.io.run_folder import SAMPLES
 from octavo.models import describe, name_of, spec_of
-from octavo.scoring.bits_per_byte import finite
-from octavo.tasks.run import SAMPLES, Run, load
+from octavo.tasks.run import Run, load
 from octavo.text.preprocess import apply
 
 RunPaths = Annotated[Positional[tuple[str, ...]], arg(metavar="RUN...")]
@@ -66,7 +67,7 @@ def _print_tokens(run: Run, text: str, json: bool) -> None:
     tokens = surprises(run.model, run.tokenizer, data)
     inspected = has_inspection(run)
     if json:
-        each = [dataclasses.asdict(one) | {"bits": finite(one.bits)} for one in tokens]
+        each = [dataclasses.asdict(one) | {"bits": plain_json(one.bits)} for one in tokens]
         found = as_json([inspect_run(run, text)], text) if inspected and len(tokens) >= SHORTEST else {"runs": []}
         print_json(found | {"surprisal": each})
         return
@@ -198,9 +199,9 @@ def _maps_as_json(one: Inspection) -> dict[str, Any]:
             {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
              "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
              "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
-             "to_begin": round(head.begin, DIGITS), "kind": head.kind or None,
+             "to_begin": round(head.first, DIGITS), "kind": head.kind or None,
              "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
-             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TT[:mapped, :mapped].tolist())]}
+             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
         ],
     }  # fmt: skip
@@ -211,7 +212,7 @@ def _layers_as_json(one: Inspection) -> dict[str, Any]:
     if not one.layers:
         return {}
     return {"logit_lens": [
-        {"depth": layer.depth, "name": layer.name, "bits_per_token": finite(round(layer.bits, DIGITS)),
+        {"depth": layer.depth, "name": layer.name, "bits_per_token": plain_json(round(layer.bits, DIGITS)),
          "accuracy": round(layer.right, DIGITS), "bits": _rounded(layer.bits_N.tolist()),
          "predicted": [one.spell(token) for token in layer.top_N.tolist()],
          "probability": _rounded(layer.p_N.tolist())}
@@ -225,14 +226,18 @@ def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
     return {"gradient_flow": {
         "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
         "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
-        **({"layers": [finite(norm) for norm in flow.depths]} if flow.depths else {}),
+        **({"layers": [plain_json(norm) for norm in flow.depths]} if flow.depths else {}),
     }}  # fmt: skip
 
 
 def _rounded(values: Sequence[float]) -> list[float | None]:
-    return [finite(round(value, DIGITS)) for value in values]
+    return [plain_json(round(value, DIGITS)) for value in values]
 
 
 def _norms(norms: Norms) -> dict[str, Any]:
     factor = rate(norms)
-    return {"norms": [finite(norm) for norm in norms], "factor_per_step": finite(factor), "summary": in_words(factor)}
+    return {
+        "norms": [plain_json(norm) for norm in norms],
+        "factor_per_step": plain_json(factor),
+        "summary": in_words(factor),
+    }

@@ -13,14 +13,13 @@ from typing import Any
 
 from octavo.cli.flags import Corpora, command, run_command
 from octavo.cli.output import exit_if_failed, note, print_json
-from octavo.experiments.scale.plan import BUDGET, EVALUATIONS, QUICK, QUICK_BUDGET, Plan
 from octavo.experiments.scale.power_law import CONFIDENCE
-from octavo.experiments.scale.run import HELD_OUT_BYTES, scale
+from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
 from octavo.experiments.scale.wording import summary
 from octavo.experiments.table import table_text
+from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.run import REPORT
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
@@ -114,7 +113,7 @@ def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
 def _run(
     model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: ScaleFlags, out: str, command: str
 ) -> None:
-    usual = QUICK if flags.quick else Plan()
+    usual = QUICK if flags.quick else ScalePlan()
     given = {name: value for name in ("lengths", "sizes", "budgets") if (value := getattr(flags, name))}
     found = scale(
         model, list(corpus), against=flags.against, plan=dataclasses.replace(usual, **given, seeds=flags.seeds),

@@ -88,7 +88,7 @@ def resume(run: RunPath, budget: str | None = None, measure: bool = True, json: 
         json: Print JSON.
     """
     trained = resume_run(run, budget, measure)
-    report(find_task(trained.record.get("task", trained.task)), trained, json)
+    report(find_task(trained.task), trained, json)
 
 
 def report(task: Task[Any, Any], run: Any, json: bool) -> None:

@@ -15,12 +15,12 @@ from octavo.core import seeded_generator
 from octavo.decode import Beam, Greedy, Sample
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
-from octavo.scoring.translation import Translated
+from octavo.scoring.metrics import Translated
 from octavo.tasks.task import pick_device
 from octavo.tasks.translation import TASK
 from octavo.tasks.translation_alignment import LONGEST, Alignment, align
 from octavo.tasks.translation_page import alignment_page
-from octavo.tasks.translator import Method, Translator, load_translator
+from octavo.tasks.translator import Method, Translator
 
 InFile = Annotated[Positional[str], arg(metavar="FILE")]
 PAGE_TITLE = "What the translation attended to"
@@ -116,7 +116,7 @@ def inspect(run: RunPath, text: str | None = None, into: str = "", out: str | No
 
 
 def _load(run: str, device: str) -> Translator:
-    loaded = load_translator(run)
+    loaded = Translator.load(run)
     if loaded.unfinished:
         note(f"{run}: its training is not finished; these are its weights so far")
     loaded.model.to(pick_device(device))

@@ -98,8 +98,7 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
 
 def _read_csv(name: str) -> tuple[Pixels, Labels]:
     """A CSV file of one image a line: the pixels row by row, then the digit."""
-    path, (side, brightest) = sources.get(name), CSV_SIDES[name]
-    assert isinstance(path, Path)
+    (path,), (side, brightest) = sources.get_files(name).values(), CSV_SIDES[name]
     text = b"".join(stream(path)).replace(b"\n", b",").rstrip(b",").decode("ascii")
     values = np.fromstring(text, np.float64, sep=",").reshape(-1, side * side + 1)
     x_NHW = (values[:, :-1] * (255 / brightest)).round().astype(np.uint8).reshape(-1, 1, side, side)

@@ -14,8 +14,9 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.tasks import api
-from octavo.tasks.run import CONFIG, STATE, TENSORS, TOKENIZER, Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
@@ -26,7 +27,7 @@ WORK = {  # what executes a cell, by its kind of work: module and function of (c
     "candidate": ("octavo.experiments.compare.measure", "measure_candidate"),
     "pretrained": ("octavo.experiments.compare.measure", "measure_pretrained"),
     "proof": ("octavo.experiments.compare.measure", "prove_best"),
-    "compressor": ("octavo.experiments.compare.compressors", "measure_compressor"),
+    "compressor": ("octavo.experiments.compare.measure", "measure_compressor"),
     "scale": ("octavo.experiments.scale.measure", "measure_point"),
     "domains": ("octavo.experiments.domains.run", "measure_run"),
 }
@@ -36,22 +37,15 @@ WORK = {  # what executes a cell, by its kind of work: module and function of (c
 class Cell:
     """A model with its settings, a text, a seed and a budget. Every value is JSON."""
 
-    key: str
-    """Unique in its experiment; the name of the run's folder, where there is one."""
-    work: str
-    """One of WORK."""
+    key: str  # unique in its experiment; the name of the run's folder, where there is one
+    work: str  # one of WORK
     model: str
-    settings: Json = field(default_factory=dict)
-    """Of training."""
-    data: Json = field(default_factory=dict)
-    """The text to train on: where it is, and its hashes."""
+    settings: Json = field(default_factory=dict)  # of training
+    data: Json = field(default_factory=dict)  # the text to train on: where it is, and its hashes
     seed: int = 0
-    budget: str = ""
-    """Of training by gradient; empty for everything else."""
-    options: Json = field(default_factory=dict)
-    """How it is measured."""
-    title: str = ""
-    """For progress lines."""
+    budget: str = ""  # of training by gradient; empty for everything else
+    options: Json = field(default_factory=dict)  # how it is measured
+    title: str = ""  # for progress lines
 
     @property
     def training(self) -> list[Any]:
@@ -72,8 +66,7 @@ class Outcome:
     cell: Cell
     value: Json = field(default_factory=dict)
     error: str | None = None
-    traceback: str | None = None
-    """Where the error is not one of the user's."""
+    traceback: str | None = None  # where the error is not one of the user's
     seconds: float = 0.0
 
     @property

@@ -7,21 +7,21 @@ weights, of which a long text has most, keep their digits.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from octavo.core import eval_mode
 from octavo.errors import UserError
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, attention_over, head_count, heads_of, in_words
+from octavo.inspect.attention_maps import Reads, attention_over, head_count, heads_of, in_words
 from octavo.inspect.inspection import MAX_TOKENS, tokens_of
 from octavo.io.cooperative import Turn, in_turns
-from octavo.models.views import View
+from octavo.models.views import TokenMaps, View
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.run import Run
@@ -33,21 +33,6 @@ MAX_WEIGHTS = 1 << 26  # of all maps of a text, in single precision: 256 MB
 SMALL = 48  # rows and columns of a map that is one of many on a page
 
 
-@dataclass(frozen=True)
-class HeadStatistics:
-    """What can be said of one head in numbers; None where that has no meaning. Layers and heads count from 1."""
-
-    layer: int
-    head: int
-    entropy: float  # bits: how widely it attends
-    spread: float  # as a share of what is possible
-    distance: float | None = None  # tokens between query and key, on average
-    itself: float | None = None
-    previous: float | None = None
-    first: float | None = None  # on the token that opens the text
-    kind: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class AttentionBytes:
     """Every head's map as bytes, with the tokens along its sides."""
@@ -55,7 +40,7 @@ class AttentionBytes:
     queries: tuple[str, ...]  # T
     keys: tuple[str, ...]  # S
     maps_LHTS: NDArray[np.uint8]
-    statistics: tuple[HeadStatistics, ...]
+    statistics: tuple[dict[str, Any], ...]  # of each head: see `AttentionHead.statistics`
     notes: tuple[str, ...] = ()  # sentences about heads that stand out
     truncated: bool = False  # whether the text was longer
     translation: str = ""
@@ -110,24 +95,9 @@ def _of_a_run(run: Run, text: str, turn: Turn, view: View | None) -> AttentionBy
     x_N = whole[: most_tokens(head_count(run.model))]
     maps = attention_over(run.model, x_N, turn, view)
     tokens = (BEGIN, *(display_token(run.tokenizer, token) for token in x_N))
-    statistics = tuple(in_turns((_statistics(head) for head in heads_of(maps)), turn))
     with turn():
         notes = tuple(in_words(maps))
-    return AttentionBytes(tokens, tokens, _all_bytes(maps.layers, turn), statistics, notes, len(whole) > len(x_N))
-
-
-def _statistics(head: Head) -> HeadStatistics:
-    if len(head.a_TT) < 2:
-        return HeadStatistics(head.layer, head.head, 0.0, 0.0)
-    return HeadStatistics(head.layer, head.head, head.entropy, head.spread, head.distance, head.itself, head.previous,
-                  head.begin, head.kind)  # fmt: skip
-
-
-def _all_bytes(layers: Sequence[Tensor], turn: Turn) -> NDArray[np.uint8]:
-    """maps_LHTS, a head a turn."""
-    made = in_turns((as_bytes(a_TS.float().numpy()) for a_HTS in layers for a_TS in a_HTS), turn)
-    maps = np.stack(list(made))
-    return maps.reshape(len(layers), -1, *maps.shape[1:])
+    return _made(maps, "back", tokens, tokens, turn, notes=notes, truncated=len(whole) > len(x_N))
 
 
 def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> AttentionBytes:
@@ -137,36 +107,24 @@ def _of_an_encoder(of: Encoder, text: str, turn: Turn) -> AttentionBytes:
     x_T = [tokenizer.first, *found.tolist()[:most], tokenizer.end]
     with turn(), torch.no_grad(), eval_mode(of.model), trace() as traced:
         of.model.encode(torch.tensor([x_T], device=next(of.model.parameters()).device))
-    layers = [a_1HTT[0].float().cpu() for a_1HTT in traced["attention"]]
+    maps = TokenMaps(
+        tuple(a_1HTT[0].float().cpu() for a_1HTT in traced["attention"]), torch.tensor([len(x_T)] * len(x_T))
+    )
     tokens = tuple(tokenizer.token(token) for token in x_T)
-    statistics = in_turns((_both_ways(l, h, a) for l, a_H in enumerate(layers, 1) for h, a in enumerate(a_H, 1)), turn)
-    return AttentionBytes(tokens, tokens, _all_bytes(layers, turn), tuple(statistics), truncated=len(found) > most)
-
-
-def _both_ways(layer: int, head: int, a_TT: Tensor) -> HeadStatistics:
-    """The statistics of a head that sees the whole text."""
-    a_TT = a_TT.double()
-    entropy, spread = _width(a_TT)
-    place_T = torch.arange(len(a_TT), dtype=torch.float64)
-    distance = float((a_TT * (place_T[:, None] - place_T).abs()).sum(1).mean())
-    itself, previous, first = (float(one.mean()) for one in (a_TT.diagonal(), a_TT.diagonal(-1), a_TT[:, 0]))
-    shares = {"itself": itself, "previous token": previous, "first token": first}
-    name = max(shares, key=lambda one: shares[one])
-    kind = name if shares[name] >= MOSTLY else "spread" if spread >= SPREAD else ""
-    return HeadStatistics(layer, head, entropy, spread, distance, itself, previous, first, kind)
-
-
-def _width(a_TS: Tensor) -> tuple[float, float]:
-    """Mean bits of the rows, and that as a share of the most that is possible."""
-    bits = float(torch.special.entr(a_TS.double()).sum(1).mean()) / math.log(2)
-    return bits, bits / math.log2(a_TS.shape[1]) if a_TS.shape[1] > 1 else 0.0
+    return _made(maps, "both ways", tokens, tokens, turn, truncated=len(found) > most)
 
 
 def _of_a_translator(of: Translator, text: str, language: str, turn: Turn) -> AttentionBytes:
     found = align(of, text, language=language, turn=turn)
-    statistics = tuple(
-        HeadStatistics(layer, head, *_width(a_TS))
-        for layer, a_HTS in enumerate(found.a_LHTS, 1) for head, a_TS in enumerate(a_HTS, 1)
-    )  # fmt: skip
-    maps = _all_bytes(tuple(found.a_LHTS), turn)
-    return AttentionBytes(found.target, found.source, maps, statistics, translation=found.translation)
+    maps = TokenMaps(tuple(found.a_LHTS), torch.tensor([len(found.source)] * len(found.target)))
+    return _made(maps, "other", found.target, found.source, turn, translation=found.translation)
+
+
+def _made(
+    maps: TokenMaps, reads: Reads, queries: tuple[str, ...], keys: tuple[str, ...], turn: Turn, **more: Any
+) -> AttentionBytes:
+    """The maps as bytes and the statistics of their heads, a head a turn."""
+    statistics = tuple(in_turns((head.statistics() for head in heads_of(maps, reads)), turn))
+    made = in_turns((as_bytes(a_TS.float().numpy()) for a_HTS in maps.layers for a_TS in a_HTS), turn)
+    maps_LHTS = np.stack(list(made)).reshape(len(maps.layers), -1, len(queries), len(keys))
+    return AttentionBytes(queries, keys, maps_LHTS, statistics, **more)

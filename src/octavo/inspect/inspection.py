@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from octavo.errors import UserError
-from octavo.inspect.activations import layer_predictions
 from octavo.inspect.attention_maps import attention_over, most_tokens
 from octavo.inspect.gradient_flow import Flow, check_back, default_back, gradient_flow
-from octavo.inspect.views import find_view, token_rows
+from octavo.inspect.views import find_view, layer_predictions, token_rows
 from octavo.models import spec_of
 from octavo.models.views import LayerPrediction, TokenMaps, TokenRow
 from octavo.tasks.run import Run

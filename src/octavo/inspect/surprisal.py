@@ -6,8 +6,8 @@ N tokens of a text, T those of a piece, K candidates, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
+from octavo.io.cooperative import Turn
 from octavo.models import NGram
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
@@ -53,7 +54,7 @@ class Reading:
 @torch.no_grad()
 def read(
     model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES,
-    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    turn: Turn = nullcontext,
 ) -> Reading:  # fmt: skip
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
     count, counts = min(candidates, model.vocab), hasattr(model, "matches")

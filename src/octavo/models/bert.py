@@ -81,31 +81,6 @@ class BertConfig:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Texts(Pattern):
-    """Tokens of one text attend to each other: several texts share a row. text_B1T: the text that each token is of."""
-
-    text_B1T: Tensor
-
-    @classmethod
-    def of(cls, text_BT: Tensor) -> Texts:
-        return cls(text_BT[:, None])
-
-    def allows(self, t: Tensor, s: Tensor) -> Tensor:
-        s = s.reshape((1,) * (t.dim() - s.dim()) + s.shape)  # its places then come last, whatever stands in front
-        return self.text_B1T[..., t] == self.text_B1T[..., s]
-
-    @property
-    def rows(self) -> int | None:
-        return len(self.text_B1T)
-
-    def row(self, b: Tensor) -> Pattern:
-        return Texts(self.text_B1T[b, 0])
-
-    def on(self, device: torch.device | str) -> Pattern:
-        return Texts(self.text_B1T.to(device))
-
-
 class PostNormBlock(Block):
     """norm(x + attention(x)), then norm(x + feed_forward(x)): post-norm, as in the first transformers."""
 

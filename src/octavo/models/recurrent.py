@@ -20,7 +20,7 @@ from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, r
 from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
-from octavo.ops.recurrent import GATES, STEPS, Cell, Weights, layer
+from octavo.ops.recurrent import GATES, Cell, Weights, layer, step
 
 State = tuple[Any, ...]  # for each layer h_BD, or (h_BD, c_BD) of an LSTM
 Init = Literal["orthogonal", "xavier", "he"]
@@ -147,7 +147,7 @@ class Recurrent(Embedded):
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         y_BD, after = self.embed(x_B), []
         for one, before in zip(self._layers(), state, strict=True):
-            after.append(STEPS[self.cell](y_BD, before, one.weights))
+            after.append(step(self.cell, y_BD, before, one.weights))
             y_BD = self.drop(after[-1][0] if self.cell == "lstm" else after[-1])
         return self.logits(y_BD), tuple(after)
 

@@ -18,7 +18,7 @@ from octavo.models.parts.checks import check_choices, check_dropout, check_not_n
 from octavo.models.recurrent import TAPS, Embedded, Init, Layer, gates_view, init_matrix, short_budget, vocabulary_part
 from octavo.models.spec import Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, MEMORY_ATTENTION
-from octavo.ops.attention.scores import ScoreKind, additive, dot, scaled, weighted_sum
+from octavo.ops.attention.scores import ScoreKind, additives, dots, scaled_dots, weighted_sum
 from octavo.ops.recurrent import AFTER, GATES
 
 State = tuple[Tensor, Tensor]  # h_BD, and the memory of the states so far, memory_BMD
@@ -123,9 +123,10 @@ class RNNAttention(Embedded):
         return F.linear(h, self.key_DD) if self.config.score == "additive" else h
 
     def _scores(self, s_BD: Tensor, keys_BMD: Tensor) -> Tensor:
+        s_B1D = s_BD[:, None]  # one query a row
         if self.config.score == "additive":
-            return additive(F.linear(s_BD, self.query_DD), keys_BMD, self.score_D)
-        return (dot if self.config.score == "dot" else scaled)(s_BD, keys_BMD)
+            return additives(F.linear(s_B1D, self.query_DD), keys_BMD, self.score_D)[:, 0]
+        return (dots if self.config.score == "dot" else scaled_dots)(s_B1D, keys_BMD)[:, 0]
 
     def _remember(self, memory_BMD: Tensor, new_BD: Tensor) -> Tensor:
         """The memory with one state more, and without the oldest where that is one too many."""

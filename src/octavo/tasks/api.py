@@ -16,7 +16,8 @@ from octavo.io.run_folder import read_record
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text, total
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
-from octavo.tasks.task import TrainedRun, find_task, task_for
+from octavo.tasks.task import find_task, task_for
+from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.training_run import resume_run, train_run
 from octavo.text import Split, open_text, text_in_memory
 from octavo.text.preprocess import apply
@@ -69,7 +70,7 @@ def load(path: str | Path) -> Any:
     if is_foreign(Path(path)):
         return load_language_run(path)
     record = read_record(path)
-    return find_task(record["task"]).load(Path(path), record)
+    return find_task(record["task"]).run_class.load(path, record)
 
 
 def evaluate(

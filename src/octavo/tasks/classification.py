@@ -21,11 +21,12 @@ from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, read_record
 from octavo.models.classifier_head import Head
 from octavo.models.dan import Dan, Linear, grown
-from octavo.scoring.classification import Classified, best_temperature, classified
-from octavo.tasks.classifier import CLASSIFIERS, Classifier, contents_of, load_classifier
-from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
+from octavo.scoring.metrics import Classified, best_temperature, classified
+from octavo.tasks.classifier import Classifier
+from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares
 from octavo.tasks.text_vectors import Base, VectorReader, open_base
+from octavo.tasks.trained_run import models_of
 from octavo.tasks.training_run import train_alone
 from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
@@ -74,6 +75,7 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     """A class for every text."""
 
     name, purpose, data_key = "classification", "classify text", "data"
+    run_class = Classifier
     data_help = (
         "sentence-polarity, movie-reviews, or files of labelled texts: label<TAB>text, CSV, JSON lines, or fastText's "
         "__label__ lines."
@@ -84,10 +86,10 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     optimizer = OptimizerConfig(optimizer="adamw", learning_rate=0.003, weight_decay=0.01, warmup=0.0)
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
-        name = "linear" if model == "linear-classifier" else model
-        if name not in CLASSIFIERS:
-            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(list(CLASSIFIERS))}")
-        usual = {"config": CLASSIFIERS[name].config(), "settings": self.settings}
+        name, known = model.removesuffix("-classifier"), models_of(self.name)
+        if name not in known:
+            raise UserError(f"there is no classifier {model!r}; classifiers are {listed(list(known))}")
+        usual = {"config": known[name].config(), "settings": self.settings}
         return name, usual | ({"loop": self.loop, "optimizer": self.optimizer} if name != "linear" else {})
 
     def check(self, recipe: Recipe) -> None:
@@ -134,16 +136,13 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         calibrate = _can_spare(recipe, data.learn)
         data.fitted, data.held = data.learn.last_tenth() if calibrate or recipe.loop.patience else (data.learn, None)
         made = (_create_head if recipe.model == "head" else _create_dan)(recipe, data, data.fitted)
-        made.model.initialise(seeded_generator(recipe.seed))  # type: ignore[operator]
+        made.model.initialise(seeded_generator(recipe.seed))
         if data.vectors is not None:
             _take_vectors(made, data.vectors)
         return made
 
     def recreate(self, recipe: Recipe, data: ClassificationData, path: Path) -> Classifier:
-        made, record = self.create(recipe, data), read_record(path)
-        made.path, about = path, contents_of(made).record
-        made.record = {key: value for key, value in record.items() if key not in (*about, "format", "octavo", "task")}
-        return made
+        return self.create(recipe, data).placed(path, read_record(path))
 
     def stage(
         self, recipe: Recipe, run: Classifier, data: ClassificationData, device: torch.device, number: int
@@ -185,12 +184,6 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
             run.record["result"] = measure(run, data.test).to_json()
             return {REPORT: classify_page(recipe, run, data.test, data.learn, folder)} if folder is not None else {}
         return {}
-
-    def contents(self, run: Classifier) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Classifier:
-        return load_classifier(path)
 
     def evaluate(self, run: Classifier, source: Any = None, **settings: Any) -> Classified:
         """How good a classifier is on labelled texts; without any, on those held out of its training."""
@@ -243,7 +236,7 @@ def _fit_linear(recipe: Recipe, data: Labelled, calibrate: bool) -> Classifier:
         with torch.no_grad():
             logits_NC = fitted((~held_N).nonzero()[:, 0])(bags.take(held_N.nonzero()[:, 0]))
         temperature = best_temperature(logits_NC, torch.from_numpy(data.y_N)[held_N])
-    return Classifier("linear", fitted(torch.arange(len(data))), reader, data.classes, temperature)
+    return Classifier(fitted(torch.arange(len(data))), reader, data.classes, temperature)
 
 
 def _create_head(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
@@ -251,7 +244,7 @@ def _create_head(recipe: Recipe, data: ClassificationData, learn: Labelled) -> C
         raise UserError("a base is what a head stands on: there is none; try head with --base RUN")
     vectors, x_ND = VectorReader.learn(data.base, learn.texts)
     data.take = lambda rows: x_ND[rows]
-    return Classifier("head", Head(recipe.config, vectors.width, len(learn.classes)), vectors, learn.classes)
+    return Classifier(Head(recipe.config, vectors.width, len(learn.classes)), vectors, learn.classes)
 
 
 def _create_dan(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Classifier:
@@ -261,7 +254,7 @@ def _create_dan(recipe: Recipe, data: ClassificationData, learn: Labelled) -> Cl
     known = KnownReader.learn(learn.texts, config.min_count, config.ngrams, config.buckets, given.words)
     data.take = known.read(learn.texts).take
     dan = Dan(config, known.rows, given.rows_WD.shape[1], len(learn.classes))
-    return Classifier("dan", dan, known, learn.classes)
+    return Classifier(dan, known, learn.classes)
 
 
 def _take_vectors(made: Classifier, given: Vectors) -> None:
@@ -270,7 +263,7 @@ def _take_vectors(made: Classifier, given: Vectors) -> None:
     with torch.no_grad():
         for row, word in enumerate(made.reader.words, 1 + made.reader.buckets):
             if word in place:
-                made.model.vectors_VD[row] = torch.from_numpy(given.rows_WD[place[word]])  # type: ignore[operator]
+                made.model.vectors_VD[row] = torch.from_numpy(given.rows_WD[place[word]])
 
 
 def _with_spare_words(made: Classifier, given: Vectors, spare: int) -> Classifier:
@@ -279,8 +272,8 @@ def _with_spare_words(made: Classifier, given: Vectors, spare: int) -> Classifie
     place = {word: n for n, word in enumerate(given.words)}
     further = [word for word in given.words[:spare] if word not in learnt]
     rows_UD = torch.from_numpy(given.rows_WD[[place[word] for word in further]])
-    reader = KnownReader([*known.words, *further], made.model.config.ngrams, known.buckets)  # type: ignore[union-attr, arg-type]
-    return replace(made, model=grown(made.model.cpu(), rows_UD), reader=reader)  # type: ignore[arg-type]
+    reader = KnownReader([*known.words, *further], made.model.config.ngrams, known.buckets)
+    return replace(made, model=grown(made.model.cpu(), rows_UD), reader=reader)
 
 
 # ---------------------------------------------------------------------- measuring
@@ -307,6 +300,5 @@ def cross_validate(
 
 def examples_of(made: Classifier) -> tuple[Labelled, Labelled]:
     """What a classifier has learnt from and was measured on, read again; refused where it has changed."""
-    record = {**made.record, **contents_of(made).record}
-    data = TASK.reopen(record, str(made.path or "the classifier"), "name a file of examples")
+    data: ClassificationData = made.data("name a file of examples")
     return data.learn, data.test

@@ -39,10 +39,10 @@ def classify_page(recipe: Recipe, made: Classifier, test: Labelled, learnt: Labe
     rows = surest_errors(made, test, SHOWN_MISTAKES)
     mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], learnt)
     named, result = ", ".join(made.record["data"]["source"]), made.record.get("result", {})
-    lead, sections = f"The classifier {out.name} ({made.name}), trained on {named}.", [_mistakes(mistakes)]
+    lead, sections = f"The classifier {out.name} ({made.model_name}), trained on {named}.", [_mistakes(mistakes)]
     if result:
         sections.insert(0, _result(result))
-    return render_run_page("classification", recipe, made, out, f"{made.name} on {named}", lead, sections)
+    return render_run_page("classification", recipe, made, out, f"{made.model_name} on {named}", lead, sections)
 
 
 def explain_page(explained: Sequence[Explained], name: str, command: str) -> str:

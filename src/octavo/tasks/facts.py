@@ -21,11 +21,9 @@ from octavo.io.run_folder import REPORT
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
-from octavo.scoring.answers import exact_match
-from octavo.tasks.oracle import measure, oracle_of
-from octavo.tasks.run import Run, contents_of, load
+from octavo.tasks.facts_run import FactsRun, answering_run, measure
 from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
-from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Rows, Task
 from octavo.tasks.training_run import train_alone
 from octavo.text.chunks import Chunk
 from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
@@ -81,10 +79,11 @@ class FactsConfig:
         return self.epochs or (EPOCHS if self.pretraining else EPOCHS_ALONE)
 
 
-class FactsTask(Task[Run, Knowledge]):
+class FactsTask(Task[FactsRun, Knowledge]):
     """The answers to questions about what a text says."""
 
     name, purpose, data_key = "facts", "answer questions", "corpus"
+    run_class = FactsRun
     data_help = "birthplaces; people or people-500, made-up ones; or a folder with text.txt, train.tsv and dev.tsv."
     example = "people-160 --width 64 --layers 2 --heads 4 --pretrain-epochs 60 --epochs 40"
     settings = FactsConfig()
@@ -109,11 +108,11 @@ class FactsTask(Task[Run, Knowledge]):
         counts = {"texts": len(data.text), "learnt": len(data.train), "asked": len(data.dev)}
         return {"corpus": about, "facts": {"frame": list(data.frame), **counts}}
 
-    def create(self, recipe: Recipe, data: Knowledge) -> Run:
+    def create(self, recipe: Recipe, data: Knowledge) -> FactsRun:
         model, tokenizer = fresh_model(data, recipe.config, recipe.seed)
-        return Run(model, tokenizer, {"task": self.name})
+        return FactsRun(model, tokenizer)
 
-    def suited(self, recipe: Recipe, run: Run) -> Recipe:
+    def suited(self, recipe: Recipe, run: FactsRun) -> Recipe:
         """Muon's learning rate suits pretraining; in finetuning it is less as the other rate is."""
         return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))
 
@@ -125,7 +124,7 @@ class FactsTask(Task[Run, Knowledge]):
         second = record.get("facts", {}).get("stage") == FINETUNING and bool(record["training"].get("stages"))
         return 1 if second else stage
 
-    def stage(self, recipe: Recipe, run: Run, data: Knowledge, device: torch.device, number: int) -> Stage:
+    def stage(self, recipe: Recipe, run: FactsRun, data: Knowledge, device: torch.device, number: int) -> Stage:
         name, model = self.stage_names(recipe)[number], run.model
         if name == PRETRAINING:
             texts = CorruptedTexts(data, run.tokenizer, recipe.settings, model.config.context, recipe.seed, device)
@@ -137,37 +136,24 @@ class FactsTask(Task[Run, Knowledge]):
         budget = recipe.loop.budget or f"{asked.steps(recipe.settings.question_epochs)}steps"
         stage = fact_stage(model, asked, name, budget, optimizer_of(recipe))
         if held:
-            oracle = oracle_of(run, unfinished=True)
-            questions = [pair.question for pair in held]
-
-            def validate() -> Mapping[str, float]:
-                said = zip(oracle.answer(questions), held, strict=True)
-                return {"exact_match": sum(exact_match(one.text, pair.answer) for one, pair in said) / len(held)}
-
-            stage = replace(stage, validate=validate, best="exact_match")
+            stage = replace(stage, validate=lambda: {"exact_match": run.right_share(held)}, best="exact_match")
         return replace(stage, examples_per_step=rows, steps_per_epoch=asked.steps(1))
 
     def finish(
-        self, recipe: Recipe, run: Run, data: Knowledge, rows: Rows, measure_it: bool, folder: Path | None
+        self, recipe: Recipe, run: FactsRun, data: Knowledge, rows: Rows, measure_it: bool, folder: Path | None
     ) -> dict[str, str]:
         from octavo.tasks.facts_page import answers_page
 
         if not measure_it:
             return {}
-        run.record["result"] = measure(oracle_of(run), data, recipe.settings.pretraining)
+        run.record["result"] = measure(answering_run(run), data, recipe.settings.pretraining)
         return {REPORT: answers_page(recipe, run, rows, folder)} if folder is not None else {}
-
-    def contents(self, run: Run) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Run:
-        return load(path)
 
 
 TASK = FactsTask()
 
 
-def teach(recipe: Recipe, run: Run, known: Knowledge, device: torch.device) -> Run:
+def teach(recipe: Recipe, run: FactsRun, known: Knowledge, device: torch.device) -> FactsRun:
     """Train a run's model stage by stage in this process, without a folder."""
     for number in range(len(TASK.stage_names(recipe))):
         run.model.to(device)

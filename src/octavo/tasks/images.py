@@ -24,9 +24,9 @@ from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
-from octavo.scoring.classification import Classified
-from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, contents_of, evaluate_run, load_images
-from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.scoring.metrics import Classified
+from octavo.tasks.image_run import ImageEvaluation, ImageRun, Scaling, evaluate_run
+from octavo.tasks.task import Recipe, Rows, Task
 from octavo.training.loop_config import LoopConfig
 from octavo.training.stage import RowBatch, Stage
 
@@ -56,6 +56,7 @@ class ImageTask(Task[ImageRun, Images]):
     """A class for every image."""
 
     name, purpose, data_key = "images", "classify images", "images"
+    run_class = ImageRun
     data_help = "digits, mnist5k, fashion, or a folder: with a folder of pictures for each class, or MNIST's IDX files."
     example = "digits"
     settings = ImagesConfig()
@@ -104,12 +105,6 @@ class ImageTask(Task[ImageRun, Images]):
         measured = evaluate_run(run, data.test_NCHW, data.test_N)
         run.record["result"] = measured.scores.to_json()
         return {REPORT: image_page(recipe, run, data, measured, rows, folder)} if folder is not None else {}
-
-    def contents(self, run: ImageRun) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> ImageRun:
-        return load_images(path, record)
 
     def evaluate(self, run: ImageRun, source: Any = None, **settings: Any) -> Classified:
         return evaluate_images(run, source).scores
@@ -178,8 +173,8 @@ def evaluate_images(run: ImageRun, source: str | Path | None = None) -> ImageEva
 
 def held_out_images(run: ImageRun) -> Images:
     """The images that a run was trained and measured on, as they are now."""
-    record = {**run.record, **contents_of(run).record}
-    return TASK.reopen(record, str(run.path or "the run"), "name others, or train it anew")
+    images: Images = run.data()
+    return images
 
 
 def _described(sizes: Mapping[str, int], labels: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from octavo.datasets.images import Images
 from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.thumbnails import Thumbnail, image_symbol, thumbnails
+from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import (
     confusion_matrix,
@@ -29,7 +29,7 @@ from octavo.pages.sections import (
     section,
     table,
 )
-from octavo.scoring.classification import Classified
+from octavo.scoring.metrics import Classified
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.image_run import ImageEvaluation, ImageRun
 from octavo.tasks.run_facts import render_run_page
@@ -56,8 +56,8 @@ def image_page(
     name = about.get("name", "images")
     shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
     maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
-    lead = f"A {run.name} that classifies {name} into {len(run.labels)} classes."
-    return render_run_page("images", recipe, run, out, f"{run.name} on {name}", lead, [
+    lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
+    return render_run_page("images", recipe, run, out, f"{run.model_name} on {name}", lead, [
         _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
         _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
         _training(rows, run.record), _model(run),
@@ -67,7 +67,7 @@ def image_page(
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
     """One image, and the attention maps of every head."""
     maps = attention_part(run, "", x_CHW, truth, every_layer=True)
-    return render_page(f"Attention of {run.name}", f"{run.summary()}.", [section(name, maps, _explained(run))])
+    return render_page(f"Attention of {run.model_name}", f"{run.summary()}.", [section(name, maps, _explained(run))])
 
 
 def attention_part(

@@ -28,8 +28,8 @@ from octavo.tasks.corpus import (
     workspace_for,
 )
 from octavo.tasks.mixture import MixtureConfig, fit_mixture, open_mixture
-from octavo.tasks.run import Run, contents_of, load
-from octavo.tasks.task import Contents, Recipe, Rows, Task, pick_device
+from octavo.tasks.run import Run
+from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
 from octavo.training.loss import TrainingText, language_stage
@@ -60,6 +60,7 @@ class LanguageTask(Task[Run, LanguageData]):
     """The next token of a text."""
 
     name, purpose, data_key = "language", "predict the next token", "corpus"
+    run_class = Run
     data_help = "A named source (octavo data list), a file, several, a folder, or - for standard input."
     example = "shakespeare --budget 3min"
     settings = TextConfig()
@@ -130,7 +131,7 @@ class LanguageTask(Task[Run, LanguageData]):
         return super().suited(recipe, run).replace(loop=recipe.loop.suiting(run.model))
 
     def recreate(self, recipe: Recipe, data: LanguageData, path: Path) -> Run:
-        run = load(path)
+        run = Run.load(path)
         data.store = tokenize(data.corpus.train, run.tokenizer, data.tokens_file)
         return run
 
@@ -166,12 +167,6 @@ class LanguageTask(Task[Run, LanguageData]):
         if folder is not None:
             texts[REPORT] = language_page(recipe, run, data.corpus.valid, texts[SAMPLES], rows, folder)
         return texts
-
-    def contents(self, run: Run) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Run:
-        return load(path)
 
     def evaluate(self, run: Run, source: Any = None, **settings: Any) -> Score:
         name, text = held_out(run)

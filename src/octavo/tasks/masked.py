@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
 from octavo.models import find_spec
-from octavo.models.bert import Bert, BertConfig, Texts
+from octavo.models.bert import Bert, BertConfig
+from octavo.ops.attention.patterns import Texts
 from octavo.ops.cross_entropy import nats_of
 from octavo.tasks.corpus import describe_corpus
-from octavo.tasks.encoder import Encoder, contents_of, load_encoder
+from octavo.tasks.encoder import Encoder
 from octavo.tasks.masking import NOTHING, Ahead, MaskConfig, Masked, MaskedBatch, MaskedPart
 from octavo.tasks.sentences import Sentences, documents
-from octavo.tasks.task import Contents, Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Rows, Task
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
@@ -52,6 +53,7 @@ class MaskedTask(Task[Encoder, Corpus]):
     """The hidden words of a text."""
 
     name, purpose, data_key = "masked", "fill in masked words", "corpus"
+    run_class = Encoder
     data_help = "A named source (octavo data list), a file, several, a folder, or - for standard input."
     example = "shakespeare --budget 5min --tasks words order"
     settings = MaskedConfig()
@@ -135,12 +137,6 @@ class MaskedTask(Task[Encoder, Corpus]):
             run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
         return {}
 
-    def contents(self, run: Encoder) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Encoder:
-        return load_encoder(path)
-
 
 TASK = MaskedTask()
 
@@ -203,7 +199,7 @@ def _nats(logits: Tensor, target_N: Tensor, smoothing: float = 0.0) -> Tensor:
 
 def encoded(model: Bert, batch: MaskedBatch) -> Tensor:
     """h_BTD of the rows, in which each text sees itself alone."""
-    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts.of(batch.text_BT))
+    return model.encode(batch.x_BT, batch.segment_BT, batch.place_BT, Texts(batch.text_BT))
 
 
 @torch.no_grad()

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from octavo.core import LanguageModel
+from octavo.io.run_folder import TENSORS, TOKENIZER
 from octavo.models import spec_of, stored_entries
 from octavo.pages.sections import render_page, reproduce, versions
-from octavo.tasks.run import TENSORS, TOKENIZER, Run
+from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Task, find_task
 
 

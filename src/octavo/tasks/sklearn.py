@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from octavo.datasets.labels import Labelled
 from octavo.tasks.classification import TASK, fit_classifier
-from octavo.tasks.classifier import Classifier, load_classifier
+from octavo.tasks.classifier import Classifier
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -99,9 +99,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, path: str | Path) -> TextClassifier:
         """A saved one, or any classifier that octavo classify train made; then its classes are strings."""
-        made: Classifier = load_classifier(path)
+        made = Classifier.load(path)
         saved = made.record.get("sklearn", {})
-        loaded = cls(**saved.get("params", {"model": made.name}))
+        loaded = cls(**saved.get("params", {"model": made.model_name}))
         loaded.classifier_, loaded.classes_ = made, np.array(saved.get("classes", made.classes))
         if len(loaded.classes_) != len(made.classes):
             raise ValueError(f"{path} is damaged: {len(loaded.classes_)} classes, the model has {len(made.classes)}")

@@ -23,7 +23,7 @@ from octavo.core import seeded_generator
 from octavo.errors import Stopped, UserError
 from octavo.io.lock import locked
 from octavo.io.run_folder import BOARD, CONFIG, METRICS, STATE, check_out, read_record, write_record
-from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device, save_run
+from octavo.tasks.task import Recipe, Rows, Task, find_task, made_with, pick_device
 from octavo.training.checkpoint import FILE, Checkpoint, Position
 from octavo.training.distributed import Team, team
 from octavo.training.loop import Loop
@@ -190,7 +190,7 @@ def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[Non
     try:
         run.record["training"]["before"] = _put_aside(folder)
         model, run.model = run.model, loop.untrained  # which is whole, where the other one is sharded
-        save_run(run, folder, {METRICS: ""})
+        run.save(folder, {METRICS: ""})
         run.model = model
         yield
     except Exception as error:
@@ -217,7 +217,7 @@ def _finish(
             return run
         history = [*rows, *([run.record["result"]] if measure else [])]
         lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in history)
-        save_run(run, folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))
+        run.save(folder, {METRICS: lines, **texts}, keep=(STATE, BOARD))
     except KeyboardInterrupt as error:
         if not (folder and (folder / STATE).is_dir()):
             raise

@@ -27,10 +27,10 @@ from octavo.io.run_folder import REPORT
 from octavo.models import find_spec
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.ops.cross_entropy import nats_of
-from octavo.scoring.translation import Translated, load_sacrebleu
+from octavo.scoring.metrics import Translated, load_sacrebleu
 from octavo.tasks.pair_batches import IGNORE, PairBatch, PairBatches, encode_lines
-from octavo.tasks.task import Contents, Recipe, Rows, Task
-from octavo.tasks.translator import BEAM, Translator, contents_of, ids_of, load_translator
+from octavo.tasks.task import Recipe, Rows, Task
+from octavo.tasks.translator import BEAM, Translator, ids_of
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.registry import tokenizer_class, tokenizer_settings
@@ -92,6 +92,7 @@ class TranslationTask(Task[Translator, Pairs]):
     """A text in another language for every text."""
 
     name, purpose, data_key = "translation", "translate", "pairs"
+    run_class = Translator
     data_help = (
         "multi30k-en-de (or other pairs of en, de, fr; -en-de-fr for two targets), kjv-asv, cmudict; a TSV file of "
         "source, tab, target; or a file of sources and one of targets, line by line. --batch-size counts tokens here: "
@@ -149,12 +150,6 @@ class TranslationTask(Task[Translator, Pairs]):
         run.record["result"] = {"languages": {one: found.to_json() for one, found in run.measure(data.test).items()}}
         return {REPORT: translation_page(recipe, run, data.test, rows, folder)} if folder is not None else {}
 
-    def contents(self, run: Translator) -> Contents:
-        return contents_of(run)
-
-    def load(self, path: Path, record: dict[str, Any]) -> Translator:
-        return load_translator(path, record)
-
     def evaluate(self, run: Translator, source: Any = None, **settings: Any) -> dict[str, Translated]:
         """BLEU and chrF by language: of the run's own test pairs, or of all pairs of a place that is named."""
         lines = read_lines(source) if source else pairs_of(run).test
@@ -171,8 +166,8 @@ TASK = TranslationTask()
 
 def pairs_of(run: Translator) -> Pairs:
     """The pairs that a run was trained and measured on, if they are still the same."""
-    record = {**run.record, **contents_of(run).record}
-    return TASK.reopen(record, str(run.path or "the run"), "name others, or train it anew")
+    pairs: Pairs = run.data()
+    return pairs
 
 
 class PairLoss(nn.Module):

@@ -131,8 +131,7 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
         )
     if sources.SOURCES[name].kind in ("checkpoint", "vectors", "images"):
         raise UserError(f"the source {name} is not text but {sources.SOURCES[name].kind}; name another")
-    found = sources.get(name)
-    return list(found) if isinstance(found, list) else [found]
+    return list(sources.get_files(name).values())
 
 
 def _in_place(path: Path, errors: Errors) -> Text:

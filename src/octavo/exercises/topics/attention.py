@@ -15,7 +15,7 @@ from octavo.exercises.framework.evidence import bisect, count_flops, meta, norma
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend_reference
 from octavo.pages.figures.lines import Series, lines
-from octavo.pages.figures.matrices import shaded_matrices
+from octavo.pages.figures.shaded_cells import shaded_matrices
 
 ROUNDING = {"rel": 1e-12, "abs": 1e-15}  # tolerance for float64
 OF_INPUTS = {"N": "whole", "r": "positive"}

@@ -1,43 +1,48 @@
 """The work of a comparison's cells: train a model or resume it, score it, let it generate, and write its page.
 
-N bytes of the held-out text.
+General compressors that are given the training text are the line that a model has to beat. N bytes of held-out text.
 """
 
 from __future__ import annotations
 
+import bz2
+import importlib
 import io
 import json
+import lzma
 import math
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, files_of_run, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
-from octavo.experiments.compare.rows import Row
-from octavo.experiments.excerpts import open_texts
-from octavo.experiments.table import plain_json
+from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
+from octavo.experiments.excerpts import last_part, open_texts
 from octavo.io.files import whole_file, write_text
-from octavo.io.run_folder import write_record
+from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
-from octavo.scoring.bits_per_byte import Score, finite, score_bytes
+from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
 from octavo.tasks.language_page import language_page, opening, run_page
 from octavo.tasks.mixture import PROBED
-from octavo.tasks.run import METRICS, REPORT, SAMPLES, Run, load, read_record
+from octavo.tasks.run import Run, load
 from octavo.tasks.run_facts import bytes_on_disk
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
@@ -119,7 +124,7 @@ def prove_best(cell: Cell, folder: Path) -> Json:
 
 def _measure(
     cell: Cell, run: Run, folder: Path, held_out: Split, device: torch.device, stages: Stages
-) -> tuple[Row, Score, str]:
+) -> tuple[CompareRow, Score, str]:
     """Score the held-out text and generate a sample."""
     run.model.to(device)
     costs = f"{BYTE_COSTS}/{cell.key}.npy"
@@ -135,7 +140,7 @@ def _measure(
     run.model.cpu()
     run.record["result"] = score.to_json()
     low, high = interval or (None, None)
-    row = Row(
+    row = CompareRow(
         cell.key, cell.options["title"], cell.options["family"], score.bits_per_byte, low=low, high=high,
         interval=over, seconds=run.record.get("train_seconds"), parameters=sum(stored_entries(run.model).values()),
         score_rate=score.tokens / max(1e-9, score.seconds), generation_rate=rate, run=cell.key, byte_costs=costs,
@@ -144,10 +149,10 @@ def _measure(
     return row, score, sample
 
 
-def _value(row: Row, score: Score, run: Run, stages: Stages) -> Json:
+def _value(row: CompareRow, score: Score, run: Run, stages: Stages) -> Json:
     """What is stored of a run: its row, what a mixture's parts are chosen by, and what its archive must come to."""
     return {
-        "row": plain_json(row), "bits": finite(score.bits), "tokens": score.tokens, "stages": dict(stages),
+        "row": plain_json(row), "bits": plain_json(score.bits), "tokens": score.tokens, "stages": dict(stages),
         "validation_bits_per_byte": run.record.get("training", {}).get("held_out_bits_per_byte"),
         "tokenizer": fingerprint(run.tokenizer), "summary": f"{score.bits_per_byte:.4f} bits per byte",
     }  # fmt: skip
@@ -210,3 +215,61 @@ def t_interval(values: Sequence[float]) -> tuple[float, float]:
     half = quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
     mean = float(np.mean(values))
     return mean - half, mean + half
+
+
+ZLIB_WINDOW_BYTES = 1 << 15  # that deflate can look back over
+BZ2_BLOCK_BYTES = 900_000  # that bzip2 sorts at once
+MAX_KNOWN_BYTES = 1 << 23  # of the training text that xz and zstd are given: more would only take minutes
+
+
+def measure_compressor(cell: Cell, folder: Path) -> Json:
+    """What the compressor makes of the held-out text once it knows the training text."""
+    train, held_out = open_texts(cell.data)
+    data = held_out.read()
+    window = {"zlib": ZLIB_WINDOW_BYTES, "bz2": max(0, BZ2_BLOCK_BYTES - len(data))}.get(cell.model, MAX_KNOWN_BYTES)
+    known = last_part(train, window).read()
+    bits = 8 * COMPRESSORS[cell.model](known, data) / len(data)
+    given = "the training text" if len(known) == train.size else f"the last {_amount(len(known))} of the training text"
+    row = CompareRow(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
+    return {"row": plain_json(row), "summary": f"{bits:.4f} bits per byte"}
+
+
+def _amount(count: int) -> str:
+    """8388608 as 8.4 MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def zlib_size(known: bytes, held_out: bytes) -> int:
+    """With the known text as the dictionary."""
+    packer = zlib.compressobj(9, zdict=known) if known else zlib.compressobj(9)
+    return len(packer.compress(held_out) + packer.flush())
+
+
+def bz2_size(known: bytes, held_out: bytes) -> int:
+    """Compressed size of known + held_out minus that of known."""
+    return len(bz2.compress(known + held_out)) - (len(bz2.compress(known)) if known else 0)
+
+
+def xz_size(known: bytes, held_out: bytes) -> int:
+    """Compressed size of known + held_out minus that of known, with a dictionary that holds both."""
+    memory = max(1 << 16, len(known) + len(held_out))
+    how = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": memory}]
+    both, alone = (len(lzma.compress(data, filters=how)) for data in (known + held_out, known))
+    return both - (alone if known else 0)
+
+
+def zstd_size(known: bytes, held_out: bytes) -> int:
+    """With the known text as the dictionary, and a window that holds all of it."""
+    try:
+        zstandard: Any = importlib.import_module("zstandard")
+    except ImportError as error:
+        raise UserError("zstd needs the package zstandard, which is not installed; pip install zstandard") from error
+    window = max(10, math.ceil(math.log2(len(known) + len(held_out) + 1)))
+    how = zstandard.ZstdCompressionParameters.from_level(22, window_log=min(27, window))
+    dictionary = zstandard.ZstdCompressionDict(known, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    return len(zstandard.ZstdCompressor(dict_data=dictionary, compression_params=how).compress(held_out))
+
+
+COMPRESSORS: dict[str, Callable[[bytes, bytes], int]] = {
+    "zlib": zlib_size, "bz2": bz2_size, "xz": xz_size, "zstd": zstd_size,
+}  # fmt: skip

@@ -22,9 +22,10 @@ from octavo.experiments.compare.figures import (
     write_figures,
 )
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
-from octavo.experiments.compare.rows import CSV, Comparison, Row
+from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
+from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
 from octavo.pages.figures.bars import bars
 from octavo.pages.markup import NOTHING, element
@@ -38,7 +39,6 @@ from octavo.pages.sections import (
     side_by_side,
     subsection,
 )
-from octavo.tasks.run import REPORT, SAMPLES
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 
@@ -60,23 +60,14 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
 
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
-    files = {row.model: str(row.byte_costs) for row in comparison if row.byte_costs}
-    return {model: np.load(path, mmap_mode="r") for model, path in _files(comparison, files).items()}
+    files = {row.model: comparison.file(row.byte_costs) for row in comparison if not row.error}
+    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path}
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:
     """What each run wrote when it was trained."""
-    files = {row.model: f"{row.run}/{SAMPLES}" for row in comparison if row.run}
-    return {model: path.read_text("utf-8", "replace") for model, path in _files(comparison, files).items()}
-
-
-def _files(comparison: Comparison, names: Mapping[str, str]) -> dict[str, Path]:
-    """A file of each model that did not fail, where it is there."""
-    assert comparison.folder is not None
-    paths = {
-        row.model: comparison.folder / names[row.model] for row in comparison if row.model in names and not row.error
-    }
-    return {model: path for model, path in paths.items() if path.is_file()}
+    files = {row.model: comparison.file(row.run and f"{row.run}/{SAMPLES}") for row in comparison if not row.error}
+    return {model: path.read_text("utf-8", "replace") for model, path in files.items() if path}
 
 
 def comparison_page(
@@ -139,7 +130,7 @@ def _figures(drawn: Sequence[Figure]) -> Markup:
     return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
 
 
-def _samples(rows: Sequence[Row], samples: Mapping[str, str]) -> Markup:
+def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
     if not rows:
         return NOTHING
     cards = sections.sample_cards([(row.model, samples[row.model]) for row in rows], "Samples", SAMPLE_CHARACTERS)
@@ -184,25 +175,20 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
-    rows = [_row(row, _address(comparison, row) if links else "") for row in comparison]
-    return sections.table(page_columns(Row), rows, kind="comparison", label="Results", row_headers=True)
+    files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
+    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "")
+            for row in comparison]  # fmt: skip
+    return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
 
 
-def _address(comparison: Comparison, row: Row) -> str:
-    """Where the run's own page is, seen from that of the comparison; empty where it has none."""
-    if comparison.folder is None or row.run is None or not (comparison.folder / row.run / REPORT).is_file():
-        return ""
-    return quote(f"{row.run}/{REPORT}")
-
-
-def _row(row: Row, address: str) -> sections.Row:
+def _row(row: CompareRow, address: str) -> sections.TableRow:
     name = sections.link(address, row.model) if address else row.model
     badge = element("span", "best", class_="badge") if row.best else ""
     first = Markup("{} {} {}").format(name, badge, element("small", row.title))
     if row.error is not None:
-        return sections.Row((first, f"failed: {row.error}"), "failed")
+        return sections.TableRow((first, f"failed: {row.error}"), "failed")
     kind = "best" if row.best else "dominated" if row.dominated else "compressor" if row.family == "compressor" else ""
-    return sections.Row((first, *cells_of(row)[1:]), kind)
+    return sections.TableRow((first, *cells_of(row)[1:]), kind)
 
 
 def footnotes(comparison: Comparison) -> list[str]:

@@ -10,23 +10,31 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
 from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
 from octavo.experiments.compare.advice import advice, rank_rows
-from octavo.experiments.compare.candidates import MIX, Candidate, candidates, parts_of_mixture
-from octavo.experiments.compare.config import KIND, OWN_TEXT, CompareConfig, Text, place_of, scored_part
+from octavo.experiments.compare.config import (
+    KIND,
+    MIX,
+    OWN_TEXT,
+    Candidate,
+    CompareConfig,
+    Text,
+    candidates,
+    parts_of_mixture,
+    place_of,
+    scored_part,
+)
 from octavo.experiments.compare.cost import describe_machine, versions
 from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
-from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, Comparison, Row
+from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
 from octavo.experiments.excerpts import describe_texts, first_part
 from octavo.experiments.progress import Progress, default_progress
-from octavo.experiments.runner import Runner
-from octavo.experiments.store import Store
+from octavo.experiments.runner import Runner, Store
 from octavo.io.files import write_text
-from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.task import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
@@ -155,7 +163,7 @@ class Comparing:
             for seed in range(seeds)
         ])  # fmt: skip
 
-    def _proof(self, best: Row) -> Cell:
+    def _proof(self, best: CompareRow) -> Cell:
         """Compressing the held-out text with the best run, of several seeds the first."""
         trained = self.runner.outcomes[best.model]
         options = {key: trained.value[key] for key in ("bits", "tokens")} | {"pretrained": best.family == PRETRAINED}
@@ -167,7 +175,7 @@ class Comparing:
 
     # ------------------------------------------------------------------ outcomes
 
-    def _rows(self, outcomes: Mapping[str, Outcome]) -> tuple[Row, ...]:
+    def _rows(self, outcomes: Mapping[str, Outcome]) -> tuple[CompareRow, ...]:
         """The rows so far, which are also written."""
         comparison = self._comparison(outcomes)
         self._save(comparison)
@@ -183,7 +191,7 @@ class Comparing:
             describe_machine(self.config.device), versions(), stage_seconds(outcomes), self.command, self.place.folder,
         )  # fmt: skip
 
-    def _row(self, candidate: Candidate, outcomes: Mapping[str, Outcome]) -> Row | None:
+    def _row(self, candidate: Candidate, outcomes: Mapping[str, Outcome]) -> CompareRow | None:
         """The row of a candidate whose cells are all there."""
         keys = [key_of(candidate.name, seed) for seed in range(self.config.seeds)]
         found = [outcomes[key] for key in keys if key in outcomes]
@@ -192,8 +200,8 @@ class Comparing:
             return None
         error = next((one.error for one in found if one.error is not None), None)
         if error is not None:
-            return Row(candidate.name, candidate.title, candidate.family, error=error)
-        rows = [replace(Row.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
+            return CompareRow(candidate.name, candidate.title, candidate.family, error=error)
+        rows = [replace(CompareRow.of(one.value["row"]), flops=total_flops(one, outcomes)) for one in found]
         return mean_row(rows) if len(rows) > 1 else rows[0]
 
     def _conclude(self) -> Comparison:
@@ -220,11 +228,11 @@ def key_of(name: str, seed: int) -> str:
     return name if seed == 0 else f"{name}-seed{seed}"
 
 
-def mean_row(rows: Sequence[Row]) -> Row:
+def mean_row(rows: Sequence[CompareRow]) -> CompareRow:
     """The row of a model that was trained with several seeds."""
     bits = [row.bits_per_byte or 0.0 for row in rows]
     mean = sum(bits) / len(bits)
-    low, high = t_interval(bits) if finite(mean) else (None, None)
+    low, high = t_interval(bits) if plain_json(mean) else (None, None)
     means: dict[str, Any] = {
         key: _mean([getattr(row, key) for row in rows]) for key in ("seconds", "flops", "generation_rate")
     }

@@ -10,10 +10,11 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from octavo.experiments.domains.result import ModelResult, Row, perplexity, rows_of
+from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.excerpts import first_bytes
 from octavo.experiments.table import cells_of, page_columns
+from octavo.io.run_folder import REPORT
 from octavo.pages.figures.bars import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import (
@@ -31,7 +32,6 @@ from octavo.pages.sections import (
     verbatim,
 )
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run import REPORT
 from octavo.tasks.run_facts import number
 from octavo.text.token_display import on_one_line
 
@@ -96,7 +96,7 @@ def _results(measured: Sequence[ModelResult], folder: Path) -> Markup:
         for i, row in enumerate(rows_of([one], {})):
             _, _, *numbers = cells_of(row)
             rows.append((_link(one, folder) if i == 0 else "", _text(one, (one.home, one.away)[i]), *numbers))
-    return table(page_columns(Row), rows)
+    return table(page_columns(DomainsRow), rows)
 
 
 def _text(one: ModelResult, reading: Reading) -> str:

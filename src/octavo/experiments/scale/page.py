@@ -9,14 +9,23 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from octavo.experiments.scale.measure import Point
+from octavo.experiments.scale.measure import ScalePoint
 from octavo.experiments.scale.power_law import CONFIDENCE, Fit
-from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable, value_of
+from octavo.experiments.scale.result import EXTRAPOLATED, ScaleCurve, Scaling, Variable, value_of
 from octavo.experiments.scale.wording import crossing_lines, joint_line, law_lines, limit_lines
 from octavo.experiments.table import page_table
 from octavo.pages.figures import plot as plots
-from octavo.pages.figures.axis import Axis, EvenLogAxis, number
-from octavo.pages.figures.plot import Plot, draw_axes, draw_legend, draw_references, mark, series_colour
+from octavo.pages.figures.plot import (
+    Axis,
+    EvenLogAxis,
+    Plot,
+    draw_axes,
+    draw_legend,
+    draw_references,
+    mark,
+    number,
+    series_colour,
+)
 from octavo.pages.figures.svg import WIDTH, Drawing, figure, path, shape
 from octavo.pages.markup import NOTHING, element
 from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce, section
@@ -59,7 +68,7 @@ def scaling_page(scaling: Scaling) -> str:
     ])  # fmt: skip
 
 
-def _laws(scaling: Scaling, curves: list[Curve]) -> Markup:
+def _laws(scaling: Scaling, curves: list[ScaleCurve]) -> Markup:
     return paragraphs(line for curve in curves for line in law_lines(curve, scaling))
 
 
@@ -73,7 +82,7 @@ def _text_figure(scaling: Scaling) -> Markup:
     return law_figure(drawn, _caption(any(one.others for one in drawn)), (AXES["text"], "bits per byte"), EXTRAPOLATED)
 
 
-def _figure(scaling: Scaling, curve: Curve) -> Markup:
+def _figure(scaling: Scaling, curve: ScaleCurve) -> Markup:
     references = []
     if scaling.against is not None and (best := _whole(scaling, scaling.against)) is not None:
         references.append((f"{scaling.against}, the whole text", best.bits))
@@ -81,13 +90,13 @@ def _figure(scaling: Scaling, curve: Curve) -> Markup:
     return law_figure(drawn, _caption(), (AXES[curve.variable], "bits per byte"), EXTRAPOLATED, references)
 
 
-def _whole(scaling: Scaling, model: str) -> Point | None:
+def _whole(scaling: Scaling, model: str) -> ScalePoint | None:
     """A model's point on the whole text, where it is finite."""
     found = [p for p in scaling.text[model].points if p.bytes == scaling.text_bytes and p.bits_per_byte is not None]
     return found[0] if found else None
 
 
-def _label(curve: Curve) -> str:
+def _label(curve: ScaleCurve) -> str:
     if curve.variable == "flops":
         return f"{curve.model}, the whole text, more steps"
     if curve.variable == "parameters":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from octavo.experiments.scale.power_law import CONFIDENCE, MAX_TIMES, MIN_VALUES_FOR_FLOOR, Crossing, Fit, Interval
-from octavo.experiments.scale.result import EXTRAPOLATED, Curve, Scaling, Variable
+from octavo.experiments.scale.result import EXTRAPOLATED, ScaleCurve, Scaling, Variable
 from octavo.io.files import size
-from octavo.pages.figures.axis import number
+from octavo.pages.figures.plot import number
 
 NAMES = {"ngram": "the n-gram", "bag": "the bag", "bigram": "the bigram"}
 OVER = {"text": "text", "parameters": "width", "flops": "training"}
@@ -30,7 +30,7 @@ def summary(scaling: Scaling) -> list[str]:
     return [*lines, *joint, *crossing_lines(scaling), *limit_lines(scaling)]
 
 
-def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
+def law_lines(curve: ScaleCurve, scaling: Scaling) -> list[str]:
     """The law as a formula, how sure it is, and where it leads."""
     who, over = _sentence(name_of(curve.model)), OVER[curve.variable]
     if curve.fit is None:
@@ -56,7 +56,7 @@ def law_lines(curve: Curve, scaling: Scaling) -> list[str]:
     return lines
 
 
-def formula(curve: Curve) -> str:
+def formula(curve: ScaleCurve) -> str:
     """floor + excess × (x / unit)^-exponent."""
     assert curve.fit is not None
     law = curve.fit.law
@@ -165,12 +165,12 @@ def doubled(fit: Fit) -> tuple[float, Interval]:
     return saved[0], Interval.of(saved[1:])
 
 
-def _mean_at(curve: Curve, x: float) -> float:
+def _mean_at(curve: ScaleCurve, x: float) -> float:
     bits = [y for at, y in curve.xy if at == x]
     return sum(bits) / len(bits)
 
 
-def _at_budget(curve: Curve, scaling: Scaling) -> str:
+def _at_budget(curve: ScaleCurve, scaling: Scaling) -> str:
     """A law over text or parameters is that of one budget, where there is one."""
     return f" ({scaling.budget} each)" if curve.variable != "flops" and curve.points[0].flops else ""
 

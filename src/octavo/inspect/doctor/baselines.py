@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
-from octavo.inspect.doctor.curve import Curve
+from octavo.inspect.doctor.curve import TrainingCurve
 from octavo.inspect.doctor.finding import Finding, Verdict
 from octavo.models import spec_of
 from octavo.models.bag import BagConfig
@@ -103,7 +103,7 @@ def piece_bits(model: LanguageModel[Any], tokenizer: Tokenizer, pieces_PL: NDArr
     return float(-scored.double().sum()) / math.log(2) / max(1, sum(len(tokenizer.decode(x_L)) for x_L in pieces_PL))
 
 
-def passed(curve: Curve, baseline: float) -> int | None:
+def passed(curve: TrainingCurve, baseline: float) -> int | None:
     """The step of the first check that is below a baseline."""
     return next((check.step for check in curve.checks if check.bits < baseline), None)
 
@@ -124,7 +124,7 @@ def place(own: float, rows: Sequence[Baseline]) -> str:
 
 
 def compare_with_baselines(
-    baselines: Baselines, curve: Curve, model: LanguageModel[Any], longer: str = "", ill: bool = True
+    baselines: Baselines, curve: TrainingCurve, model: LanguageModel[Any], longer: str = "", ill: bool = True
 ) -> Finding:  # fmt: skip
     """Where the run's result stands among what counting achieves.
 

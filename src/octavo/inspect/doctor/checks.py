@@ -11,8 +11,7 @@ import torch
 
 from octavo.errors import UserError
 from octavo.inspect.doctor.baselines import compare_with_baselines, measure_baselines
-from octavo.inspect.doctor.context_use import context
-from octavo.inspect.doctor.curve import Curve, Training, bytes_per_token
+from octavo.inspect.doctor.curve import Training, TrainingCurve, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, fitting, not_applicable, settings
 from octavo.inspect.doctor.training_history import (
     events,
@@ -22,9 +21,10 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import softmax, through_time
+from octavo.inspect.doctor.unseen_text import context, softmax, through_time
+from octavo.io.run_folder import METRICS
 from octavo.tasks.corpus import held_out
-from octavo.tasks.run import METRICS, Run
+from octavo.tasks.run import Run
 from octavo.tasks.task import find_task
 from octavo.text import Split, tokenize
 from octavo.training.checkpoint import Checkpoint, check_shapes
@@ -35,31 +35,30 @@ MODEL = ("softmax", "gradient flow", "context")  # found by examining the model,
 READ = 2_000_000  # bytes of the validation part that the model is examined with
 
 
-def examine_any(run: Any, quick: bool = False) -> Diagnosis:
-    """Examine a run of any task; of one that is no language model, the history of its training."""
-    if isinstance(run, Run):
-        return examine(run, quick)
-    training, name, choices = Training.of(run), str(run.path or run.name), find_task(run.task).choices(run)
+def examine(run: Any, quick: bool = False) -> Diagnosis:
+    """Examine a run of any task; of one that is no language model, the history of its training.
+
+    `quick` leaves the baselines out. An unfinished language model is examined with its best weights so far.
+    """
+    training, name = Training.of(run), str(run.path or run.name)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    curve = Curve.of(rows, 1.0)
+    if isinstance(run, Run):
+        findings = _examine_language(run, TrainingCurve.of(rows, bytes_per_token(run)), training, quick)
+    else:
+        curve, choices = TrainingCurve.of(rows, 1.0), find_task(run.task).choices(run)
+        findings = [
+            start(curve, choices, what="answer"), falling_measure(curve, rows, training),
+            learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
+        ]  # fmt: skip
     own = settings(run.model, training)
-    findings = (
-        start(curve, choices, what="answer"), falling_measure(curve, rows, training),
-        learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
-    )  # fmt: skip
     return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
 
 
-def examine(run: Run, quick: bool = False) -> Diagnosis:
-    """Examine a run; `quick` leaves the baselines out. An unfinished one is examined with its best weights so far."""
-    training = Training.of(run)
+def _examine_language(run: Run, curve: TrainingCurve, training: Training | None, quick: bool) -> list[Finding]:
+    """The findings of a language model, in the order of their report."""
     if training is not None and not training.finished:
         _take_latest(run)
-    path = run.path / METRICS if run.path is not None else None
-    rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    curve = Curve.of(rows, bytes_per_token(run))
-    name = str(run.path or run.name)
     valid, why_not = _validation(run)
     overfits = overfitting(curve, training)
     baselines, why_none = None, QUICK if quick else why_not
@@ -69,26 +68,23 @@ def examine(run: Run, quick: bool = False) -> Diagnosis:
         except UserError as error:  # there are tokenizers that count models cannot have
             why_none = str(error).partition(";")[0]
     bag, bigram = (baselines.for_curve(baselines.find(order)) if baselines else None for order in (1, 2))
-    own, config = settings(run.model, training), run.model.config
+    config, own = run.model.config, settings(run.model, training)
+    is_even = getattr(config, "tied", False) and getattr(config, "init", "") == "zero"
     first, *others = (
-        replace(one, advice=fitting(one.advice, run.model, own))
-        for one in (
-            start(curve, run.model.vocab, getattr(config, "tied", False) and getattr(config, "init", "") == "zero"),
-            overfits,
-            learning_rate(curve, training, run.model.vocab, bag, bigram),
-            *_unseen_text(run, valid, why_not, gradient_lengths(curve, training)),
-            events(curve, training, name),
-        )
-    )
-    placed = not_applicable("baselines", why_none)
-    if baselines is not None:
-        longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
-        placed = compare_with_baselines(baselines, curve, run.model, longer, _is_ill([first, *others], curve, training))
-        placed = replace(placed, advice=fitting(placed.advice, run.model, own))
-    return Diagnosis(name, (first, placed, *others))
+        start(curve, run.model.vocab, is_even), overfits,
+        learning_rate(curve, training, run.model.vocab, bag, bigram),
+        *_unseen_text(run, valid, why_not, gradient_lengths(curve, training)),
+        events(curve, training, str(run.path or run.name)),
+    )  # fmt: skip
+    if baselines is None:
+        return [first, not_applicable("baselines", why_none), *others]
+    longer = _longer(run, curve, training) if overfits.verdict != "warning" else ""
+    fitted = [replace(one, advice=fitting(one.advice, run.model, own)) for one in (first, *others)]
+    is_ill = _is_ill(fitted, curve, training)
+    return [first, compare_with_baselines(baselines, curve, run.model, longer, is_ill), *others]
 
 
-def _longer(run: Run, curve: Curve, training: Training | None) -> str:
+def _longer(run: Run, curve: TrainingCurve, training: Training | None) -> str:
     """How to train for longer; a bigram only where its steps did not suffice."""
     if training is not None:
         return training.longer()
@@ -96,7 +92,7 @@ def _longer(run: Run, curve: Curve, training: Training | None) -> str:
     return f"train longer: --steps {2 * steps}" if 0 < steps <= curve.steps else ""
 
 
-def _is_ill(findings: Sequence[Finding], curve: Curve, training: Training | None) -> bool:
+def _is_ill(findings: Sequence[Finding], curve: TrainingCurve, training: Training | None) -> bool:
     """Whether the findings say what else is wrong with a run than that it was short."""
     notable = [one for one in findings if one.advice and one.verdict in ("note", "warning")]
     if training is not None and training.is_short(curve.steps):  # what the model does not do yet is no illness

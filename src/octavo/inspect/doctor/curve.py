@@ -24,7 +24,7 @@ FEW_STEPS = 200  # fewer have hardly taught a model anything: ten times as many 
 UNUSUAL = 2.0  # times more or less than the default: then the default is what to try first
 
 
-class Point(NamedTuple):
+class LoggedStep(NamedTuple):
     """One logged step."""
 
     step: int
@@ -40,16 +40,16 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class TrainingCurve:
     """What metrics.jsonl records of training; empty for a model that was counted."""
 
-    points: tuple[Point, ...] = ()
+    points: tuple[LoggedStep, ...] = ()
     checks: tuple[Check, ...] = ()
     events: tuple[Mapping[str, Any], ...] = ()
     bytes_per_token: float = 1.0
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> Curve:
+    def of(cls, rows: Iterable[Mapping[str, Any]], bytes_per_token: float) -> TrainingCurve:
         """From the rows of metrics.jsonl; what is damaged or of another kind is passed over.
 
         A bigram is trained twice: first to find the best number of steps, then again on all of the text for so many.
@@ -71,7 +71,7 @@ class Curve:
             if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
                 held = cls(bytes_per_token=bytes_per_token).bits(nats)
             if loss is not None:
-                points.append(Point(step, max(loss, LEAST_LOSS), norm))
+                points.append(LoggedStep(step, max(loss, LEAST_LOSS), norm))
             if held is not None:
                 checks.append(Check(step, held))
         end = again or last

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from octavo.inspect.doctor.curve import Curve, Training, lowest_tenth
+from octavo.inspect.doctor.curve import Training, TrainingCurve, lowest_tenth
 from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
@@ -32,7 +32,7 @@ SMALLER = (
 )  # fmt: skip
 
 
-def start(curve: Curve, vocab: int, expects_itself: bool = False, what: str = "token") -> Finding:
+def start(curve: TrainingCurve, vocab: int, expects_itself: bool = False, what: str = "token") -> Finding:
     """The first loss against ln V: the cost of a model that knows nothing, and knows it.
 
     A transformer whose parts add nothing at first, and whose output weights are its embeddings, expects each token
@@ -61,7 +61,7 @@ def start(curve: Curve, vocab: int, expects_itself: bool = False, what: str = "t
     )  # fmt: skip
 
 
-def overfitting(curve: Curve, training: Training | None) -> Finding:
+def overfitting(curve: TrainingCurve, training: Training | None) -> Finding:
     """Held-out text that gets worse while the training text gets better."""
     name, checks = "overfitting", curve.checks
     if len(checks) < 3 or not curve.points:
@@ -99,7 +99,7 @@ def overfitting(curve: Curve, training: Training | None) -> Finding:
     return Finding(name, "ok", measured, expected, f"held-out text keeps up with the training text.{read}", (), values)
 
 
-def falling_measure(curve: Curve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
+def falling_measure(curve: TrainingCurve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
     """A measure of held-out examples (accuracy, BLEU) that falls while the training loss still falls."""
     name, key = "overfitting", (training.best_measure if training else "") or "accuracy"
     measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int and _is_number(row.get(key))]
@@ -133,7 +133,7 @@ UNSTABLE = ("a lower --learning-rate", "a longer --sequence-length", *GATES)
 
 
 def learning_rate(
-    curve: Curve, training: Training | None, vocab: int, bag: float | None = None, bigram: float | None = None
+    curve: TrainingCurve, training: Training | None, vocab: int, bag: float | None = None, bigram: float | None = None
 ) -> Finding:
     """Whether the loss moves as it should; `bag` and `bigram` are the baselines in bits per byte, where known."""
     name, n = "learning rate", len(curve.points)
@@ -184,7 +184,7 @@ def learning_rate(
     return Finding(name, "ok", measured, "falls, then flattens", "the loss fell and levelled off.", (), values)
 
 
-def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
+def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding:
     """The lengths of the gradients over the run: vanished, bursting, or clipped as a rule."""
     name = "gradient lengths"
     norms = [point.norm for point in curve.points if point.norm is not None]
@@ -219,7 +219,7 @@ def gradient_lengths(curve: Curve, training: Training | None) -> Finding:
     return Finding(name, verdict, measured, expected, why, advice, values)
 
 
-def events(curve: Curve, training: Training | None, name_of_run: str) -> Finding:
+def events(curve: TrainingCurve, training: Training | None, name_of_run: str) -> Finding:
     """What went wrong on the way, and why training ended."""
     name = "events"
     if training is None:

@@ -9,12 +9,12 @@ still sees to the front, which costs a copy once in many steps; a ring would not
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
-from octavo.core import MAX_REWIND_TOKENS
+from octavo.core import MAX_REWIND_TOKENS, Session
 from octavo.errors import UserError
 from octavo.ops.positions import rotary_angles, sinusoids
 
@@ -115,6 +115,48 @@ class KVCache:
         other = copy(self)
         other.kv_L2BGSK, other.tokens_BS, other.left = self.kv_L2BGSK.clone(), self.tokens_BS.clone(), [*self.left]
         return other
+
+
+class KVSession(Session[Any]):
+    """What the sessions with a KV cache share: they differ in how a step is computed."""
+
+    cache: KVCache
+
+    def __init__(self, model: GPT) -> None:
+        self.model = self.gpt = model
+
+    def _open(self, cache: KVCache) -> None:
+        """Go on from the cache's place; what a step writes to is this session's own."""
+        self.cache = cache
+        self._place()
+
+    def _place(self) -> None:
+        """Find what depends on where the slots are, such as their positions."""
+        raise NotImplementedError
+
+    def _make_room(self) -> None:
+        if self.cache.make_room():
+            self._place()
+
+    def fork(self) -> Self:
+        """Another one at the same place; weights are shared, keys and values copied."""
+        other = copy(self)
+        other._open(self.cache.copied())
+        return other
+
+    def rewind(self, count: int) -> None:
+        """Forget the last `count` tokens; refused where what they displaced is gone."""
+        self.cache.take_back(count)
+
+    @property
+    def state(self) -> Any:
+        """The pure state at this place, as the model's own step would have it."""
+        return self.cache.state()
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.cache.take(state)
+        self._place()
 
 
 def added_positions(model: GPT) -> Tensor | None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from octavo.pages.figures.axis import Axis, number
 from octavo.pages.figures.plot import (
     MARKS,
+    Axis,
     Plot,
     curve,
     dash,
@@ -18,6 +18,7 @@ from octavo.pages.figures.plot import (
     draw_legend,
     draw_references,
     mark,
+    number,
     series_colour,
     spread_labels,
 )

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from octavo.pages.figures.axis import Axis, EvenLogAxis
 from octavo.pages.figures.plot import (
+    Axis,
+    EvenLogAxis,
     Plot,
     curve,
     draw_axes,

@@ -20,7 +20,7 @@ from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
 from octavo.tasks.facts_file import Facts, open_file_of_facts
-from octavo.tasks.oracle import oracle_of
+from octavo.tasks.facts_run import answering_run
 from octavo.tasks.run_rows import is_unfinished
 
 MAX_FACTS = 10_000  # in a file
@@ -119,7 +119,7 @@ def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
     asked: the question as the model gets it. source: model, facts, user or nobody. words: of the question, and how much
     the log-odds of the guess fall when one is left out.
     """
-    oracle = oracle_of(language_model(studio, asked.run, ticket))
+    oracle = answering_run(language_model(studio, asked.run, ticket))
     facts = _facts(studio, asked.run)
     if asked.user_answer and facts is None:
         raise UserError(

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from octavo.datasets.labels import labelled_in
 from octavo.errors import UserError
-from octavo.scoring.classification import classified
+from octavo.scoring.metrics import classified
 from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier

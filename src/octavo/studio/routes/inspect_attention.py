@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -66,7 +65,7 @@ def maps(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], ask
     return {
         "queries": list(found.queries), "keys": list(found.keys), "one": not isinstance(loaded, Translator),
         "causal": isinstance(loaded, Run), "truncated": found.truncated, "layers": L, "heads": H,
-        "statistics": [asdict(head) for head in found.statistics], "notes": list(found.notes),
+        "statistics": list(found.statistics), "notes": list(found.notes),
         "note": _note(loaded, found), "translation": found.translation,
     }  # fmt: skip
 

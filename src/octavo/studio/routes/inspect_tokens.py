@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from octavo.errors import UserError
-from octavo.inspect.activations import layer_predictions
 from octavo.inspect.attention_maps import most_tokens
 from octavo.inspect.gradient_flow import SCALES, SHORTEST, default_back, gradient_flow, in_words, rate, relative
 from octavo.inspect.inspection import MAX_TOKENS, tokens_of
 from octavo.inspect.token_tables import token_table
-from octavo.inspect.views import require_view, token_rows
+from octavo.inspect.views import layer_predictions, require_view, token_rows
 from octavo.models.views import Kind, TokenRow, View
 from octavo.studio.routes.read import language_model, token_text
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, RequestBody, Studio

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +18,17 @@ from octavo.io.files import size
 from octavo.io.progress import listening
 from octavo.io.run_folder import CONFIG, TENSORS, TOKENIZER, find_runs, read_record
 from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
-from octavo.tasks.classifier import Classifier, load_classifier
-from octavo.tasks.encoder import NAMED, Encoder, load_encoder
-from octavo.tasks.image_run import ImageRun, load_images
-from octavo.tasks.run import Run, load
+from octavo.tasks.api import load
+from octavo.tasks.classifier import Classifier
+from octavo.tasks.encoder import NAMED, Encoder
+from octavo.tasks.image_run import ImageRun
+from octavo.tasks.run import Run
 from octavo.tasks.task import pick_device
-from octavo.tasks.translator import Translator, load_translator
+from octavo.tasks.translator import Translator
 
 MAX_MODELS = 4  # in memory
 MAX_MODEL_BYTES = 4 << 30  # of their files, together
 MODEL_FILES = (CONFIG, TENSORS, TOKENIZER)
-LOADERS: dict[str, Callable[[Path], Any]] = {  # by task
-    "language": load, "facts": load, "classification": load_classifier, "images": load_images,
-    "translation": load_translator, "masked": load_encoder,
-}  # fmt: skip
 Loaded = Run | Classifier | ImageRun | Translator | Encoder
 
 
@@ -134,7 +130,7 @@ class ModelCache:
             check_links(path, self.root)
             check_base(record, self.root)
             with listening(listen):
-                loaded = LOADERS[str(record.get("task", "language"))](path)
+                loaded = load(path)
             loaded.model.to(self.device).eval()
             entry.loaded = loaded
         except UserError as error:

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from octavo.errors import UserError
 from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
-from octavo.text.tokenizers.token_bytes import Tokens
 
 
 class TokenIds(Tokenizer):
@@ -30,23 +29,10 @@ class TokenIds(Tokenizer):
     def newline(self) -> None:
         return None
 
-    def _refuse(self) -> NoReturn:
+    def _refuse(self, *values: Any, **named: Any) -> NoReturn:
         raise UserError(self._why)
 
-    def encode(self, data: bytes) -> Tokens:
-        self._refuse()
-
-    def decode(self, tokens: Iterable[int] | Tokens) -> bytes:
-        self._refuse()
-
-    def token_bytes(self, token: int) -> bytes:
-        self._refuse()
-
-    def split_point(self, data: bytes) -> int:
-        self._refuse()
-
-    def to_json(self) -> dict[str, Any]:
-        self._refuse()
+    encode = decode = token_bytes = split_point = to_json = _refuse
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> NoReturn:
