@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from octavo.core import LanguageModel, map_state, seeded_generator
-from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
+from octavo.cost import Cost, Shape, cost_of, on_meta, training_memory
 from octavo.io.memory import available
-from octavo.models import MODELS, name_of
+from octavo.models import MODELS
 from octavo.training.distributed import Team
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
@@ -122,18 +122,19 @@ class Piece:
         loop = dataclasses.replace(self.loop, batch_size=rows, sequence_length=window)
         return dataclasses.replace(self, config=config, loop=loop)
 
-    def on_meta(self) -> LanguageModel[Any]:
-        return on_meta(self.model, self.config, self.vocab)
-
     def cost(self) -> Cost:
         """Of a step that remembers as much as most do."""
-        past = usual_past(self.on_meta(), self.window)
-        return cost_of_config(self.model, self.config, self.vocab, Shape(self.batch, self.window, past))
+        model = on_meta(self.model, self.config, self.vocab)
+        return cost_of(model, Shape(self.batch, self.window, usual_past(model, self.window)))
 
     def operations(self) -> int:
-        """Of a step's products, the optimizer's included."""
-        muon = self.optim.optimizer == "muon"
-        return self.cost().training_flops + (muon_flops(self.on_meta()) if muon else 0)
+        """Of a step's products, the optimizer's included: Muon's A = X Xᵀ, A A and A X, five times for each matrix."""
+        if self.optim.optimizer != "muon":
+            return self.cost().training_flops
+        matrices = parameter_groups(on_meta(self.model, self.config, self.vocab))[0]
+        sizes = [sorted(parameter.shape) for parameter in matrices]
+        products = sum(4 * short * short * long + 2 * short**3 for short, long in sizes)
+        return self.cost().training_flops + ITERATIONS * products
 
 
 def usual_past(model: LanguageModel[Any], window: int) -> int:
@@ -143,7 +144,7 @@ def usual_past(model: LanguageModel[Any], window: int) -> int:
     """
     if not model.carries_state:
         return 0
-    cache = cost_of_config(name_of(model), model.config, model.vocab, Shape(1, window)).caches[0]
+    cache = cost_of(model, Shape(1, window)).caches[0]
     if not cache.per_token:
         return 0
     stays = 1 - RESTARTS
@@ -151,12 +152,6 @@ def usual_past(model: LanguageModel[Any], window: int) -> int:
     mean: float = stays * (1 - stays**windows) / RESTARTS
     full = math.ceil(mean - RESTARTS) * window  # a fraction of a window is a whole one: states grow by windows
     return full if cache.tokens is None else min(full, int(cache.tokens))
-
-
-def muon_flops(model: LanguageModel[Any]) -> int:
-    """Operations of Muon's products in a step: A = X Xᵀ, A A and A X, five times for each matrix."""
-    sizes = [sorted(parameter.shape) for parameter in parameter_groups(model)[0]]
-    return sum(ITERATIONS * (4 * short * short * long + 2 * short**3) for short, long in sizes)
 
 
 def sizes_of(piece: Piece, operations: float, memory: float) -> list[tuple[int, int, int]]:

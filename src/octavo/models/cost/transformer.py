@@ -22,7 +22,12 @@ from octavo.ops.linear import CHUNK
 
 
 def transformer_cost(config: GPTConfig, V: int, shape: Shape) -> Cost:
-    """Every part of a decoder, those of all layers together, and its cache."""
+    """Every part of a decoder, those of all layers together, and its cache.
+
+    Of a norm are saved the input or its scaled self, its divisor, and the result; of the loss, log-probabilities in
+    single precision and targets, or where there are many logits, which it makes and forgets some rows at a time, the
+    gradients themselves.
+    """
     N, D, L = shape.tokens, config.width, config.layers
     if config.absolute and shape.past + shape.window > config.context:
         raise UserError(
@@ -30,13 +35,18 @@ def transformer_cost(config: GPTConfig, V: int, shape: Shape) -> Cost:
             f"context={config.context}; try --window {max(1, config.context - shape.past)}"
         )
     dropped = N * D if config.dropout else 0
+    norms_saved = (2 * L + 1) * N * (2 * D + (1 if config.norm == "rms" else 2))
+    logits = replace(output(N, V, D, config.tied), saved_bytes=N * (4 * V + 8) + 4)
+    if N * V > SMALL:
+        norms_saved -= N * D  # of the last one's result only the gradient
+        logits = replace(logits, saved=N * D, saved_bytes=4 * V * D, half_copies=0)
     parts = (
         Part("embeddings", V * D, saved=dropped),
         *position_parts(config, shape),
         *(repeated(part, L) for part in attention_parts(config, shape)),
         repeated(feed_forward_part(config, N, feed_forward_saved(config, N) + dropped), L),
-        norms_part(config, V, N),
-        output_part(config, V, N),
+        norms(config, 2 * L + 1, norms_saved),
+        logits,
     )
     return Cost("gpt", V, shape, parts, (transformer_cache(config),))
 
@@ -61,14 +71,6 @@ def position_parts(config: GPTConfig, shape: Shape) -> tuple[Part, ...]:
     if config.positions == "rotary" and config.kind.family != "synthesizer":
         return (Part("positions", saved=shape.window * config.head_size),)
     return ()
-
-
-def norms_part(config: GPTConfig, V: int, N: int) -> Part:
-    """Two a layer and one at the end: the input or its scaled self, its divisor, and the result are saved."""
-    D, count = config.width, 2 * config.layers + 1
-    scales = 1 if config.norm == "rms" else 2
-    last = N * D if many_logits(N, V) else 0  # of whose result the loss saves only the gradient
-    return norms(config, count, saved=count * N * (2 * D + scales) - last)
 
 
 def norms(config: GPTConfig, count: int, saved: int = 0) -> Part:
@@ -98,19 +100,6 @@ def feed_forward_part(config: GPTConfig, N: int, saved: int = 0) -> Part:
 def feed_forward_saved(config: GPTConfig, N: int) -> int:
     """What goes into the activation and what comes out; with a gate also both factors."""
     return N * config.inner * (4 if config.feed_forward == "gated" else 2)
-
-
-def many_logits(N: int, V: int) -> bool:
-    """Whether the loss makes and forgets logits some rows at a time."""
-    return N * V > SMALL
-
-
-def output_part(config: GPTConfig, V: int, N: int) -> Part:
-    """With what the loss saves: log-probabilities in single precision and targets, or the gradients themselves."""
-    D, part = config.width, output(N, V, config.width, config.tied)
-    if many_logits(N, V):
-        return replace(part, saved=N * D, saved_bytes=4 * V * D, half_copies=0)
-    return replace(part, saved_bytes=N * (4 * V + 8) + 4)
 
 
 # ---------------------------------------------------------------------- parts that attend to other tokens
