@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import examples
 from command_line import json_output
 from flop_counter import flop_counter
+from lstm_by_hand import show_products
 from octavo.cli import main
 from octavo.core import LanguageModel, seeded_generator, tensors_of
 from octavo.cost import (
@@ -44,7 +45,6 @@ from octavo.models.bert import BertConfig
 from octavo.models.cost.transformer import pairs_of
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
-from octavo.ops import recurrent
 from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.ops.tracing import trace
@@ -109,7 +109,7 @@ def counted(model: LanguageModel[Any], T: int) -> tuple[int, int]:
 @pytest.fixture
 def lstm_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The LSTM's kernel is not PyTorch's own and shows nothing of itself; our reference implementation does."""
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
+    show_products(monkeypatch)
 
 
 # ---------------------------------------------------------------------- parameters

@@ -16,11 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from command_line import json_output
 from flop_counter import flop_counter
+from lstm_by_hand import show_products
 from octavo.cli import main
 from octavo.cost import Machine, Shape, cost_of_config, on_meta, predict_training
 from octavo.models import language_models, preset
 from octavo.models.parts.config import GPTConfig
-from octavo.ops import recurrent
 from octavo.tasks import api
 from octavo.training import step_timing as timing
 from octavo.training.loop import Loop
@@ -47,7 +47,7 @@ def piece_of(name: str, precision: Any = "float32", optimizer: Any = "muon", bat
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_step_has_the_operations_that_are_counted(name: str, optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")  # whose products can be seen
+    show_products(monkeypatch)
     piece = piece_of(name, optimizer=optimizer)
     loop = timed_loop(piece, CPU)
     with torch.random.fork_rng(), flop_counter() as step:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 import laws
+from lstm_by_hand import show_products
 from octavo.core import seeded_generator, select
 from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
@@ -18,7 +19,6 @@ from octavo.models.cost.parts import Part, Shape
 from octavo.models.encoder_decoder import EncoderDecoder, Sizes
 from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig, seq2seq_cost
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost, turned
-from octavo.ops import recurrent
 from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
 from octavo.tasks.translation import PairLoss
@@ -378,7 +378,7 @@ def test_a_recurrent_translator_costs_what_its_formulas_say(
     cell: str, layers: int, score: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The LSTM's kernel shows nothing of itself to PyTorch's counter; our reference implementation does."""
-    monkeypatch.setattr(recurrent, "choose", lambda cell, x_TBI: "by_hand")
+    show_products(monkeypatch)
     config = RecurrentSeq2SeqConfig(cell=cell, width=8, layers=layers, score=score, tied="target", dropout=0.0)  # type: ignore[arg-type]
     sizes, shape = Sizes(V + 3, V, 1), Shape(3, 4, source=5)
     model = RecurrentSeq2Seq(config, *sizes)
