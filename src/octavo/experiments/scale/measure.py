@@ -19,8 +19,7 @@ import torch
 from octavo.config import from_json, plain_json
 from octavo.cost import cost_of, one_token
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
-from octavo.experiments.excerpts import open_texts, write_part
+from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.models import stored_entries

@@ -8,8 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from octavo.errors import UserError
-from octavo.inspect.attention_bytes import AttentionBytes, attention_bytes
 from octavo.inspect.attention_page import CONTEXT_LEFT
+from octavo.inspect.inspection import AttentionBytes, attention_bytes
 from octavo.inspect.views import require_view
 from octavo.io.cooperative import in_turns
 from octavo.studio.routes.inspect_tokens import ViewRequest
