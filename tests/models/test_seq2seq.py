@@ -17,7 +17,7 @@ from octavo.decode import Beam, Greedy, Sample, beam_search, generate
 from octavo.errors import UserError
 from octavo.models.cost.parts import Part, Shape
 from octavo.models.encoder_decoder import EncoderDecoder, Sizes
-from octavo.models.seq2seq import Seq2Seq, Seq2SeqConfig, seq2seq_cost
+from octavo.models.seq2seq import SOURCE_SIDE, Seq2Seq, Seq2SeqConfig, seq2seq_cost
 from octavo.models.seq2seq_recurrent import RecurrentSeq2Seq, RecurrentSeq2SeqConfig, recurrent_seq2seq_cost, turned
 from octavo.ops.tracing import trace
 from octavo.tasks.pair_batches import IGNORE, PairBatch
@@ -277,9 +277,6 @@ def test_languages_differ_by_their_first_token_alone(model: EncoderDecoder) -> N
 
 
 # ---------------------------------------------------------------------- what it costs
-
-
-SOURCE_SIDE = ("encoder self-attention", "encoder feed-forward", "cross-attention, source")  # done once for a source
 
 
 def counted(work: Callable[[], Any], grad: bool = False) -> int:
