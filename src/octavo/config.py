@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from octavo.errors import UserError
@@ -29,6 +31,19 @@ def from_json(cls: type[C], values: Mapping[str, Any]) -> C:
         if key not in fields:
             raise no_such_setting(cls.__name__, key, list(fields))
     return cls(**{key: _as(fields[key], value, key) for key, value in values.items()})
+
+
+def plain_json(value: Any) -> Any:
+    """A dataclass, list or mapping of numbers and texts as plain JSON values; what is not finite becomes null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_json(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value
 
 
 def with_current_names(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ from octavo.ops.attention import CAUSAL, Local
 from octavo.ops.attention import dispatch as fast
 from octavo.ops.tracing import trace
 from octavo.tasks import api
-from octavo.training.loss import NextToken
+from octavo.training.language_stage import NextToken
 from octavo.training.optimizer import OptimizerConfig, Optimizers
 
 B, V = 3, 29

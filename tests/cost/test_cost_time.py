@@ -23,11 +23,11 @@ from octavo.models.parts.config import GPTConfig
 from octavo.ops import recurrent
 from octavo.tasks import api
 from octavo.training import step_timing as timing
+from octavo.training.language_stage import RESTARTS
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.step_timing import MIDDLE, Piece, StepTiming, Timed, sizes_of, time_steps, timed_loop, usual_past
-from octavo.training.streams import RESTARTS
 
 CPU = torch.device("cpu")
 TRAINED = [name for spec in language_models() if spec.trained_by_gradient for name in (spec.name, *spec.presets)]

@@ -21,14 +21,14 @@ import pytest
 import octavo
 from html_pages import sentences
 from octavo.cli import main
+from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import Cell, Outcome, execute
+from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
 from octavo.experiments.compare import CompareRow, Comparison, read_comparison
-from octavo.experiments.excerpts import describe_texts
 from octavo.experiments.progress import Progress
 from octavo.experiments.runner import Runner, Store, failures
 from octavo.experiments.scale import ScalePoint
-from octavo.experiments.table import Column, columns_of, keys_of, plain_json, table_text, to_csv
+from octavo.experiments.table import Column, columns_of, keys_of, table_text, to_csv
 from octavo.text import open_corpus
 
 MEASURED_TIMES = ("seconds", "score_rate", "generation_rate", "memory", "best", "dominated")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shutil
@@ -16,11 +15,13 @@ import pytest
 import torch
 
 import octavo
+from command_line import json_output
+from octavo.cli import main
 from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.baselines import (
+from octavo.inspect.doctor.checks import (
     Baseline,
     Baselines,
     compare_with_baselines,
@@ -28,16 +29,6 @@ from octavo.inspect.doctor.baselines import (
     passed,
     piece_bits,
     place,
-)
-from octavo.inspect.doctor.context_use import (
-    LENGTHS,
-    K,
-    context,
-    context_costs,
-    judge,
-    judged_tokens,
-    required_field,
-    used,
 )
 from octavo.inspect.doctor.curve import Check, LoggedStep, Training, TrainingCurve
 from octavo.inspect.doctor.finding import FLAG, GATES, LOOKS, fitting, settings
@@ -51,7 +42,23 @@ from octavo.inspect.doctor.training_history import (
     overfitting,
     start,
 )
-from octavo.inspect.doctor.unseen_text import SMOOTHER, TAMER, confidence, gradient_range, softmax, spread, through_time
+from octavo.inspect.doctor.unseen_text import (
+    LENGTHS,
+    SMOOTHER,
+    TAMER,
+    K,
+    confidence,
+    context,
+    context_costs,
+    gradient_range,
+    judge,
+    judged_tokens,
+    required_field,
+    softmax,
+    spread,
+    through_time,
+    used,
+)
 from octavo.inspect.gradient_flow import Flow
 from octavo.io.run_folder import METRICS
 from octavo.models import GPT, GRU, MODELS, RNN, Bag, Mix, NGram, language_models
@@ -687,8 +694,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 ) -> None:
     run = load(here / "kn3")
     _, valid = held_out(run)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.COUNTED", 1000)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.SCORED", 500)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.COUNTED", 1000)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.SCORED", 500)
     baselines = measure_baselines(run, valid)
     assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte
@@ -736,20 +743,19 @@ def test_a_run_whose_text_is_gone_is_examined_by_its_history_alone(here: Path, t
 
 
 def test_the_command_prints_a_verdict_a_table_and_what_to_try(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    doctor(str(here / "dead"))
+    assert main(["doctor", str(here / "dead")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{here / 'dead'}: 3 warnings")
     assert "try a higher learning rate: --learning-rate 0.004 --muon-learning-rate 0.05" in out
     assert "bag of bytes" in out
-    doctor(str(here / "kn3"), quick=True)
+    assert main(["doctor", str(here / "kn3"), "--quick"]) == 0
     out = capsys.readouterr().out
     assert "baselines: left out by --quick" in out
     assert "normal" in out
 
 
 def test_json_holds_every_finding_with_its_figures(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    doctor(str(here / "rnn"), quick=True, json=True)
-    report = json.loads(capsys.readouterr().out)
+    report = json_output(capsys, "doctor", str(here / "rnn"), "--quick")
     assert [one["name"] for one in report["findings"]] == [
         "start", "baselines", "overfitting", "learning rate", "softmax", "gradient lengths", "gradient flow",
         "context", "events",

@@ -23,7 +23,7 @@ from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
-from octavo.inspect.attention_maps import Head, attention_over, heads_of, in_words, layer_attention
+from octavo.inspect.attention_maps import AttentionHead, attention_over, heads_of, in_words, layer_attention
 from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.inspection import MAX_TOKENS, inspect_run
@@ -156,7 +156,7 @@ def test_attention_of_a_recurrent_network_is_the_map_of_one_head() -> None:
             _, state = model.step(state, torch.tensor([token]))
         weights = shown["attention"][0][0].tolist() if "attention" in shown else []
         expected = [*[0.0] * (t - len(weights)), *weights, *[0.0] * (len(X_T) + 1 - t)]
-        assert head.a_TT[t].tolist() == expected
+        assert head.a_TS[t].tolist() == expected
     assert maps.visible_T.tolist()[:5] == [0, 1, 2, 3, 3]
 
 
@@ -208,12 +208,12 @@ def test_the_figures_of_a_head_are_those_worked_out_by_hand() -> None:
     assert head.spreads.tolist() == pytest.approx([0, 1, 1, 1])
     assert head.distances.tolist() == pytest.approx([0, 0.5, 1, 1.5])
     assert (head.entropy, head.spread, head.distance) == pytest.approx(((3 + math.log2(3)) / 3, 1, 1))
-    assert head.itself == head.previous == head.begin == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
+    assert head.itself == head.previous == head.first == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
     (head,) = heads_of(made(PREVIOUS))
     assert head.entropies.tolist() == pytest.approx([0, 0, 0, 2 - 0.75 * math.log2(3)])
     assert head.spreads[3] == pytest.approx((2 - 0.75 * math.log2(3)) / 2)
     assert head.distances.tolist() == pytest.approx([0, 1, 1, 0.75])
-    assert (head.itself, head.previous, head.begin) == pytest.approx((0.25 / 3, 2.75 / 3, 1 / 3))
+    assert (head.itself, head.previous, head.first) == pytest.approx((0.25 / 3, 2.75 / 3, 1 / 3))
 
 
 def test_habits_have_names_and_the_notable_heads_are_reported() -> None:
@@ -230,7 +230,7 @@ def test_habits_have_names_and_the_notable_heads_are_reported() -> None:
 
 
 def test_the_greatest_entropy_counts_only_what_is_visible() -> None:
-    head = Head(1, 1, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]), torch.tensor([1, 2, 2]))
+    head = AttentionHead(1, 1, torch.tensor([[1.0, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]), torch.tensor([1, 2, 2]))
     assert head.spreads.tolist() == [0, 1, 1]
 
 

@@ -32,8 +32,7 @@ from octavo.ops.patches import cut, embed, rotary_2d, sinusoids_2d
 from octavo.ops.positions import rotate
 from octavo.tasks import images as task
 from octavo.tasks.image_attention import attend_to_image, rollout
-from octavo.tasks.image_run import ImageRun, Scaling, evaluate_run
-from octavo.tasks.images import TASK, ImageBatches, classify
+from octavo.tasks.images import TASK, ImageBatches, ImageRun, Scaling, classify, evaluate_run
 from octavo.tasks.images_page import lens_page
 from octavo.tasks.run import load as load_run
 from octavo.tasks.task import Recipe

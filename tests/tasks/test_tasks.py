@@ -18,7 +18,7 @@ from octavo.models.cost.seq2seq import PairShape, seq2seq_cost
 from octavo.models.encoder_decoder import Sizes
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import Run
 from octavo.tasks.run import load as load_language_run
 from octavo.tasks.translator import Translator

@@ -114,11 +114,6 @@ def _run(argv: list[str]) -> int:
         raise UserError(
             f"there is no verb {argv[0]!r}; " + (f"did you mean {near[0]}?" if near else "see octavo --help")
         )
-    if argv[0] == "data":
-        from octavo.cli.data import run_data
-
-        run_data(argv[1:])
-        return 0
     from octavo.cli.verbs import run_verb
 
     run_verb(argv[0], argv[1:])

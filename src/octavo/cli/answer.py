@@ -18,28 +18,15 @@ from octavo.tasks.answering import Reply, Rules, pairs_in, replies_to
 from octavo.tasks.answering import learn as learn_pairs
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import FactsRun, answering_run
-from octavo.tasks.run import Run, load
+from octavo.tasks.run import load
 from octavo.tasks.task import pick_device
 
 Question = Annotated[Positional[str], arg(metavar="QUESTION")]
 
 
-def report(run: FactsRun, json: bool) -> None:
-    """How it was trained and what it answers."""
-    result = run.record.get("result", {})
-    if json:
-        print_json({"run": str(run.path), "train_seconds": run.record["train_seconds"], **result})
-        return
-    if result:
-        _print_result(run)
-    example = run.frame.question("Ada Lovelace")
-    print(f"the run is in {run.path}, with {Path(str(run.path), 'report.html')}; next:")
-    print(f'  octavo answer {run.path} "{example}" --facts facts.db')
-
-
-def _print_result(run: Run) -> None:
-    result, common = run.record["result"], run.record["result"]["commonest"]
-    print(f"{run.summary()}: trained in {run.record['train_seconds']:.1f} s")
+def print_result(result: dict[str, Any]) -> None:
+    """How many new questions are answered exactly, and how far the confidence can be believed."""
+    common = result["commonest"]
     print(
         f"{result['exact_match']:.1%} of {result['questions']:,} new questions answered exactly "
         f"(± {result['standard_error']:.1%}); always {common['answer']!r}: {common['exact_match']:.1%}"

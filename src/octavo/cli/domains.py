@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import exit_if_failed, print_json, print_table
+from octavo.cli.output import Output, note, print_table
 from octavo.experiments.domains import Domains
 from octavo.experiments.domains import domains as score_domains
 from octavo.experiments.domains.run import STEPS
@@ -29,8 +29,7 @@ def domains(
     budget: str = "30s",
     seed: int = 0,
     jobs: int = 1,
-    json: bool = False,
-) -> None:
+) -> Output:
     """Perplexity and bits per byte of models on excerpts of two texts, and which words cause the difference.
 
     Without runs, models are trained on the first text, each a second time with preprocessing. Stopped or killed, the
@@ -47,16 +46,14 @@ def domains(
         budget: How long each neural model may train.
         seed: For the training.
         jobs: How many models to work on at a time, each in a process of its own.
-        json: Print JSON.
     """
     found = score_domains(
         runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs
     )  # fmt: skip
-    if json:
-        print_json(found.to_json() | {"page": str(found.folder / REPORT)})
-    else:
-        _print_result(found)
-    exit_if_failed(found.failed)
+    for name, error in found.failed.items():
+        note(f"{name} failed: {error}")
+    result = found.to_json() | {"page": str(found.folder / REPORT)}
+    return Output(result, lambda: _print_result(found), failed=bool(found.failed))
 
 
 def _print_result(found: Domains) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import note, print_json, print_table, size
+from octavo.cli.output import Output, note, print_table, size
 from octavo.errors import UserError
 from octavo.io.run_folder import TENSORS, find_runs, is_others_config, read_record
 from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure, trained_on
@@ -16,14 +16,13 @@ from octavo.tasks.run_rows import BITS, figures_of, is_unfinished, shown_figure,
 RUNS = "runs"
 
 
-def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json: bool = False) -> None:
+def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS) -> Output:
     """The runs in a folder, each with its own figure; language models first, the best before the others.
 
     Example: octavo list runs
 
     Args:
         folder: Where the runs are.
-        json: Print JSON.
     """
     if folder != RUNS and not Path(folder).is_dir():
         raise UserError(f"there is no folder {folder}; name one that holds runs")
@@ -39,11 +38,11 @@ def list_(folder: Annotated[Positional[str], arg(metavar="FOLDER")] = RUNS, json
     if foreign:
         note(f"not runs, but read like them (Hugging Face): {', '.join(foreign)}")
     found.sort(key=_order)
-    if json:
-        print_json([
-            {"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in found
-        ])  # fmt: skip
-        return
+    rows = [{"run": str(path), "figures": dict(figures_of(record)), **record} for path, record in found]
+    return Output(rows, lambda: _print_runs(folder, found))
+
+
+def _print_runs(folder: str, found: list[tuple[Path, dict[str, Any]]]) -> None:
     if not found:
         note(f"no runs in {folder}; make one with: octavo train ngram shakespeare --out runs/kn")
         return

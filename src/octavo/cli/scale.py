@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from octavo.cli.flags import Corpora, command, run_command
-from octavo.cli.output import exit_if_failed, note, print_json
+from octavo.cli.output import Output, note
+from octavo.experiments.scale.page import summary
 from octavo.experiments.scale.power_law import CONFIDENCE
+from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
-from octavo.experiments.scale.wording import summary
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset
@@ -65,11 +66,9 @@ class ScaleFlags:
     """Fewer and shorter trainings, 3 s each: done in about a minute."""
     jobs: int = 1
     """How many trainings run at a time, each in a process of its own with its share of the cores."""
-    json: bool = False
-    """Print JSON."""
 
 
-def _scale(model: str, argv: list[str]) -> Callable[..., None]:
+def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
     asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
@@ -78,13 +77,13 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     steps = {"loop": asked, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
     usual_configs = {"config": usual, **steps, "text": TextConfig()}
 
-    def verb(corpus: tuple[str, ...], vary: ScaleFlags, out: str, **configs: Any) -> None:
+    def verb(corpus: tuple[str, ...], vary: ScaleFlags, out: str, **configs: Any) -> Output:
         settings = {key: value for name, one in configs.items() for key, value in _changed(one, usual_configs[name])}
         if steps:
             settings = {"budget": configs["loop"].budget, **settings}
         elif order_given:
             settings["order"] = configs["config"].order
-        _run(model, corpus, settings, vary, out, shlex.join(["octavo", "scale", *argv]))
+        return _run(model, corpus, settings, vary, out, shlex.join(["octavo", "scale", *argv]))
 
     doc = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
@@ -93,7 +92,6 @@ def _scale(model: str, argv: list[str]) -> Callable[..., None]:
     Stopped (Ctrl-C) or killed, the same command resumes it.
 
     Args:
-        corpus: A named source (octavo data list), a file, several, or a folder.
         config: The model; of a network, the largest one.
 {HOW if steps else ""}        text: The text and its tokens.
         vary: What is varied.
@@ -112,7 +110,7 @@ def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
 
 def _run(
     model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: ScaleFlags, out: str, command: str
-) -> None:
+) -> Output:
     usual = QUICK if flags.quick else ScalePlan()
     given = {name: value for name in ("lengths", "sizes", "budgets") if (value := getattr(flags, name))}
     found = scale(
@@ -122,11 +120,12 @@ def _run(
     )  # fmt: skip
     for line in found.notes:
         note(line)
-    failed = {f"{point.model} on {point.bytes:,} bytes": point.error or "" for point in found.failed}
-    if flags.json:
-        print_json(found.to_json())
-        exit_if_failed(failed)
-        return
+    for point in found.failed:
+        note(f"{point.model} on {point.bytes:,} bytes failed: {point.error}")
+    return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
+
+
+def _print_result(found: Scaling, page: Path) -> None:
     print(f"All are measured on the same {found.held_out_bytes:,} bytes that none of them learnt from.\n")
     sys.stdout.write(table_text(found.rows, sys.stdout))
     networks = any(point.flops for point in found.points)
@@ -135,5 +134,4 @@ def _run(
         print(textwrap.fill(line, MAX_LINE_CHARACTERS, subsequent_indent="  "))
     if any(curve.fit is not None for curve in found.curves):
         print(f"\nIn brackets, and of floor and exponent: intervals of {CONFIDENCE:.0%}.")
-    print(f"The page with the figures: {Path(out) / REPORT}")
-    exit_if_failed(failed)
+    print(f"The page with the figures: {page}")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from octavo.cli.flags import run_command
+from octavo.cli.flags import run_action, run_command
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, read_record
 
@@ -40,22 +40,43 @@ PARSERS: dict[str, str] = {  # which take the words and decide about flags thems
     "cost": "cost.run_cost",
     "scale": "scale.run_scale",
     "vectors": "vectors.run_vectors",
-    "exercises": "exercises.run_exercises",
 }
-OF_TASK = {  # the modules whose functions serve these verbs for runs that are no language models
-    "images": ("images", ("eval", "inspect")), "translation": ("translate", ("eval", "inspect")),
-    "classification": ("classify", ("eval", "inspect")),
+GROUPS = ("data", "exercises")  # modules with USAGE and ACTIONS, one of which the first word names
+
+
+class TaskVerbs(NamedTuple):
+    """What the command line has of its own for a task."""
+
+    module: str  # with print_result(result), and functions for the verbs
+    verbs: tuple[str, ...]  # that these functions serve for runs of the task
+    next_steps: tuple[str, ...]  # what to type after training
+
+
+TASK_VERBS = {
+    "language": TaskVerbs(
+        "eval", (), ("eval {run} FILE", "generate {run} --max-tokens 200", "inspect {run}")),
+    "facts": TaskVerbs("answer", (), ("answer {run} QUESTION --facts facts.db",)),
+    "images": TaskVerbs("images", ("eval", "inspect"), ("eval {run}", "inspect {run} --image 0 --out attention.html")),
+    "translation": TaskVerbs(
+        "translate", ("eval", "inspect"), ("translate {run} --text TEXT", "inspect {run} --text TEXT")),
+    "classification": TaskVerbs(
+        "classify", ("eval", "inspect"), ("classify explain {run}", "classify predict {run} FILE")),
+    "masked": TaskVerbs("masked", (), ('fill {run} "a text with a [MASK] in it"', "embed {run} FILE", "export {run}")),
 }  # fmt: skip
 
 
 def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
+    if verb in GROUPS:
+        group = import_module(f"octavo.cli.{verb}")
+        run_action(verb, group.USAGE, group.ACTIONS, argv)
+        return
     if verb in PARSERS:
         verb_function(PARSERS[verb])(argv)
         return
-    module, verbs = OF_TASK.get(task_of(argv), ("", ()))
+    own = TASK_VERBS.get(task_of(argv), TASK_VERBS["language"])
     name = FUNCTIONS[verb].partition(".")[2]
-    run_command(verb_function(f"{module}.{name}" if verb in verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
+    run_command(verb_function(f"{own.module}.{name}" if verb in own.verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
 
 
 def verb_function(named: str) -> Callable[..., Any]:

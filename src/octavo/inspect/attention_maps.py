@@ -36,22 +36,24 @@ SPREAD = 0.9  # the share of the greatest possible entropy from which a head att
 MAX_MAP_WEIGHTS = 1 << 28  # weights in the maps of one text: 1 GB in single precision
 
 Layers = Literal["last", "all"]
+Reads = Literal["back", "both ways", "other"]  # what came before, the whole text, or another text
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
+class AttentionHead:
     """One map, and what can be said of it; layers and heads count from 1."""
 
     layer: int
     head: int
-    a_TT: Tensor
+    a_TS: Tensor
     visible_T: Tensor
+    reads: Reads = "back"
 
     @cached_property
     def entropies(self) -> Tensor:
         """The bits of each row: 0 where one token gets everything, log2(n) where n tokens get the same."""
-        nats_TT: Tensor = torch.special.entr(self.a_TT.double())
-        return nats_TT.sum(-1) / math.log(2)
+        nats_TS: Tensor = torch.special.entr(self.a_TS.double())
+        return nats_TS.sum(-1) / math.log(2)
 
     @cached_property
     def spreads(self) -> Tensor:
@@ -61,16 +63,18 @@ class Head:
 
     @cached_property
     def distances(self) -> Tensor:
-        """How many tokens back each row attends on average."""
-        place_T = torch.arange(len(self.a_TT), dtype=torch.float64)
-        a_TT = self.a_TT.double()
-        return a_TT.sum(-1) * place_T - a_TT @ place_T
+        """How many tokens away each row attends on average."""
+        place_T = torch.arange(len(self.a_TS), dtype=torch.float64)
+        return (self.a_TS.double() * (place_T[:, None] - place_T).abs()).sum(-1)
 
-    # Means are over every token but begin, which has nothing but itself to attend to.
+    @property
+    def _chosen(self) -> slice:
+        """The rows of means: where a text is read in order, all but begin's, which has nothing but itself."""
+        return slice(1 if self.reads == "back" else 0, None)
 
     @property
     def entropy(self) -> float:
-        return float(self.entropies[1:].mean())
+        return float(self.entropies[self._chosen].mean())
 
     @property
     def spread(self) -> float:
@@ -80,25 +84,26 @@ class Head:
 
     @property
     def distance(self) -> float:
-        return float(self.distances[1:].mean())
+        return float(self.distances[self._chosen].mean())
 
     @cached_property
     def itself(self) -> float:
-        return float(self.a_TT.diagonal()[1:].double().mean())
+        return float(self.a_TS.diagonal()[self._chosen].double().mean())
 
     @cached_property
     def previous(self) -> float:
-        return float(self.a_TT.diagonal(-1).double().mean())
+        return float(self.a_TS.diagonal(-1).double().mean())
 
     @cached_property
-    def begin(self) -> float:
-        """Mean attention weight on the begin token: how much of an attention sink it is."""
-        return float(self.a_TT[1:, 0].double().mean())
+    def first(self) -> float:
+        """Mean attention weight on the token that opens the text: how much of an attention sink it is."""
+        return float(self.a_TS[self._chosen, 0].double().mean())
 
     @property
     def kind(self) -> str:
         """What the head mostly does, where that can be said in a word."""
-        shares = {"previous token": self.previous, "attention sink": self.begin, "itself": self.itself}
+        opening = "attention sink" if self.reads == "back" else "first token"
+        shares = {"previous token": self.previous, opening: self.first, "itself": self.itself}
         name, share = max(shares.items(), key=lambda one: one[1])
         return name if share >= MOSTLY else "spread" if self.spread >= SPREAD else ""
 
@@ -106,12 +111,19 @@ class Head:
     def name(self) -> str:
         return f"layer {self.layer} head {self.head}"
 
+    def statistics(self) -> dict[str, Any]:
+        """All of it in numbers; where the columns are another text, places have no meaning, and are None."""
+        places = ("distance", "itself", "previous", "first", "kind")
+        known = {key: getattr(self, key) if self.reads != "other" else None for key in places}
+        width = {"entropy": self.entropy, "spread": self.spread}
+        return {"layer": self.layer, "head": self.head, **width, **known, "kind": known["kind"] or ""}
 
-def heads_of(maps: TokenMaps) -> tuple[Head, ...]:
+
+def heads_of(maps: TokenMaps, reads: Reads = "back") -> tuple[AttentionHead, ...]:
     """Every head, layer by layer."""
     return tuple(
-        Head(layer, head, a_TT, maps.visible_T)
-        for layer, a_HTT in enumerate(maps.layers, 1) for head, a_TT in enumerate(a_HTT, 1)
+        AttentionHead(layer, head, a_TS, maps.visible_T, reads)
+        for layer, a_HTS in enumerate(maps.layers, 1) for head, a_TS in enumerate(a_HTS, 1)
     )  # fmt: skip
 
 
@@ -258,15 +270,15 @@ def in_words(maps: TokenMaps) -> list[str]:
         lines.append(f"the most local is {near.name}: it attends {near.distance:.1f} tokens back on average")
         lines.append(f"the most spread is {wide.name}: {wide.entropy:.1f} bits, {wide.spread:.0%} of what is possible")
     previous = sorted((one for one in heads if one.previous >= MOSTLY), key=lambda one: -one.previous)
-    begin = sorted((one for one in heads if one.begin >= MOSTLY), key=lambda one: -one.begin)
+    begin = sorted((one for one in heads if one.first >= MOSTLY), key=lambda one: -one.first)
     if previous:
         lines.append("mostly to the previous token attends " + _listed([(one, one.previous) for one in previous]))
     if begin:
-        sinks = _listed([(one, one.begin) for one in begin])
+        sinks = _listed([(one, one.first) for one in begin])
         lines.append(f"the begin token is an attention sink, which takes most of the weight, of {sinks}")
     return lines
 
 
-def _listed(heads: Sequence[tuple[Head, float]], most: int = 6) -> str:
+def _listed(heads: Sequence[tuple[AttentionHead, float]], most: int = 6) -> str:
     names = ", ".join(f"{one.name} ({share:.0%})" for one, share in heads[:most])
     return names + (f" and {len(heads) - most} more" if len(heads) > most else "")

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from markupsafe import Markup
 from torch import Tensor
 
-from octavo.inspect.attention_maps import MOSTLY, SPREAD, Head, heads_of, in_words
+from octavo.inspect.attention_maps import MOSTLY, SPREAD, AttentionHead, heads_of, in_words
 from octavo.inspect.gradient_flow import relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import TokenMaps
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.figures.plot import number
 from octavo.pages.figures.shaded_cells import HeadMap, attention_maps
 from octavo.pages.figures.svg import shorten
@@ -75,7 +75,7 @@ def maps_figure(maps: TokenMaps) -> Markup:
     if by > 1:
         caption += f" A cell stands for {by} × {by} tokens and shows the largest weight among them."
     layers = [
-        [HeadMap(shrink(head.a_TT, by).tolist(), f"head {head.head}", head.kind,
+        [HeadMap(shrink(head.a_TS, by).tolist(), f"head {head.head}", head.kind,
                  f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back")
          for head in heads_of(maps) if head.layer == layer]
         for layer in range(1, len(maps.layers) + 1)
@@ -95,7 +95,7 @@ def heads_table(maps: TokenMaps) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     """Titles and rows, as plain text: each head of each layer, averaged over the text."""
     rows: list[tuple[str, ...]] = [
         (str(one.layer), str(one.head), f"{one.entropy:.2f}", f"{one.spread:.0%}", f"{one.distance:.1f}",
-         f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.begin:.0%}", one.kind)
+         f"{one.itself:.0%}", f"{one.previous:.0%}", f"{one.first:.0%}", one.kind)
         for one in heads_of(maps)
     ]  # fmt: skip
     titles = ("layer", "head", "entropy", "of possible", "distance", "to itself", "to previous", "to begin", "kind")
@@ -165,7 +165,7 @@ def _token_by_token(one: Inspection, maps: TokenMaps) -> list[Markup]:
     return parts
 
 
-def _strip(head: Head, tokens: Sequence[str]) -> Strip:
+def _strip(head: AttentionHead, tokens: Sequence[str]) -> Strip:
     every = zip(tokens, head.entropies.tolist(), head.distances.tolist(), strict=False)
     meanings = [f"{token} head {head.head}: {bits:.2f} bits, {back:.1f} tokens back" for token, bits, back in every]
     return Strip(f"head {head.head}", head.spreads[: len(tokens)].tolist(), meanings)
@@ -176,7 +176,7 @@ def _close_ups(one: Inspection, maps: TokenMaps) -> Markup:
     heads = notable(maps)
     parts = []
     for head in heads:
-        rows = [row[: t + 1] for t, row in enumerate(head.a_TT[:CLOSE_UP_TOKENS, :CLOSE_UP_TOKENS].tolist())]
+        rows = [row[: t + 1] for t, row in enumerate(head.a_TS[:CLOSE_UP_TOKENS, :CLOSE_UP_TOKENS].tolist())]
         caption = f"{head.name.capitalize()}{f', {head.kind}' if head.kind else ''}: what each token attends to."
         if len(one.tokens) > CLOSE_UP_TOKENS:
             caption += f" The first {CLOSE_UP_TOKENS} tokens."
@@ -185,12 +185,12 @@ def _close_ups(one: Inspection, maps: TokenMaps) -> Markup:
                       side_by_side(*parts))  # fmt: skip
 
 
-def notable(maps: TokenMaps) -> list[Head]:
+def notable(maps: TokenMaps) -> list[AttentionHead]:
     """The heads of the clearest kinds, the most local and the most spread; each once."""
     heads = heads_of(maps)
     wanted = [
         max(heads, key=lambda one: one.previous), min(heads, key=lambda one: one.distance),
-        max(heads, key=lambda one: one.begin), max(heads, key=lambda one: one.spread),
+        max(heads, key=lambda one: one.first), max(heads, key=lambda one: one.spread),
     ]  # fmt: skip
     return list(dict.fromkeys(wanted))
 

@@ -97,8 +97,7 @@ class Answered:
 
     questions: int
     exact_match: float
-    confidence: float
-    """The mean."""
+    confidence: float  # the mean
     ece: float
     curve: list[CoveragePoint] = field(repr=False)
     bins: list[Bin] = field(repr=False)
@@ -110,10 +109,8 @@ class Answered:
 
     def to_json(self) -> dict[str, Any]:
         levels = [(level, threshold_for(self.curve, level)) for level in LEVELS]
-        return {
-            "questions": self.questions, "exact_match": self.exact_match, "standard_error": self.spread,
-            "confidence": self.confidence, "ece": self.ece, "curve": thinned(self.curve),
-            "bins": [list(one) for one in self.bins],
+        return asdict(self) | {
+            "standard_error": self.spread, "curve": thinned(self.curve), "bins": [list(one) for one in self.bins],
             "at_accuracy": [{"wanted": level, **point._asdict()} for level, point in levels if point],
         }  # fmt: skip
 
@@ -137,20 +134,14 @@ class Classified:
 
     examples: int
     accuracy: float
-    macro_f1: float
-    """The mean of the classes' F1: a rare class counts as much as a common one."""
-    log_loss: float
-    """Mean of -ln p of the true class."""
-    brier: float
-    """Mean squared distance of the probabilities from the truth."""
-    ece: float
-    """Mean distance of confidence from accuracy, in ten bins (expected calibration error)."""
+    macro_f1: float  # the mean of the classes' F1: a rare class counts as much as a common one
+    log_loss: float  # mean of -ln p of the true class
+    brier: float  # mean squared distance of the probabilities from the truth
+    ece: float  # mean distance of confidence from accuracy, in ten bins (expected calibration error)
     classes: list[str]
-    confusion_CC: list[list[int]]
-    """Row: the true class; column: the answer."""
+    confusion_CC: list[list[int]]  # row: the true class; column: the answer
     per_class: list[dict[str, Any]] = field(repr=False)
-    curve: list[CoveragePoint] = field(repr=False)
-    """What comes of answering only the surest."""
+    curve: list[CoveragePoint] = field(repr=False)  # what comes of answering only the surest
 
     @property
     def spread(self) -> float:
@@ -158,12 +149,8 @@ class Classified:
         return math.sqrt(self.accuracy * (1 - self.accuracy) / max(1, self.examples))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "examples": self.examples, "accuracy": self.accuracy, "standard_error": self.spread,
-            "macro_f1": self.macro_f1, "log_loss": self.log_loss, "brier": self.brier, "ece": self.ece,
-            "classes": self.classes, "confusion": self.confusion_CC, "per_class": self.per_class,
-            "curve": thinned(self.curve),
-        }  # fmt: skip
+        record = asdict(self) | {"standard_error": self.spread, "curve": thinned(self.curve)}
+        return record | {"confusion": record.pop("confusion_CC")}
 
 
 def classified(p_BC: Tensor, y_B: Tensor, classes: list[str]) -> Classified:
@@ -208,8 +195,7 @@ class Translated:
 
     bleu: float
     chrf: float
-    exact: float
-    """The share of translations that are a reference, character by character."""
+    exact: float  # the share of translations that are a reference, character by character
     sentences: int
     signature: str
     chrf_signature: str

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 
 from octavo.config import configs_from, from_json
+from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
 from octavo.models import find_spec
@@ -74,6 +75,10 @@ class Task(Generic[R, D]):
     """Where a record describes the data."""
     data_help: ClassVar[str]
     """What the data can be, for help texts."""
+    data_kind: ClassVar[str] = "text"
+    """Of the named sources that can be the data."""
+    takes_file: ClassVar[bool] = True
+    """Whether one text file can be the data."""
     example: ClassVar[str]
     """Flags of an example for help texts, the data in front."""
     run_class: ClassVar[type[TrainedRun]]
@@ -82,6 +87,10 @@ class Task(Generic[R, D]):
     """The usual settings of the task: how data are read and shown to the model."""
     loop: ClassVar[LoopConfig] = LoopConfig()
     optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()
+
+    def named_data(self) -> dict[str, str]:
+        """The data that have a name and are on this machine, and what each is."""
+        return {name: source.title for name, source in SOURCES.items() if source.kind == self.data_kind and where(name)}
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
         """The model that a name stands for, and its usual configs; with a loop where it is trained step by step."""
@@ -183,11 +192,13 @@ class Task(Generic[R, D]):
         """The run after the last stage, with anything added that a trained model needs."""
         return run
 
-    def finish(self, recipe: Recipe, run: R, data: D, rows: Rows, measure: bool, folder: Path | None) -> dict[str, str]:
-        """Measure the finished run into its record's `result`, where that is asked for; returns further files, such as
-        the page of a run that is saved.
-        """
+    def measure(self, recipe: Recipe, run: R, data: D) -> Any:
+        """Measure the finished run into its record's `result`; returns what else its page needs."""
         raise NotImplementedError
+
+    def page(self, run: R, data: D, measured: Any, folder: Path) -> Any:
+        """The `PageContent` of a run to be saved, by the module beside the task's, which few trainings need."""
+        return import_module(f"{TASKS[self.name]}_page").content(run, data, measured, folder)
 
     def choices(self, run: R) -> int:
         """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""

@@ -24,11 +24,10 @@ from octavo.cost import Cost, Shape, cost_of_config, on_meta, training_memory
 from octavo.io.memory import available
 from octavo.models import MODELS, name_of
 from octavo.training.distributed import Team
+from octavo.training.language_stage import RESTARTS, Streams, TrainingText, Window, language_stage
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.loss import TrainingText, language_stage
 from octavo.training.optimizer import OptimizerConfig, parameter_groups
-from octavo.training.streams import RESTARTS, Streams, Window
 
 SECONDS = 2.0  # of timed steps, all sizes together
 LEAST = 2  # timed steps of each size, unless that takes longer than PATIENCE

@@ -14,7 +14,7 @@ from octavo.exercises import Choice, Exercise, Finding, Formula, Number, Part, T
 from octavo.exercises.framework.evidence import bisect, count_flops, meta, normal, tabulated
 from octavo.ops.attention.multi_head import Heads, layer_matrix
 from octavo.ops.attention.reference import attend_reference
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.shaded_cells import shaded_matrices
 
 ROUNDING = {"rel": 1e-12, "abs": 1e-15}  # tolerance for float64

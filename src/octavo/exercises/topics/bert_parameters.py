@@ -11,7 +11,7 @@ from octavo.exercises.framework.evidence import tabulated
 from octavo.models.bert import Bert, BertConfig, Task
 from octavo.models.cost.encoders import bert_parts
 from octavo.models.cost.parts import Shape, parameter_count
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 
 VOCAB = 30_522  # of the uncased English BERT
 LARGE = BertConfig(width=1024, layers=24, heads=16, context=512, tasks=())

@@ -13,7 +13,7 @@ from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, ve
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.topics.perplexity import LEARNED, PLAIN, bag_score
 from octavo.models.bag import Bag, BagConfig
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.text import Chunk, Word, WordSettings
 from octavo.text.preprocess import PREPROCESS
 from octavo.text.tokenizers.closed_vocabulary import BEGIN, END, UNKNOWN, ClosedVocabulary

@@ -37,21 +37,15 @@ def mark_dominated(rows: Sequence[CompareRow]) -> tuple[CompareRow, ...]:
 
 def _usable(row: CompareRow) -> bool:
     """Whether it is a model that works: compressors are only a line to compare with."""
-    bits = row.bits_per_byte
-    return row.family != COMPRESSOR and row.error is None and bits is not None and math.isfinite(bits)
+    return row.family != COMPRESSOR and row.is_finite
 
 
 def _dominates(one: CompareRow, other: CompareRow) -> bool:
-    """Only what is known of both counts, but bits, size and scoring rate must be known."""
-    ours, theirs = _costs(one), _costs(other)
-    both = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
-    return len(both) == len(ours) and all(a <= b for a, b in both) and any(a < b for a, b in both)
-
-
-def _costs(row: CompareRow) -> tuple[float | None, ...]:
-    """What should be small."""
-    slowness = None if row.score_rate is None else -row.score_rate
-    return row.bits_per_byte, row.seconds, row.bytes, slowness
+    """Whether it is no worse in all that should be small, and better in one; what is not known of both decides not."""
+    pairs = [(one.bits_per_byte, other.bits_per_byte), (one.seconds, other.seconds), (one.bytes, other.bytes),
+             (other.score_rate, one.score_rate)]  # fmt: skip
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return len(known) == len(pairs) and all(a <= b for a, b in known) and any(a < b for a, b in known)
 
 
 def advice(
@@ -98,9 +92,11 @@ def _cheaper(usable: Sequence[CompareRow]) -> list[str]:
         timed = [row for row in usable if row.seconds is not None and _bits(row) <= (1 + worse) * _bits(best)]
         quick = min(timed, key=lambda row: row.seconds or 0.0, default=best)
         if best.seconds and quick.seconds is not None and best.seconds >= WORTH_SAYING * quick.seconds:
-            times = _times(best.seconds / max(quick.seconds, 0.01))
-            return [f"{quick.model} ({quick.title}) is {_behind(quick, best)} and trains {times} faster, "
-                    f"in {_seconds(quick.seconds)}: take it if you train often."]  # fmt: skip
+            ratio = best.seconds / max(quick.seconds, 0.01)
+            times = f"{ratio:,.0f}" if ratio >= 9.5 else f"{ratio:.1f}"
+            seconds = f"{quick.seconds:.1f}" if quick.seconds < 10 else f"{quick.seconds:,.0f}"
+            return [f"{quick.model} ({quick.title}) is {_behind(quick, best)} and trains {times} times faster, "
+                    f"in {seconds} s: take it if you train often."]  # fmt: skip
     return []
 
 
@@ -173,14 +169,6 @@ def fall_at_the_end(curve: Curve) -> float:
 def _behind(row: CompareRow, best: CompareRow) -> str:
     """How many more bits it needs."""
     return f"{_bits(row) / _bits(best) - 1:.1%} behind the best"
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:,.0f} times" if ratio >= 9.5 else f"{ratio:.1f} times"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def _named(names: Sequence[str]) -> str:

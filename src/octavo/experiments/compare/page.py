@@ -27,7 +27,7 @@ from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
 from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, element
 from octavo.pages.sections import (
     bullets,
@@ -60,23 +60,14 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
 
 def read_byte_costs(comparison: Comparison) -> ByteCosts:
     """The bits that each byte cost, for the models whose file is there; mapped, so that a long text costs nothing."""
-    files = {row.model: str(row.byte_costs) for row in comparison if row.byte_costs}
-    return {model: np.load(path, mmap_mode="r") for model, path in _files(comparison, files).items()}
+    files = {row.model: comparison.file(row.byte_costs) for row in comparison if not row.error}
+    return {model: np.load(path, mmap_mode="r") for model, path in files.items() if path}
 
 
 def read_samples(comparison: Comparison) -> dict[str, str]:
     """What each run wrote when it was trained."""
-    files = {row.model: f"{row.run}/{SAMPLES}" for row in comparison if row.run}
-    return {model: path.read_text("utf-8", "replace") for model, path in _files(comparison, files).items()}
-
-
-def _files(comparison: Comparison, names: Mapping[str, str]) -> dict[str, Path]:
-    """A file of each model that did not fail, where it is there."""
-    assert comparison.folder is not None
-    paths = {
-        row.model: comparison.folder / names[row.model] for row in comparison if row.model in names and not row.error
-    }
-    return {model: path for model, path in paths.items() if path.is_file()}
+    files = {row.model: comparison.file(row.run and f"{row.run}/{SAMPLES}") for row in comparison if not row.error}
+    return {model: path.read_text("utf-8", "replace") for model, path in files.items() if path}
 
 
 def comparison_page(
@@ -184,15 +175,10 @@ def _stages(seconds: Mapping[str, float]) -> Markup:
 
 def comparison_table(comparison: Comparison, links: bool = True) -> Markup:
     """The table, in a box that scrolls by itself; with `links`, a name leads to the page of its run."""
-    rows = [_row(row, _address(comparison, row) if links else "") for row in comparison]
+    files = {row.model: row.run and f"{row.run}/{REPORT}" for row in comparison}
+    rows = [_row(row, quote(str(files[row.model])) if links and comparison.file(files[row.model]) else "")
+            for row in comparison]  # fmt: skip
     return sections.table(page_columns(CompareRow), rows, kind="comparison", label="Results", row_headers=True)
-
-
-def _address(comparison: Comparison, row: CompareRow) -> str:
-    """Where the run's own page is, seen from that of the comparison; empty where it has none."""
-    if comparison.folder is None or row.run is None or not (comparison.folder / row.run / REPORT).is_file():
-        return ""
-    return quote(f"{row.run}/{REPORT}")
 
 
 def _row(row: CompareRow, address: str) -> sections.TableRow:

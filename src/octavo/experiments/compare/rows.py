@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.table import Column, keys_of, plain_json, show_amount, show_bits, show_seconds, to_csv
+from octavo.experiments.table import Column, keys_of, show_amount, show_bits, show_seconds, to_csv
 from octavo.io.files import size
 
 RESULT = "comparison.json"
@@ -31,16 +31,14 @@ class CompareRow:
     family: str
     bits_per_byte: Annotated[
         float | None, Column("bits/byte", _bits, "bits per byte of the held-out text", of_row=True)
-    ] = None
-    """Infinite where a token of the held-out text has probability zero, None where the model failed."""
+    ] = None  # infinite where a token of the held-out text has probability zero, None where the model failed
     best: Annotated[
         bool, Column("", _mark, "", "left", of_row=True, outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
     low: Annotated[float | None, Column("95 %", _interval, "95 % confidence interval", rank=4, of_row=True)] = None
     high: float | None = None
-    interval: str = ""
-    """What the 95 % interval from low to high is over."""
+    interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
     parameters: Annotated[int | None, Column("params", show_amount, "weights, or n-grams", rank=5)] = None
     flops: Annotated[
@@ -51,14 +49,11 @@ class CompareRow:
     memory: Annotated[int | None, Column("memory", size, "of training, at its peak", rank=8)] = None
     """Bytes beyond what the process held before."""
     bytes: Annotated[int | None, Column("size", size, "the model's files on disk", rank=2)] = None
-    run: str | None = None
-    """Its folder, seen from that of the comparison; with several seeds, that of the first."""
+    run: str | None = None  # its folder, seen from that of the comparison; with several seeds, that of the first
     byte_costs: str | None = None
     """A .npy file, seen from the folder of the comparison: the cost in bits of each byte of the held-out text."""
-    policy: str = ""
-    """How much context each token was scored with."""
-    impossible: int = 0
-    """Tokens with probability zero."""
+    policy: str = ""  # how much context each token was scored with
+    impossible: int = 0  # tokens with probability zero
     error: str | None = None
 
     @property
@@ -70,6 +65,11 @@ class CompareRow:
     def is_neural(self) -> bool:
         """Whether it is a network that was trained here; packages may add families of their own."""
         return self.family not in NOT_NEURAL
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether it has a result, and one that is finite."""
+        return self.error is None and self.bits_per_byte is not None and math.isfinite(self.bits_per_byte)
 
     @property
     def style(self) -> str:
@@ -100,23 +100,17 @@ class Comparison:
     """What came of a comparison: rows from best to worst, and what makes them comparable."""
 
     rows: tuple[CompareRow, ...]
-    corpus: dict[str, Any]
-    """name, source (a list), train and valid with bytes, sha256: as a run's record has it."""
+    corpus: dict[str, Any]  # name, source (a list), train and valid with bytes, sha256: as a run's record has it
     proof: dict[str, Any] | None = None
     """Of the best row: model, claimed_bytes, archive_bytes, archive_bits_per_byte, restored, difference."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """budget (in words), models, seeds, seed, device, tokenizer."""
-    machine: dict[str, Any] = field(default_factory=dict)
-    """system, processor, cores, memory, device."""
-    versions: dict[str, str] = field(default_factory=dict)
-    """octavo, python, torch, numpy."""
+    settings: dict[str, Any] = field(default_factory=dict)  # budget (in words), models, seeds, seed, device, tokenizer
+    machine: dict[str, Any] = field(default_factory=dict)  # system, processor, cores, memory, device
+    versions: dict[str, str] = field(default_factory=dict)  # octavo, python, torch, numpy
     seconds: dict[str, float] = field(default_factory=dict)
     """What the stages took: training, scoring, generation, compressors, proof, page."""
-    command: str = ""
-    """Reproduces it."""
+    command: str = ""  # reproduces it
     folder: Path | None = None
-    advice: tuple[str, ...] = ()
-    """The recommendation, sentence by sentence."""
+    advice: tuple[str, ...] = ()  # the recommendation, sentence by sentence
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -142,6 +136,11 @@ class Comparison:
     def failed(self) -> Sequence[CompareRow]:
         """The rows without a result."""
         return [row for row in self.rows if row.error is not None]
+
+    def file(self, name: str | None) -> Path | None:
+        """The file of a name that is seen from the folder, where it is there."""
+        path = self.folder / name if self.folder is not None and name else None
+        return path if path is not None and path.is_file() else None
 
     def column(self, name: str) -> list[Any]:
         """One value of every row, in their order."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
+from octavo.experiments.cell import IDENTITY, Cell, Outcome, describe_texts, file_identity, first_part
 from octavo.experiments.compare.advice import advice, rank_rows
 from octavo.experiments.compare.config import (
     KIND,
@@ -31,11 +31,9 @@ from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
-from octavo.experiments.excerpts import describe_texts, first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store
 from octavo.io.files import write_text
-from octavo.scoring.bits_per_byte import finite
 from octavo.tasks.task import pick_device
 
 LISTS = {"models", "pretrained", "valid"}  # settings that are lists, of which one may be given alone
@@ -233,7 +231,7 @@ def mean_row(rows: Sequence[CompareRow]) -> CompareRow:
     """The row of a model that was trained with several seeds."""
     bits = [row.bits_per_byte or 0.0 for row in rows]
     mean = sum(bits) / len(bits)
-    low, high = t_interval(bits) if finite(mean) else (None, None)
+    low, high = t_interval(bits) if plain_json(mean) else (None, None)
     means: dict[str, Any] = {
         key: _mean([getattr(row, key) for row in rows]) for key in ("seconds", "flops", "generation_rate")
     }

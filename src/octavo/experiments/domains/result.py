@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
+from octavo.config import plain_json
 from octavo.experiments.domains.scoring import MARK, Reading, gap
-from octavo.experiments.table import Column, plain_json, show_bits
+from octavo.experiments.table import Column, show_bits
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,8 @@ class ModelResult:
     family: str
     home: Reading
     away: Reading
-    overlap: float = 0.0
-    """The share of an excerpt that stands in the training text."""
-    run: str = ""
-    """The path of its folder."""
+    overlap: float = 0.0  # the share of an excerpt that stands in the training text
+    run: str = ""  # the path of its folder
 
     @property
     def steps(self) -> str:
@@ -33,6 +32,10 @@ class ModelResult:
     @property
     def label(self) -> str:
         return self.home.label
+
+    @property
+    def marked_name(self) -> str:
+        return self.name + (" *" if self.label else "")
 
     @property
     def gap(self) -> float:
@@ -73,12 +76,10 @@ class Domains:
     """Everything that was measured."""
 
     models: tuple[ModelResult, ...]
-    excerpts: tuple[tuple[str, bytes], ...]
-    """Of both texts: the name and the bytes as they were."""
+    excerpts: tuple[tuple[str, bytes], ...]  # of both texts: the name and the bytes as they were
     folder: Path
     command: str = ""
-    failed: dict[str, str] = field(default_factory=dict)
-    """Models without a result, and why."""
+    failed: dict[str, str] = field(default_factory=dict)  # models without a result, and why
 
     @property
     def rows(self) -> list[DomainsRow]:

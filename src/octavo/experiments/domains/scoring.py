@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from octavo.config import plain_json
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.experiments.table import plain_json
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes
 from octavo.text import Char, Split, Tokenizer, text_in_memory
 from octavo.text.chunks import rechunk

@@ -16,16 +16,15 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from octavo.config import from_json
+from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, Outcome, train_or_resume
-from octavo.experiments.excerpts import open_texts, write_part
+from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits
 from octavo.io.files import size as byte_size
 from octavo.models import stored_entries
 from octavo.models.cost.parts import parameter_count
 from octavo.models.ngram import NGramConfig
-from octavo.scoring.bits_per_byte import finite, score_text
+from octavo.scoring.bits_per_byte import score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig, fit_counts
 from octavo.tasks.run import Run
@@ -49,25 +48,20 @@ class ScalePoint:
         float, Column("budget", lambda p: f"{p.budget:g}" if p.flops else "", "share of the whole budget", of_row=True)
     ]
     seed: Annotated[int, Column("seed", if_varies=True)]
-    bits_per_byte: float | None
-    """None: infinite."""
+    bits_per_byte: float | None  # None: infinite
     parameters: Annotated[int, Column("params", lambda value: f"{value:,}", "weights, or n-grams")] = 0
     seconds: Annotated[float, Column("train s", lambda value: f"{value:.1f}", "seconds of training")] = 0.0
     passes: Annotated[
         float, Column("passes", lambda p: f"{p.passes:.3g}" if p.flops else "", "over the text", of_row=True)
     ] = 1.0  # fmt: skip
-    flops: float = 0.0
-    """Of training; 0 for what only counts."""
+    flops: float = 0.0  # of training; 0 for what only counts
     width: int | None = None
     order: int | None = None
-    validation_bits_per_byte: float | None = None
-    """Of chunks held out of the training text: sizes are chosen by it."""
-    impossible: int = 0
-    """Held-out tokens with probability zero."""
+    validation_bits_per_byte: float | None = None  # of chunks held out of the training text: sizes are chosen by it
+    impossible: int = 0  # held-out tokens with probability zero
     chosen: Annotated[
         bool, Column("bits/byte", lambda point: point.shown_bits, "bits per byte of the held-out text", of_row=True)
-    ] = False
-    """Whether the law over text goes through it."""
+    ] = False  # whether the law over text goes through it
     error: str | None = None
 
     @property
@@ -115,7 +109,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
     score = score_text(run.model, run.tokenizer, valid, "held-out text")
     shutil.rmtree(folder / cell.key, ignore_errors=True)
     return _values(cell, run) | {
-        "bits_per_byte": finite(score.bits_per_byte), "impossible": score.impossible,
+        "bits_per_byte": plain_json(score.bits_per_byte), "impossible": score.impossible,
         "summary": f"{show_bits(score.bits_per_byte)} bits per byte",
     }  # fmt: skip
 

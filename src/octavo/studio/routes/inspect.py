@@ -16,7 +16,7 @@ from octavo.studio.server.model_cache import Loaded
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.translator import Translator
 
 

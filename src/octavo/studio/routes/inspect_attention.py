@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from octavo.errors import UserError
-from octavo.inspect.attention_bytes import AttentionBytes, attention_bytes
 from octavo.inspect.attention_page import CONTEXT_LEFT
+from octavo.inspect.inspection import AttentionBytes, attention_bytes
 from octavo.inspect.views import require_view
 from octavo.io.cooperative import in_turns
 from octavo.studio.routes.inspect_tokens import ViewRequest
@@ -66,7 +65,7 @@ def maps(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], ask
     return {
         "queries": list(found.queries), "keys": list(found.keys), "one": not isinstance(loaded, Translator),
         "causal": isinstance(loaded, Run), "truncated": found.truncated, "layers": L, "heads": H,
-        "statistics": [asdict(head) for head in found.statistics], "notes": list(found.notes),
+        "statistics": list(found.statistics), "notes": list(found.notes),
         "note": _note(loaded, found), "translation": found.translation,
     }  # fmt: skip
 

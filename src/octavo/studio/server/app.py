@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
 
 from octavo import __version__
+from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.pages.markup import STYLE
 from octavo.studio.server.model_cache import ModelCache, NotFound
@@ -121,17 +121,8 @@ def encode_json(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:  # some number is not finite; replacing them is slow where a response is long
-        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
-
-
-def finite(value: Any) -> Any:
-    """The value with None in place of every number that is not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class ComputedRoutes(APIRouter):

@@ -21,7 +21,7 @@ from octavo.studio.server.scheduler import POLL_SECONDS, Ticket
 from octavo.tasks.api import load
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import NAMED, Encoder
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import Run
 from octavo.tasks.task import pick_device
 from octavo.tasks.translator import Translator

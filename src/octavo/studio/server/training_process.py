@@ -82,7 +82,8 @@ class TrainingManager:
 
     def start(self, model: str, text: str, run: str, seconds: float, settings: Mapping[str, Value]) -> TrainingProcess:
         """Train a new run; an existing one is not overwritten."""
-        source, form = self.texts.source(text), form_of(model)
+        form = form_of(model)
+        source = self.texts.source(text, form.task)
         flags = form.flags(settings)
         self._check_new(run)
         budget = ["--budget", f"{seconds:g}s"] if form.has_budget else []
@@ -153,9 +154,11 @@ class TrainingManager:
             return "it has no checkpoint, which only models that are trained step by step have"
         if not all(self._is_below(file) for file in (*path.iterdir(), *(path / STATE).iterdir())):
             return "a link in it leads out of this folder"
-        task = str(record.get("task"))
-        named = _strings(value_at(record, f"{find_task(task).data_key}.source")) if task in TASKS else []
-        if not named or not all(self._may_read(source) for source in named):
+        if (name := str(record.get("task"))) not in TASKS:
+            return "its task is not known"
+        task = find_task(name)
+        named = _strings(value_at(record, f"{task.data_key}.source"))
+        if not named or not all(source in task.named_data() or self._may_read(source) for source in named):
             return "its data are neither a named source on this machine nor below this folder"
         others = [*_strings(value_at(record, "training.settings")), *_strings(record.get("config"))]
         if not all(self._may_read(name) for name in others if _may_be_file(name)):
