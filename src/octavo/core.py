@@ -132,10 +132,6 @@ class LanguageModel(nn.Module, Generic[S]):
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from; a model that is fitted to counts has none to draw."""
 
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
-        return 2 * sum(parameter.numel() for parameter in self.parameters() if parameter.dim() == 2)
-
     @property
     def repeated_blocks(self) -> Sequence[Any]:
         """Blocks of the same code, one after the other: compiling one compiles all."""

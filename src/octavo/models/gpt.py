@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel, Session
 from octavo.errors import UserError
-from octavo.models.cost.parts import parameter_count
+from octavo.models.cost.parts import Shape, parameter_count
 from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
@@ -162,14 +162,6 @@ class GPT(LanguageModel[State]):
         some = "" if config.kind.first_key else f", {config.attention} with a window of {config.attention_window}"
         return f"state carried, a layer attends to the last {config.cached} tokens{some}"
 
-    def flops_per_token(self) -> int:
-        """Those of the products with weights, and of scores and sums over a full context."""
-        config = self.config
-        matrices = sum(p.numel() for block in self.blocks for p in block.parameters() if p.dim() == 2)
-        seen = {"linear": config.head_size, "dense": config.context, "random": config.context / 2}
-        attending = 2 * config.width * seen.get(config.attention, config.cached)
-        return int(2 * (matrices + self.embedding_VD.numel() + config.layers * attending))
-
     @property
     def repeated_blocks(self) -> Sequence[TransformerBlock]:
         return list(self._blocks())
@@ -187,12 +179,13 @@ def _details(model: GPT, spell: Callable[[int], str]) -> Table:
     shared = f", {config.groups} of keys and values" if config.groups != config.heads else ""
     window = f", window {config.attention_window}" if "attention_window" in config.kind.settings else ""
     features = f", {config.features} features" if config.attention == "linear" else ""
+    reading = transformer_cost(config, model.vocab, Shape(past=config.context - 1)).total("forward")
     return Table("", (), (
         ("parameters", f"{parameter_count(model):,}"), ("blocks", f"{config.layers}, of width {config.width}"),
         ("attention", f"{config.attention}{window}{features}; heads: {config.heads}{shared}"),
         ("positions", config.positions), ("context", f"{config.context} tokens"),
         ("feed-forward", f"{config.feed_forward}, {config.inner} wide"), ("norm", config.norm),
-        ("cost", f"{model.flops_per_token():,} operations to read a token"),
+        ("cost", f"{reading:,} operations to read a token"),
     ))  # fmt: skip
 
 

@@ -85,9 +85,7 @@ def choose(cell: Cell, x_TBI: Tensor) -> Path:
     """The path that has the gates while they are traced, otherwise the fastest."""
     if is_tracing():
         return "plain"
-    if x_TBI.device.type != "cpu" or cell == "lstm":  # oneDNN has a kernel for it that a loop of ours does not beat
-        return "fused"
-    return "by_hand" if torch.is_grad_enabled() else "fused"
+    return "by_hand" if x_TBI.device.type == "cpu" and cell in BY_HAND and torch.is_grad_enabled() else "fused"
 
 
 def plain_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[Tensor, State]:
@@ -103,14 +101,9 @@ def by_hand_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[
     """The gradient as derived in `backprop_through_time`; products in low precision where autocast asks for it."""
     device = x_TBI.device.type
     low = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    begin = state if cell == "lstm" else (state,)
     with torch.autocast(device, enabled=False):
-        x_TBI, *begin = (tensor.to(w.hh_GD.dtype) for tensor in (x_TBI, *begin))
-        found = BY_HAND[cell].apply(low, x_TBI, *begin, *w)
-    if cell == "lstm":
-        h_TBD, c_BD = found
-        return h_TBD, (h_TBD[-1], c_BD)
-    return found, found[-1]
+        h_TBD = BY_HAND[cell].apply(low, x_TBI.to(w.hh_GD.dtype), state.to(w.hh_GD.dtype), *w)
+    return h_TBD, h_TBD[-1]
 
 
 def fused_layer(cell: Cell, x_TBI: Tensor, state: State, w: Weights) -> tuple[Tensor, State]:
