@@ -43,8 +43,12 @@ class LanguageModel(nn.Module, Generic[S]):
         raise NotImplementedError
 
     def step(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
-        """Process one token of each row: logits_BV of the next token, and the new state. Never changes `state`."""
-        raise NotImplementedError
+        """Process one token of each row: logits_BV of the next token, and the new state. Never changes `state`.
+
+        A model defines this or `absorb`: each follows from the other.
+        """
+        logits_B1V, state = self.absorb(state, x_B[:, None])
+        return logits_B1V[:, 0], state
 
     def predict(self, state: S, x_B: Tensor) -> tuple[Tensor, S]:
         """`step` with the distribution itself, p_BV in double precision, instead of logits."""

@@ -198,10 +198,6 @@ class Given(LanguageModel[tuple[Tensor, Any]]):
         source_B = torch.arange(batch, device=device) % sources
         return source_B, self.model.start(self._memory(source_B))
 
-    def step(self, state: tuple[Tensor, Any], x_B: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
-
     def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
         source_B, inner = state
         h_BTD, inner = self.model.read(self._memory(source_B), inner, x_BT)

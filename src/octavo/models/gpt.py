@@ -23,8 +23,8 @@ from octavo.models.cost.transformer import transformer_cost
 from octavo.models.parts.attention import Place
 from octavo.models.parts.block import TransformerBlock, add_positions
 from octavo.models.parts.config import GPTConfig
-from octavo.models.parts.feed_forward import Norm, init_inner
-from octavo.models.recurrent import init_matrix, layers_of
+from octavo.models.parts.feed_forward import Norm, init_tables
+from octavo.models.recurrent import layers_of
 from octavo.models.spec import ModelSpec, Preset
 from octavo.models.views import ATTENTION, LAYER_GRADIENT_FLOW, LOGIT_LENS, Table
 from octavo.ops.positions import rotary_angles
@@ -54,13 +54,7 @@ class GPT(LanguageModel[State]):
 
     def initialise(self, generator: torch.Generator) -> None:
         config = self.config
-        for table in (self.embedding_VD, self.output_VD, self.positions_CD):
-            if table is None:
-                continue
-            if config.init == "gpt2":
-                init_inner(table, config, generator)
-            else:
-                init_matrix(table.data, "normal", generator)
+        init_tables((self.embedding_VD, self.output_VD, self.positions_CD), config, generator)
         for block in self._blocks():
             block.initialise(config, generator)
         self.norm.initialise(config, generator)
@@ -70,10 +64,6 @@ class GPT(LanguageModel[State]):
     def start(self, batch: int) -> State:
         position_B = torch.zeros(batch, dtype=torch.long, device=self.embedding_VD.device)
         return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self._blocks())
-
-    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         h_BTD, state = self.read(state, x_BT)

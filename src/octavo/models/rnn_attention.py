@@ -87,10 +87,6 @@ class RNNAttention(Embedded):
         """Of a mean square near one, as the states are: else an input would drown in the state beside it."""
         return super().embed(x) * math.sqrt(self.config.width)
 
-    def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
-        logits_B1V, state = self.absorb(state, x_B[:, None])
-        return logits_B1V[:, 0], state
-
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         h_BD, memory_BMD = state
         if not x_BT.shape[1]:

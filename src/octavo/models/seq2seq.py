@@ -21,8 +21,7 @@ from octavo.models.parts.attention import Attention, AttentionProjections, Place
 from octavo.models.parts.block import Block, TransformerBlock, add_positions
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
 from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
-from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_inner
-from octavo.models.recurrent import init_matrix
+from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_tables
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
 from octavo.ops.attention import Pattern, attend
@@ -108,10 +107,7 @@ class CrossAttention(AttentionProjections):
 
     def keys_values(self, h_BSD: Tensor) -> tuple[Tensor, Tensor]:
         """k_BHSK and v_BHSK, computed once for a source."""
-        weight, bias = torch.cat([self.key_ED, self.value_ED]), None
-        if self.key_bias is not None and self.value_bias is not None:
-            bias = torch.cat([self.key_bias, self.value_bias])
-        k_BHSK, v_BHSK = split_heads(F.linear(h_BSD, weight, bias), 2 * self.config.heads).chunk(2, 1)
+        k_BHSK, v_BHSK = split_heads(F.linear(h_BSD, *self.joined(1)), 2 * self.config.heads).chunk(2, 1)
         return self._scaled(k_BHSK), v_BHSK
 
     def forward(self, x_BTD: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, pattern: Pattern) -> Tensor:
@@ -158,19 +154,15 @@ class Seq2Seq(EncoderDecoder):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
-        config = self.config
+        encoder, decoder = self.config.parts(self.config.layers), self.config.parts(self.config.decoder_depth)
         tables = (self.source_VD, self.target_VD, self.output_VD, self.source_positions_CD, self.target_positions_CD)
-        for table in (one for one in tables if one is not None):
-            if config.init == "gpt2":
-                init_inner(table, config.parts(config.layers), generator)
-            else:
-                init_matrix(table.data, "normal", generator)
+        init_tables(tables, encoder, generator)
         for block in self.encoder_blocks:
-            block.initialise(config.parts(config.layers), generator)  # type: ignore[operator]
+            block.initialise(encoder, generator)  # type: ignore[operator]
         for block in self._decoder_blocks():
-            block.initialise(config.parts(config.decoder_depth), generator)
-        self.encoder_norm.initialise(config.parts(config.layers), generator)
-        self.norm.initialise(config.parts(config.decoder_depth), generator)
+            block.initialise(decoder, generator)
+        self.encoder_norm.initialise(encoder, generator)
+        self.norm.initialise(decoder, generator)
 
     def encode(self, x_BS: Tensor, lengths_B: Tensor | None = None) -> Memory:
         """The cross-attention keys and values of the source, for each block of the decoder."""
