@@ -37,6 +37,7 @@ from measure import (
     time_rounds,
 )
 from octavo.core import seeded_generator
+from octavo.cost.roofline import matmul_rate
 from octavo.models import MODELS
 from octavo.models.recurrent import RecurrentConfig
 from octavo.text import learn_and_tokenize, open_corpus
@@ -45,7 +46,6 @@ from octavo.training.distributed import Team
 from octavo.training.language_stage import Streams, TrainingText, language_stage
 from octavo.training.loop import Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import matmul_rate
 from octavo.training.optimizer import OptimizerConfig
 
 VOCAB, WIDTH, LAYERS, BATCH, WINDOW = 257, 256, 2, 128, 32

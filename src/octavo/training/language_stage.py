@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from octavo.core import LanguageModel, map_state
+from octavo.cost import cost_of, one_token
 from octavo.ops import cross_entropy
 from octavo.training.optimizer import OptimizerConfig
 from octavo.training.stage import Objective, Stage
@@ -120,6 +121,7 @@ def language_stage(
 ) -> Stage:  # fmt: skip
     """Next-token prediction with the state carried from window to window, where the model can."""
     streams, chunks_PL = text.streams, text.chunks_PL
+    flops = cost_of(model, one_token(model.config)).total("forward")
 
     def validate() -> dict[str, float]:
         return {HELD_OUT: bits_of_chunks(model, chunks_PL) / max(1, text.chunk_bytes)}
@@ -128,7 +130,7 @@ def language_stage(
         model, NextToken(model, optimizer.label_smoothing), streams.at, optimizer, budget, unit="tokens",
         examples_per_step=streams.batch_size * streams.sequence_length, steps_per_epoch=streams.steps,
         start=model.start, carries=model.carries_state, validate=validate if chunks_PL.numel() else None, best=HELD_OUT,
-        higher_is_better=False, sample=sample, fixed_shapes=True, flops_per_example=model.flops_per_token(),
+        higher_is_better=False, sample=sample, fixed_shapes=True, flops_per_example=flops,
         describe_loss=lambda loss: {"bits_per_byte": loss / math.log(2) / text.bytes_per_token},
     )  # fmt: skip
 

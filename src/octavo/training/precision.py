@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import state_from, tensors_of
+from octavo.cost.roofline import matmul_rate
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import matmul_rate
 
 
 class Precision:
