@@ -30,11 +30,7 @@ from octavo.ops.positions import rotary_angles
 from octavo.ops.tracing import tap
 
 State = tuple[Tensor, tuple[Any, ...]]  # position_B, and each layer's keys and values
-SOURCE_SIDE = (
-    "encoder self-attention",
-    "encoder feed-forward",
-    "cross-attention, source",
-)  # of its cost, once for a source
+SOURCE_SIDE = ("encoder self-attention", "encoder feed-forward", "cross-attention, source")  # costs once a source
 
 
 @dataclass(frozen=True)
