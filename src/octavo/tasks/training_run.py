@@ -239,14 +239,11 @@ def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[Non
         yield
     except Exception as error:
         before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-        if not isinstance(error, Stopped) and before.exists() and not _has_learnt(folder):
+        learnt = (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
+        if not isinstance(error, Stopped) and before.exists() and not learnt:
             shutil.rmtree(_real(folder), ignore_errors=True)
             os.rename(before, _real(folder))
         raise
-
-
-def _has_learnt(folder: Path) -> bool:
-    return (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
 
 
 # ---------------------------------------------------------------------- folders
