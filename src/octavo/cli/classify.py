@@ -156,7 +156,8 @@ def inspect(
 def _learnt(made: Classifier) -> Labelled | None:
     """The training examples, where they can still be had."""
     try:
-        return made.data("name a file of examples").learn
+        learnt: Labelled = made.data("name a file of examples").learn
+        return learnt
     except UserError as error:
         note(f"no nearest examples: {error}")
         return None
