@@ -21,7 +21,7 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
+from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
@@ -92,8 +92,11 @@ class Store:
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
         run = self.folder / cell.key
-        is_ours = IDENTITY not in cell.data  # else the cell is of a model that was trained elsewhere
-        if is_ours and (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
+        if (
+            cell.is_trained_here
+            and (run / CONFIG).is_file()
+            and self._read(cell.key).get("training") != _plain(cell.training)
+        ):
             shutil.rmtree(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 

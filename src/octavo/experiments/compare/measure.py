@@ -29,7 +29,7 @@ from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, files_of_run, last_part, open_texts, train_or_resume
+from octavo.experiments.cell import Cell, Json, last_part, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
 from octavo.io.files import whole_file, write_text
@@ -73,14 +73,14 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
     text = {"valid": cell.data["valid"], "field": cell.data["field"]}
     with timed(stages, "training"), peak_memory(device) as peak:
-        run = train_or_resume(cell, path, cell.data["sources"], **text, **parts)
+        run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
     row, score, sample = _measure(cell, run, folder, held_out, device, stages)
     with timed(stages, "page"):
         metrics = read_rows((path / METRICS).read_bytes())
         _complete(cell, parts or cell.settings | text, run, path, held_out, sample, metrics)
     flops = training_flops(run, metrics, train)
     row = replace(row, flops=flops, memory=peak.bytes, bytes=_size_on_disk(path))
-    return _value(row, score, run, stages) | {"files": files_of_run(cell.key)}
+    return _value(row, score, run, stages) | {"files": cell.run_files}
 
 
 def measure_pretrained(cell: Cell, folder: Path) -> Json:
