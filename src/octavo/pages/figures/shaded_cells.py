@@ -54,25 +54,22 @@ def _head(layer: int, head: HeadMap) -> Markup:
     return element("div", svg, element("p", f"{head.name} ", kind, element("span", head.summary)))
 
 
-def cell_runs(row: Iterable[object], y: int) -> Iterable[tuple[object, str]]:
-    """Neighbours in a row that are alike: what they are, and a path around their cells."""
-    x = 0
-    for value, cells in groupby(row):
-        width = len(list(cells))
-        yield value, f"M{x} {y}h{width}v1h-{width}z"
-        x += width
+def cell_paths(rows: Iterable[Iterable[Any]]) -> dict[Any, str]:
+    """A path for each value, around the cells that have it; neighbours in a row are drawn as one."""
+    found: dict[Any, list[str]] = {}
+    for y, row in enumerate(rows):
+        x = 0
+        for value, cells in groupby(row):
+            width = len(list(cells))
+            found.setdefault(value, []).append(f"M{x} {y}h{width}v1h-{width}z")
+            x += width
+    return {value: "".join(parts) for value, parts in found.items()}
 
 
 def _paths(weights: Sequence[Sequence[float]]) -> list[Markup]:
-    """A path for each shade, of the stretches of cells that have it."""
-    found: dict[int, list[str]] = {}
-    for y, row in enumerate(weights):
-        for shade, d in cell_runs((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row), y):
-            if isinstance(shade, int) and shade >= 0:
-                found.setdefault(shade, []).append(d)
-    return [
-        shape("path", fill_opacity=OPACITIES[shade], d="".join(parts)) for shade, parts in sorted(found.items())
-    ]  # fmt: skip
+    """A path for each shade."""
+    shades = cell_paths((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row) for row in weights)
+    return [shape("path", fill_opacity=OPACITIES[shade], d=d) for shade, d in sorted(shades.items()) if shade >= 0]
 
 
 def _scale() -> Markup:
@@ -106,11 +103,7 @@ class Thumbnail(NamedTuple):
 
 def image_symbol(name: str, pixels: Pixels) -> Markup:
     """The image once, for thumbnails to show as often as they like: a path for each colour."""
-    found: dict[object, list[str]] = {}
-    for y, row in enumerate(pixels):
-        for colour, d in cell_runs(row, y):
-            found.setdefault(colour, []).append(d)
-    paths = [shape("path", fill=str(colour), d="".join(parts)) for colour, parts in found.items()]
+    paths = [shape("path", fill=colour, d=d) for colour, d in cell_paths(pixels).items()]
     size = f"0 0 {len(pixels[0])} {len(pixels)}"
     symbol = element("symbol", shape("g", *paths, shape_rendering="crispEdges"), id=name, viewBox=size)
     return element("svg", symbol, class_="symbols", aria_hidden="true")
