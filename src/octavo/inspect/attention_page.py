@@ -114,14 +114,15 @@ def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     shares = relative(norms[::-1])[::-1]
     rows: list[tuple[str, ...]] = [
         (layer.name, f"{layer.bits:.3f}", f"{layer.right:.0%}",
-         *((_three(norms[n]), _three(shares[n])) if norms else ()))
+         *((three_digits(norms[n]), three_digits(shares[n])) if norms else ()))
         for n, layer in enumerate(one.layers)
     ]  # fmt: skip
     return ("after", "bits/token", "accuracy", *(("gradient", "of the last") if norms else ())), rows
 
 
-def _three(value: float) -> str:
-    return f"{value:.3g}" if 1e-4 <= value < 1000 else number(value)
+def three_digits(value: float) -> str:
+    """A norm, or a share of one, in as few characters as it takes."""
+    return f"{value:.3g}" if 1e-3 <= value < 1000 else number(value)
 
 
 def _depth_table(one: Inspection) -> Markup:

@@ -207,7 +207,11 @@ def _examine_language(run: Run, curve: TrainingCurve, training: Training | None,
     """The findings of a language model, in the order of their report."""
     if training is not None and not training.finished:
         _take_latest(run)
-    valid, why_not = _validation(run)
+    valid: Split | None = None
+    try:
+        valid, why_not = held_out(run)[1], ""
+    except UserError as error:
+        why_not = f"the run's own text is needed: {str(error).partition(';')[0]}"
     overfits = overfitting(curve, training)
     baselines, why_none = None, QUICK if quick else why_not
     if valid is not None and not quick:
@@ -257,14 +261,6 @@ def _take_latest(run: Run) -> None:
     weights = tensors.get("best") or tensors.get("weights") or {}
     check_shapes(weights, dict(run.model.named_parameters()), "weights")
     run.model.load_state_dict(weights, strict=False)
-
-
-def _validation(run: Run) -> tuple[Split | None, str]:
-    """The text that the run is measured on; or why it cannot be had."""
-    try:
-        return held_out(run)[1], ""
-    except UserError as error:
-        return None, f"the run's own text is needed: {str(error).partition(';')[0]}"
 
 
 def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
