@@ -151,16 +151,14 @@ def _reproduce(comparison: Comparison) -> Markup:
     settings["context"] = "; ".join(policies(comparison))
     groups = {"Settings": settings, "Machine": comparison.machine, "Versions": comparison.versions}
     lists = [
-        subsection(title, facts((name, _plain(name, value)) for name, value in pairs.items() if value != ""))
+        subsection(title, facts(
+            (name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else size(value)
+             if name == "memory" and isinstance(value, int) else str(value))
+            for name, value in pairs.items() if value != ""
+        ))
         for title, pairs in groups.items()
-    ]
+    ]  # fmt: skip
     return sections.reproduce([comparison.command], subsection("Text", facts(text)), *lists)
-
-
-def _plain(name: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return size(value) if name == "memory" and isinstance(value, int) else str(value)
 
 
 def _stages(seconds: Mapping[str, float]) -> Markup:

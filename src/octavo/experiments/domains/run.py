@@ -91,7 +91,9 @@ def domains(
     def rows(outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
         return rows_of(results(outcomes), failures(outcomes))
 
-    command = _command(named, texts, bytes, steps, str(out), budget, seed)
+    words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
+    words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
+    command = shlex.join([*words, "--out", str(out)])
     with progress:
         runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
         outcomes = runner.run(cells)
@@ -171,15 +173,6 @@ def _result(outcome: Outcome, folder: Path) -> ModelResult:
     home, away = (Reading.of(record) for record in value["readings"])
     run = str(folder / cell.key) if cell.is_trained_here else cell.model
     return ModelResult(value["name"], value["title"], about["family"], home, away, about["overlap"], run)
-
-
-def _command(
-    runs: Sequence[str], texts: Sequence[str], bytes: int, steps: Sequence[str], out: str, budget: str, seed: int
-) -> str:
-    """What reproduces the page."""
-    words = ["octavo", "domains", *runs, "--texts", *texts, "--bytes", str(bytes)]
-    words += [] if runs else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
-    return shlex.join([*words, "--out", out])
 
 
 def measure_run(cell: Cell, folder: Path) -> Json:

@@ -46,8 +46,10 @@ def attention_maps(layers: Sequence[Sequence[HeadMap]], caption: str) -> Markup:
 
 def _head(layer: int, head: HeadMap) -> Markup:
     C, meaning = len(head.weights), f"layer {layer} {head.name}: {head.summary}"
+    shades = cell_paths((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row) for row in head.weights)
+    paths = [shape("path", fill_opacity=OPACITIES[shade], d=d) for shade, d in sorted(shades.items()) if shade >= 0]
     svg = shape(
-        "svg", element("title", meaning), *_paths(head.weights), fill="main", viewBox=f"0 0 {C} {C}",
+        "svg", element("title", meaning), *paths, fill="main", viewBox=f"0 0 {C} {C}",
         shape_rendering="crispEdges", role="img", aria_label=meaning,
     )  # fmt: skip
     kind = element("b", head.kind) if head.kind else ""
@@ -64,12 +66,6 @@ def cell_paths(rows: Iterable[Iterable[Any]]) -> dict[Any, str]:
             found.setdefault(value, []).append(f"M{x} {y}h{width}v1h-{width}z")
             x += width
     return {value: "".join(parts) for value, parts in found.items()}
-
-
-def _paths(weights: Sequence[Sequence[float]]) -> list[Markup]:
-    """A path for each shade."""
-    shades = cell_paths((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row) for row in weights)
-    return [shape("path", fill_opacity=OPACITIES[shade], d=d) for shade, d in sorted(shades.items()) if shade >= 0]
 
 
 def _scale() -> Markup:
@@ -153,14 +149,11 @@ def shaded_matrices(matrices: Sequence[tuple[str, Any]], caption: str) -> Markup
         shapes.append(words(left, 12, title))
         most = max(abs(value) for row in matrix for value in row) or 1.0
         cells = [
-            rect(left + j * cell, TITLE + i * cell, cell, cell, fill_opacity=_opacity(value, most))
+            rect(left + j * cell, TITLE + i * cell, cell, cell, fill_opacity=round(share, 2))
             for i, row in enumerate(matrix)
             for j, value in enumerate(row)
+            for share in [MIN_OPACITY + (1 - MIN_OPACITY) * abs(value) / most if value else 0.0]
         ]
         shapes.append(shape("g", *cells, fill="main", stroke="line", stroke_width=0.6))
         sizes.append(f"{title}: {rows} by {columns}, {sum(value != 0 for row in matrix for value in row)} not zero")
     return figure(Drawing(TITLE + tallest + 2, tuple(shapes), "; ".join(sizes)), caption)
-
-
-def _opacity(value: float, most: float) -> float:
-    return round(MIN_OPACITY + (1 - MIN_OPACITY) * abs(value) / most, 2) if value else 0.0
