@@ -143,9 +143,7 @@ def _named(
     cells = []
     for i, path in enumerate(runs, 1):
         run = load(path)
-        overlapping = _overlap(
-            run.name, learnt_text(run), tuple(run.record.get("preprocess", ())), originals, progress
-        )  # fmt: skip
+        overlapping = _overlap(run.name, learnt_text(run), tuple(run.record.get("preprocess", ())), originals, progress)
         about, data = options | {"family": run.name, "overlap": overlapping}, identity_of(Path(path))
         cells.append(Cell(f"run{i}-{run.name}", "domains", path, {}, data, options=about))
     return cells

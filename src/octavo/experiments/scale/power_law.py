@@ -228,10 +228,7 @@ def crossing(first: Fit, second: Fit, low: float, high: float) -> Crossing:
     ends = low / MAX_TIMES, high * MAX_TIMES
     count = max(len(first.refits), len(second.refits))
     # Backwards, because refits from the same seed and number of points have the same noise in the same order.
-    pairs = [
-        (first.refits[i % len(first.refits)], second.refits[-1 - i % len(second.refits)])
-        for i in range(count)
-    ]  # fmt: skip
+    pairs = [(first.refits[i % len(first.refits)], second.refits[-1 - i % len(second.refits)]) for i in range(count)]
     found = _roots(first.law, second.law, *ends)
     if not found:
         ahead = first.law(high) < second.law(high)

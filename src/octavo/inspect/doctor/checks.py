@@ -270,6 +270,4 @@ def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) 
         return [first, lengths, *others]
     part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
     x_N = torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))  # without begin in front
-    return [
-        softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)
-    ]  # fmt: skip
+    return [softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)]
