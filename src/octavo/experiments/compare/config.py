@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.experiments.cell import first_part
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE
 from octavo.experiments.runner import check_folder
@@ -73,9 +72,8 @@ def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candid
     families = list(dict.fromkeys(one.family for one in known.values()))
     for name in asked:
         if not any(_matches(name, one) for one in known.values()):
-            near = difflib.get_close_matches(name, [*known, *families], 1)
             all_names = f"names are {', '.join(known)}; families are {', '.join(families)}"
-            remedy = f"did you mean {near[0]}?" if near else all_names
+            remedy = did_you_mean(name, [*known, *families], all_names)
             raise UserError(f"there is no model {name!r} to compare; {remedy}")
     return tuple(one for one in known.values() if any(_matches(name, one) for name in asked))
 
