@@ -14,23 +14,22 @@ from pydantic import BaseModel, Field, ValidationError
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG
 from octavo.studio.routes.classify import Point, Share
-from octavo.studio.routes.read import language_model
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RunRequest, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import FACTS_FOLDER
 from octavo.tasks.answering import Rules, other_answers, replies_to, what_words_did
 from octavo.tasks.facts_file import Facts, open_file_of_facts
 from octavo.tasks.facts_run import answering_run
+from octavo.tasks.run import Run
 from octavo.tasks.run_rows import is_unfinished
 
 MAX_FACTS = 10_000  # in a file
 OTHER_ANSWERS = 5  # shown beside the first
 
 
-class Question(RequestBody):
+class Question(RunRequest):
     """A question, the run that answers it, and the least confidence of an answer."""
 
-    run: str = Field(max_length=400)
     question: str = Field(max_length=400)
     threshold: float = Field(default=0.5, ge=0, le=1)
     user_answer: str = Field(default="", max_length=200)  # stored where neither model nor facts have an answer
@@ -119,7 +118,7 @@ def answer(ticket: Ticket, studio: Studio, asked: Question) -> dict[str, Any]:
     asked: the question as the model gets it. source: model, facts, user or nobody. words: of the question, and how much
     the log-odds of the guess fall when one is left out.
     """
-    oracle = answering_run(language_model(studio, asked.run, ticket))
+    oracle = answering_run(studio.models.get(asked.run, ticket, Run))
     facts = _facts(studio, asked.run)
     if asked.user_answer and facts is None:
         raise UserError(

@@ -16,7 +16,7 @@ from octavo.inspect.surprisal import Reading, align, read
 from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
 from octavo.scoring.token_costs import token_costs
-from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
 from octavo.text.token_display import BEGIN, display_token
@@ -26,11 +26,9 @@ MAX_CANDIDATES = 400_000  # of a whole text: a long one has fewer for each token
 MAX_ATTENTION_TOKENS = 4096
 
 
-class ReadRequest(RequestBody):
-    """A text, and the run that reads it."""
+class ReadRequest(TextRequest):
+    """What is shown of each token."""
 
-    run: str = Field(max_length=400)
-    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     candidates: int = Field(default=CANDIDATES, ge=1, le=50)  # at most; a very long text has fewer
 
 
@@ -77,11 +75,9 @@ class ReadingComparison(BaseModel):
     second_bits: list[float | None]
 
 
-class AttentionRequest(RequestBody):
-    """A text, the run that reads it, and which layers' attention is averaged."""
+class AttentionRequest(TextRequest):
+    """Which layers' attention is averaged."""
 
-    run: str = Field(max_length=400)
-    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     layers: Layers = "last"
 
 
@@ -93,14 +89,6 @@ def router(studio: Studio) -> APIRouter:
     return routes
 
 
-def language_model(studio: Studio, name: str, ticket: Ticket) -> Run:
-    """The run, where it predicts next tokens; any other is refused."""
-    run = studio.models.get(name, ticket)
-    if not isinstance(run, Run):
-        raise UserError(f"{name} does not predict next tokens; choose a language model")
-    return run
-
-
 def token_text(run: Run, token: int) -> str:
     """A token as it is displayed."""
     return BEGIN if token == run.model.begin else display_token(run.tokenizer, token)
@@ -108,7 +96,7 @@ def token_text(run: Run, token: int) -> str:
 
 def read_text(ticket: Ticket, studio: Studio, asked: ReadRequest) -> dict[str, Any]:
     """The cost of each token of a text, and the most probable tokens in its place."""
-    run = language_model(studio, asked.run, ticket)
+    run = studio.models.get(asked.run, ticket, Run)
     return _columns(run, *_reading(run, tokens_of(run, asked.text), asked, ticket))
 
 
@@ -141,7 +129,7 @@ def _columns(run: Run, reading: Reading, bits: float) -> dict[str, Any]:
 def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> dict[str, Any]:
     """Two readings of one text, aligned by their bytes."""
     names = (asked.run, asked.other)
-    runs = [language_model(studio, name, ticket) for name in names]
+    runs = [studio.models.get(name, ticket, Run) for name in names]
     texts = [tokens_of(run, asked.text) for run in runs]
     first, second = (run.tokenizer.decode(x_N) for run, x_N in zip(runs, texts, strict=True))
     if first != second:
@@ -164,7 +152,7 @@ def compare_readings(ticket: Ticket, studio: Studio, asked: CompareRequest) -> d
 
 def attention(ticket: Ticket, studio: Studio, asked: AttentionRequest) -> dict[str, Any]:
     """For each token, the positions that its prediction attended to most: 0 is begin, n the n-th token of the text."""
-    run = language_model(studio, asked.run, ticket)
+    run = studio.models.get(asked.run, ticket, Run)
     if find_view(run.model, "token-maps") is None:
         raise UserError(f"{asked.run} has no attention; choose a transformer")
     top = top_attention(
