@@ -116,7 +116,8 @@ class CompareConfig:
     """What to compare, and how long each model may take."""
 
     models: tuple[str, ...] = ()
-    """Names of candidates (gru), families (recurrent) or patterns (kn*); without any, all of them."""
+    """Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with commas or
+    spaces between; without any, all of them."""
     budget: str = ""
     """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
     total: str = ""
@@ -124,7 +125,7 @@ class CompareConfig:
     quick: bool = False
     """A budget that is done in a few minutes."""
     seeds: int = 1
-    """Train what begins with random weights so many times, and show the mean."""
+    """Train what begins with random weights so many times, and show the mean and its interval."""
     pretrained: tuple[str, ...] = ()
     """Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2."""
     tokenizer: str = "byte"
@@ -136,6 +137,7 @@ class CompareConfig:
     bytes: int = 0
     """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
     seed: int = 0
+    """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
     """auto, cpu or cuda."""
 
