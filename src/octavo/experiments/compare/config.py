@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from octavo.models import Candidate as SpecCandidate
 from octavo.models import ModelSpec, language_models
 from octavo.models.spec import SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
+from octavo.tasks.run_facts import flags_of
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
@@ -185,17 +186,6 @@ class CompareConfig:
         alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
         return alike | {"budget": self.each, "device": str(pick_device(self.device)), "octavo": __version__}
 
-    def flags(self) -> list[str]:
-        """The words of a command line that say the same."""
-        words: list[str] = []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value == one.default:
-                continue
-            flag = "--with" if one.name == "pretrained" else f"--{one.name}"
-            words += [flag, *([] if value is True else map(str, value if isinstance(value, tuple) else (value,)))]
-        return words
-
     def to_json(self) -> dict[str, Any]:
         """The settings as the page shows them."""
         values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -212,7 +202,7 @@ class Place:
 
     def command(self, config: CompareConfig, jobs: int = 1) -> str:
         """Reproduces the comparison, or resumes it."""
-        words = [*config.flags(), *(["--jobs", str(jobs)] if jobs > 1 else [])]
+        words = [*flags_of(config), *(["--jobs", str(jobs)] if jobs > 1 else [])]
         return shlex.join(["octavo", "compare", *self.sources, *words, "--out", str(self.folder)])
 
 

@@ -9,13 +9,14 @@ import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import TOP_TOKENS, Layers, top_attention
 from octavo.inspect.inspection import tokens_of
 from octavo.inspect.surprisal import Reading, align, read
 from octavo.inspect.views import find_view
 from octavo.scoring.bits_per_byte import Score
-from octavo.scoring.token_costs import token_costs
+from octavo.scoring.token_costs import stream_shape, token_costs
 from octavo.studio.server.app import ComputedRoutes, Studio, TextRequest
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.run import Run
@@ -103,7 +104,12 @@ def read_text(ticket: Ticket, studio: Studio, asked: ReadRequest) -> dict[str, A
 def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tuple[Reading, float]:
     """Every token with its candidates, and the bits of the whole text as `octavo eval` counts them."""
     reading = read(run.model, x_N, max(1, min(asked.candidates, MAX_CANDIDATES // max(1, len(x_N)))), ticket.turn)
-    costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], turn=ticket.turn)
+    shape = stream_shape(run.model)
+    reads_as_scored = type(run.model).token_log_probs is LanguageModel.token_log_probs
+    if reads_as_scored and (shape is None or len(x_N) < shape.first):
+        return reading, float(reading.bits_N.numpy().sum())
+    # Scores that are looked up, or summed over parallel streams, differ from these in the last digits.
+    costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], shape, ticket.turn)
     return reading, sum(float(bits_W.sum()) for _, bits_W in costs)
 
 
