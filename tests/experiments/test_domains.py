@@ -18,12 +18,12 @@ from html_pages import HOSTILE, Page
 from octavo.cli.domains import domains
 from octavo.cli.flags import run_command
 from octavo.errors import Stopped, UserError
+from octavo.experiments.cell import first_bytes
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page
 from octavo.experiments.domains.result import ModelResult, perplexity
 from octavo.experiments.domains.run import CANDIDATES
 from octavo.experiments.domains.scoring import GROUPS, Reading, Vocabulary, excerpt, gap, read
-from octavo.experiments.excerpts import first_bytes
 from octavo.models import MODELS, Bag, NGram
 from octavo.models.bag import BagConfig
 from octavo.models.ngram import NGramConfig

@@ -23,9 +23,8 @@ from html_pages import sentences
 from octavo.cli import main
 from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import Cell, Outcome, execute
+from octavo.experiments.cell import Cell, Outcome, describe_texts, execute
 from octavo.experiments.compare import CompareRow, Comparison, read_comparison
-from octavo.experiments.excerpts import describe_texts
 from octavo.experiments.progress import Progress
 from octavo.experiments.runner import Runner, Store, failures
 from octavo.experiments.scale import ScalePoint

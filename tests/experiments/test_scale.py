@@ -20,21 +20,21 @@ from scipy.optimize import curve_fit, least_squares
 from html_pages import elements
 from octavo.cli import main
 from octavo.errors import Stopped, UserError
-from octavo.experiments.excerpts import first_part, last_part, write_part
+from octavo.experiments.cell import first_part, last_part, write_part
 from octavo.experiments.progress import Progress
 from octavo.experiments.scale import ScalePoint, Scaling, crossing, fit_law, scale
 from octavo.experiments.scale import power_law as law
 from octavo.experiments.scale.measure import best_order
-from octavo.experiments.scale.page import FittedPoints, law_figure, scaling_page
+from octavo.experiments.scale.page import crossing_line, scaling_page, summary
 from octavo.experiments.scale.power_law import MAX_TIMES, Fit, Law, constant
 from octavo.experiments.scale.result import chosen
 from octavo.experiments.scale.run import ScalePlan, budget_part, plan_cells, width_of
-from octavo.experiments.scale.wording import crossing_line, summary
 from octavo.models import NGram
 from octavo.models.gpt import GPT
 from octavo.models.ngram import NGramConfig
 from octavo.models.parts.config import GPTConfig
 from octavo.models.recurrent import RecurrentConfig
+from octavo.pages.figures.charts import FittedPoints, law_figure
 from octavo.pages.figures.plot import number
 from octavo.tasks import api
 from octavo.tasks.corpus import TextConfig
@@ -586,14 +586,15 @@ def test_infinite_bits_are_said_and_not_fitted(corpus: Path) -> None:
 
 def test_the_figure_has_a_band_a_dashed_part_and_every_mark() -> None:
     points = [(float(x), float(y)) for x, y in zip(LENGTHS, noisy(0), strict=True)]
-    drawn = law_figure([FittedPoints("a <b>", points, fitted(LENGTHS, noisy(0)))], "caption", ("x", "y"), 10)
+    fit = fitted(LENGTHS, noisy(0))
+    drawn = law_figure([FittedPoints("a <b>", points, fit.law, fit.interval)], "caption", ("x", "y"), 10)
     paths = elements(drawn, "path")
     assert [one.get("fill-opacity") for one in paths].count("0.15") == 1  # the band
     assert [one.get("stroke-dasharray") for one in paths].count("5 4") == 1
     assert len([one for one in paths if "mark" in one.get("class", "").split()]) == len(points) + 1  # and the legend's
     assert "a &lt;b&gt;" in drawn
     assert "<b>" not in drawn
-    assert law_figure([FittedPoints("none", [(1.0, math.inf)], None)], "", ("x", "y"), 10) == ""
+    assert law_figure([FittedPoints("none", [(1.0, math.inf)])], "", ("x", "y"), 10) == ""
 
 
 def test_the_command_prints_a_table_laws_and_a_whole_page(

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 from octavo.errors import UserError
-from octavo.inspect.attention_bytes import SMALL, as_bytes, attention_bytes, most_tokens
 from octavo.inspect.attention_maps import attention_over, heads_of
 from octavo.inspect.gradient_flow import gradient_flow
-from octavo.inspect.inspection import tokens_of
+from octavo.inspect.inspection import SMALL, as_bytes, attention_bytes, max_map_tokens, tokens_of
 from octavo.inspect.views import layer_predictions, token_rows
 from octavo.ops.tracing import trace
 from octavo.tasks.encoder import Encoder, load_encoder
@@ -99,8 +98,8 @@ def test_small_maps_are_means_of_weights(runs: Path) -> None:
 
 
 def test_a_text_is_cut_where_the_maps_of_many_heads_would_take_too_much_room() -> None:
-    assert most_tokens(36) == 1000  # the baby GPT's
-    assert most_tokens(400) * most_tokens(400) * 400 < 1 << 26
+    assert max_map_tokens(36) == 1000  # the baby GPT's
+    assert max_map_tokens(400) * max_map_tokens(400) * 400 < 1 << 26
 
 
 @pytest.mark.parametrize("name", ["gpt", "linear", "looking"])

@@ -21,7 +21,7 @@ from octavo.cli.doctor import doctor
 from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.inspect.doctor import Diagnosis, Finding, examine
-from octavo.inspect.doctor.baselines import (
+from octavo.inspect.doctor.checks import (
     Baseline,
     Baselines,
     compare_with_baselines,
@@ -694,8 +694,8 @@ def test_only_the_beginning_of_a_large_text_is_counted_and_the_run_scored_anew(
 ) -> None:
     run = load(here / "kn3")
     _, valid = held_out(run)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.COUNTED", 1000)
-    monkeypatch.setattr("octavo.inspect.doctor.baselines.SCORED", 500)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.COUNTED", 1000)
+    monkeypatch.setattr("octavo.inspect.doctor.checks.SCORED", 500)
     baselines = measure_baselines(run, valid)
     assert (baselines.counted, baselines.whole) == (1000, False)
     expected = octavo.evaluate(run, valid.read()[:500]).bits_per_byte

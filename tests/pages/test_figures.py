@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from html_pages import HOSTILE, Page, elements
-from octavo.pages.figures.bars import LABEL, NUMBER, Bar, bars, stacked_bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import LABEL, NUMBER, Bar, Series, bars, lines, stacked_bars
 from octavo.pages.figures.plot import DASHES, MARKS, Axis, number
 from octavo.pages.figures.shaded_cells import (
     HeadMap,

@@ -20,16 +20,15 @@ from starlette.testclient import TestClient
 from octavo.cli import main
 from octavo.datasets import sources
 from octavo.datasets.images import open_images
-from octavo.inspect.attention_bytes import attention_bytes
 from octavo.inspect.gradient_flow import gradient_flow, relative
-from octavo.inspect.inspection import tokens_of
+from octavo.inspect.inspection import attention_bytes, tokens_of
 from octavo.inspect.token_tables import backoff
 from octavo.inspect.views import layer_predictions, token_rows
 from octavo.studio.server.byte_tables import HEADER, MAGIC, SIGNED, WEIGHT
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import load
 from studio_place import client, make_runs, opened, served
 

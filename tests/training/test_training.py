@@ -29,16 +29,14 @@ from octavo.tasks.task import find_task
 from octavo.text.validation_chunks import hold_out
 from octavo.training.checkpoint import Checkpoint
 from octavo.training.distributed import Team
+from octavo.training.language_stage import HELD_OUT, NextToken, Streams, TrainingText, language_stage
 from octavo.training.loop import BAD_STEPS, Loop
 from octavo.training.loop_config import LoopConfig
-from octavo.training.loss import HELD_OUT, NextToken, TrainingText, language_stage
 from octavo.training.metrics_log import Log, read_rows, worth_logging
-from octavo.training.muon import StackedMuon
-from octavo.training.optimizer import OptimizerConfig, Optimizers, gradient_norm, parameter_groups
+from octavo.training.optimizer import OptimizerConfig, Optimizers, StackedMuon, gradient_norm, parameter_groups
 from octavo.training.precision import Recorded
 from octavo.training.schedule import Budget, learning_rate_factor
 from octavo.training.signals import Stopping
-from octavo.training.streams import Streams
 
 VOCAB, BEGIN = 12, 11
 CPU = torch.device("cpu")

@@ -13,10 +13,10 @@ from typing import Any
 
 from octavo.cli.flags import Corpora, command, run_command
 from octavo.cli.output import Output, note
+from octavo.experiments.scale.page import summary
 from octavo.experiments.scale.power_law import CONFIDENCE
 from octavo.experiments.scale.result import Scaling
 from octavo.experiments.scale.run import BUDGET, EVALUATIONS, HELD_OUT_BYTES, QUICK, QUICK_BUDGET, ScalePlan, scale
-from octavo.experiments.scale.wording import summary
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 from octavo.models import find_spec, preset

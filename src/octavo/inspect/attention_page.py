@@ -12,7 +12,7 @@ from octavo.inspect.attention_maps import MOSTLY, SPREAD, AttentionHead, heads_o
 from octavo.inspect.gradient_flow import relative
 from octavo.inspect.inspection import Inspection
 from octavo.models.views import TokenMaps
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.figures.plot import number
 from octavo.pages.figures.shaded_cells import HeadMap, attention_maps
 from octavo.pages.figures.svg import shorten

@@ -5,10 +5,12 @@ N tokens of a text, T those of a piece, K candidates, V vocabulary.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -127,24 +129,12 @@ def align(first: Sequence[int], second: Sequence[int]) -> list[Span]:
     before it."""
     if sum(first) != sum(second):
         raise UserError(f"the two must read the same bytes: one reads {sum(first):,}, the other {sum(second):,}")
-    spans = []
-    i, j = 0, 0
-    while i < len(first) or j < len(second):
-        (i0, j0), ahead, read = (i, j), 0, 0
-        while True:  # the reader that is behind goes on, until both have read something and the same
-            if ahead > 0:
-                ahead, j = ahead - second[j], j + 1
-            elif ahead < 0 or i < len(first):
-                ahead, read, i = ahead + first[i], read + first[i], i + 1
-            else:
-                ahead, j = ahead - second[j], j + 1
-            if not ahead and read:
-                break
-            if i == len(first) and j == len(second):
-                break
-        while i < len(first) and not first[i]:
-            i += 1
-        while j < len(second) and not second[j]:
-            j += 1
-        spans.append(Span((i0, i), (j0, j), read))
+    ends = [list(accumulate(sizes)) for sizes in (first, second)]
+    spans: list[Span] = []
+    i = j = start = 0
+    # Both have read something, and the same; of texts without bytes, that is at their end.
+    for end in sorted({*ends[0]} & {*ends[1]} - {0}) or ([0] if first or second else []):
+        after_i, after_j = (bisect.bisect_right(one, end) for one in ends)
+        spans.append(Span((i, after_i), (j, after_j), end - start))
+        i, j, start = after_i, after_j, end
     return spans

@@ -19,8 +19,7 @@ from octavo.errors import UserError
 from octavo.inspect.inspection import has_inspection, inspect_run
 from octavo.inspect.page import inside_section
 from octavo.inspect.surprisal import surprises
-from octavo.pages.figures.bars import bars
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, bars, lines
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import code, notebook_view, paragraph, section, side_by_side, table
 from octavo.pages.surprisal import annotated_text, surprisal_legend

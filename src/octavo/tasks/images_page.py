@@ -6,7 +6,7 @@ C channels, H and W pixels, h and w patches.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from torch import Tensor
 from octavo.datasets.images import Images
 from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
-from octavo.pages.figures.lines import Series, lines
 from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
 from octavo.pages.sections import (
@@ -31,9 +30,8 @@ from octavo.pages.sections import (
 )
 from octavo.scoring.metrics import Classified
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageEvaluation, ImageRun
-from octavo.tasks.run_facts import render_run_page
-from octavo.tasks.task import Recipe, Rows
+from octavo.tasks.images import ImageEvaluation, ImageRun
+from octavo.tasks.run_page import PageContent
 
 SHOWN_MISTAKES = 24
 SHOWN_IMAGES = 3  # with their attention maps
@@ -48,20 +46,17 @@ EXPLAINED = (
 )
 
 
-def image_page(
-    recipe: Recipe, run: ImageRun, images: Images, measured: ImageEvaluation, rows: Rows, out: Path
-) -> str:  # fmt: skip
-    """The page of a run that is saved."""
+def content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
+    """What the page shows."""
     scores, about = measured.scores, run.record.get("images", {})
     name = about.get("name", "images")
     shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
     maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
     lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
-    return render_run_page("images", recipe, run, out, f"{run.model_name} on {name}", lead, [
+    return PageContent(f"{run.model_name} on {name}", lead, [
         _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
         _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
-        _training(rows, run.record), _model(run),
-    ], ["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"])  # fmt: skip
+    ], [_model(run)], [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]])  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
@@ -148,17 +143,6 @@ def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Marku
         drawn.append(Thumbnail(f"w{n}", x_CHW.shape[1], x_CHW.shape[2], truth, words))
     count = f"{len(measured.wrong):,}" + (f", {len(drawn)} shown" if len(measured.wrong) > len(drawn) else "")
     return section("Mistakes", paragraph(f"The most confident first ({count})."), *symbols, thumbnails(drawn))
-
-
-def _training(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> Markup:
-    points = [(float(row["step"]), 100 * float(row["accuracy"])) for row in rows if "accuracy" in row]
-    training = record.get("training", {})
-    figure = lines([Series("held-out images", points)], "Accuracy over the steps.", ("step", "accuracy, %"))
-    steps, epoch = training.get("steps", 0), max(1, training.get("steps_per_epoch", 1))
-    return section("Training", figure, facts([
-        ("steps", f"{steps:,}, {steps / epoch:.1f} epochs"), ("seconds", f"{record.get('train_seconds', 0):.0f}"),
-        ("stopped because", str(training.get("why", ""))),
-    ]))  # fmt: skip
 
 
 def _model(run: ImageRun) -> Markup:

@@ -6,7 +6,7 @@ B sources of a batch, S tokens of the longest.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,7 +24,7 @@ from octavo.io.run_folder import TOKENIZER, read_json
 from octavo.io.tensors import read_tensors
 from octavo.models.encoder_decoder import EncoderDecoder
 from octavo.scoring.metrics import Translated, score_translations
-from octavo.tasks.pair_batches import Rows, encode_lines
+from octavo.tasks.pair_batches import batches_by_length, encode_lines
 from octavo.tasks.trained_run import TrainedRun, read_model
 from octavo.text import load_tokenizer
 from octavo.text.tokenizers.base import Tokenizer
@@ -67,8 +67,10 @@ class Translator(TrainedRun):
         found = {one: [""] * len(texts) for one in numbers}
         rows = encode_lines(self.source_tokenizer, texts, self.source_tokenizer.begin)
         self._check_lengths(rows.lengths)
+        most_tokens = BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)
+        given_N = np.array([n for n, text in enumerate(texts) if text.strip()], np.int64)
         with torch.no_grad(), eval_mode(self.model), progress("translating", len(texts), "texts") as advance:
-            for at_B in _by_length(rows, texts, BATCH_TOKENS.get(self.model.target_VD.device.type, 1 << 10)):
+            for at_B in batches_by_length(rows.lengths, given_N, most_tokens):
                 memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
                 most = 2 * int(rows.lengths[at_B].max()) + SPARE
                 most = min(most, self.model.config.context)
@@ -147,20 +149,6 @@ class Translator(TrainedRun):
         if tuple(model.sizes) != known:
             raise ValueError(f"the model is of sizes {tuple(model.sizes)}, its tokenizers and languages of {known}")
         return cls(model, source, target, tuple(languages))
-
-
-def _by_length(rows: Rows, texts: Sequence[str], places: int) -> Iterator[NDArray[np.int64]]:
-    """The texts that are not empty, in batches of like length."""
-    at_N = np.array([n for n, text in enumerate(texts) if text.strip()], np.int64)
-    order = at_N[np.argsort(rows.lengths[at_N], kind="stable")].tolist()
-    batch: list[int] = []
-    for n in order:
-        if batch and (len(batch) + 1) * int(rows.lengths[n]) > places:
-            yield np.array(batch)
-            batch = []
-        batch.append(n)
-    if batch:
-        yield np.array(batch)
 
 
 def ids_of(tokenizer: Tokenizer) -> int:

@@ -11,7 +11,7 @@ import sympy
 
 from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbol
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 from octavo.scoring.metrics import coverage_curve, threshold_for
 
 Row = Sequence[float]

@@ -19,7 +19,7 @@ from torch import Tensor
 from octavo.exercises import Choice, Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import share_error, tabulated
 from octavo.ops.attention import attention_weights, synthesizer
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 
 Array = NDArray[np.float64]
 PAIRS = 8  # key-value pairs of the lookup task

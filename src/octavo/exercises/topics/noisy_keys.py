@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from octavo.exercises import Exercise, Finding, Formula, Function, Interval, IntervalAt, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import mean_interval
 from octavo.exercises.framework.symbolic import symbols
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 NOISE = math.sqrt(0.5)  # standard deviation of the noisy key's length around 1
 DRAWS, STANDARD_ERRORS = 1_000_000, 4  # of Monte Carlo estimates and their intervals

@@ -15,7 +15,7 @@ from octavo.exercises import Exercise, Finding, Formula, Number, Part, Truth, ve
 from octavo.exercises.framework.evidence import tabulated
 from octavo.exercises.framework.symbolic import symbols
 from octavo.ops.positions import added, concatenated, frequencies, sinusoids
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 OF_SHIFT = {"w": "positive", "k": "real"}
 D = 16

@@ -12,7 +12,7 @@ import sympy
 
 from octavo.exercises import Exercise, Finding, Formula, Function, Number, Part, Truth, verdict
 from octavo.exercises.framework.symbolic import symbols
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 SHARE = {"S": "share"}
 

@@ -14,7 +14,7 @@ from octavo.exercises import Exercise, Finding, Number, Part, Truth, verdict
 from octavo.exercises.framework.evidence import normal
 from octavo.models.rnn_attention import RNNAttention, RNNAttentionConfig
 from octavo.ops.recurrent import Weights, rnn_step
-from octavo.pages.figures.lines import Series, lines
+from octavo.pages.figures.charts import Series, lines
 
 STEPS = 100
 

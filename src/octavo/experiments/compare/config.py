@@ -13,15 +13,14 @@ from typing import Any
 
 from octavo import __version__
 from octavo.errors import UserError
+from octavo.experiments.cell import first_part
 from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE
-from octavo.experiments.excerpts import first_part
 from octavo.experiments.runner import check_folder
 from octavo.io.files import whole_file
-from octavo.models import Candidate as SpecCandidate
-from octavo.models import ModelSpec, language_models
+from octavo.models import language_models
 from octavo.models.spec import SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
-from octavo.tasks.run_facts import flags_of
+from octavo.tasks.run_page import flags_of
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
@@ -50,17 +49,19 @@ def candidates(seconds: float | None = None, device: str = "cpu") -> dict[str, C
 
     The models' own come from their specs, those of installed packages included.
     """
-    found = [_of_spec(spec, one, seconds) for spec in language_models() for one in spec.compared_as(seconds, device)]
+    found = []
+    for spec in language_models():
+        by_gradient = spec.trained_by_gradient
+        short = by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS
+        usual = {"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}
+        found += [
+            Candidate(one.name, one.title, spec.family, one.model, {**usual, **one.settings}, by_gradient,
+                      by_gradient or spec.uses_seed)
+            for one in spec.compared_as(seconds, device)
+        ]  # fmt: skip
     found.sort(key=lambda one: one.family == MIXTURE)  # it is made of the others
     found += [Candidate(name, name, COMPRESSOR, name) for name in COMPRESSORS]
     return {one.name: one for one in found}
-
-
-def _of_spec(spec: ModelSpec, one: SpecCandidate, seconds: float | None) -> Candidate:
-    short = spec.trained_by_gradient and seconds is not None and seconds < SHORT_BUDGET_SECONDS
-    settings = ({"evaluations": SHORT_BUDGET_EVALUATIONS} if short else {}) | dict(one.settings)
-    is_random = spec.trained_by_gradient or spec.uses_seed
-    return Candidate(one.name, one.title, spec.family, one.model, settings, spec.trained_by_gradient, is_random)
 
 
 def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candidate, ...]:

@@ -10,7 +10,7 @@ from octavo.experiments.compare.rows import CompareRow, Comparison
 from octavo.experiments.table import csv_text
 from octavo.io.files import whole_folder
 from octavo.io.run_folder import METRICS
-from octavo.pages.figures.lines import Series, draw_lines
+from octavo.pages.figures.charts import Series, draw_lines
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.plot import number
 from octavo.pages.figures.svg import Drawing, figure

@@ -27,7 +27,7 @@ from octavo.experiments.table import cells_of, page_columns
 from octavo.io.files import size, write_text
 from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
-from octavo.pages.figures.bars import bars
+from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, element
 from octavo.pages.sections import (
     bullets,

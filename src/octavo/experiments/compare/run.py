@@ -12,7 +12,7 @@ from typing import Any
 
 from octavo.config import from_json, plain_json
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Outcome, file_identity
+from octavo.experiments.cell import IDENTITY, Cell, Outcome, describe_texts, file_identity, first_part
 from octavo.experiments.compare.advice import advice, rank_rows
 from octavo.experiments.compare.config import (
     KIND,
@@ -31,7 +31,6 @@ from octavo.experiments.compare.figures import read_curves
 from octavo.experiments.compare.measure import t_interval
 from octavo.experiments.compare.page import write_page
 from octavo.experiments.compare.rows import COMPRESSOR, PRETRAINED, RESULT, CompareRow, Comparison
-from octavo.experiments.excerpts import describe_texts, first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store
 from octavo.io.files import write_text

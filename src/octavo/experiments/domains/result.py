@@ -34,6 +34,10 @@ class ModelResult:
         return self.home.label
 
     @property
+    def marked_name(self) -> str:
+        return self.name + (" *" if self.label else "")
+
+    @property
     def gap(self) -> float:
         return self.away.bits_per_byte - self.home.bits_per_byte
 

@@ -10,11 +10,19 @@ from typing import Any
 from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.errors import UserError
-from octavo.experiments.cell import IDENTITY, Cell, Json, Outcome, file_identity, files_of_run, train_or_resume
+from octavo.experiments.cell import (
+    IDENTITY,
+    Cell,
+    Json,
+    Outcome,
+    file_identity,
+    files_of_run,
+    first_part,
+    train_or_resume,
+)
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
-from octavo.experiments.excerpts import first_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store, check_folder, failures
 from octavo.io.files import write_text
@@ -22,7 +30,7 @@ from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import load
-from octavo.tasks.run_facts import title_of
+from octavo.tasks.run_page import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.preprocess import check_steps

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,7 @@ class Law:
         return self.floor + sum(a * (value / u) ** -b for a, b, u, value in terms)
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """From `low` to `high`, between which CONFIDENCE of the refits lie."""
 
     low: float
@@ -60,6 +59,9 @@ class Interval:
         ordered, share = sorted(values), (1 - CONFIDENCE) / 2
         last = len(ordered) - 1
         return cls(ordered[math.floor(share * last)], ordered[math.ceil((1 - share) * last)])
+
+
+NOWHERE = Interval(math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class Crossing:
 
     kind: Literal["crosses", "ahead", "behind"]
     at: float = math.nan
-    interval: Interval = Interval(math.nan, math.nan)
+    interval: Interval = NOWHERE
     overtakes: bool = True
     share: float = 1.0  # of the refits that say the same
     low: float = 0.0  # what was measured

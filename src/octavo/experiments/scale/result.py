@@ -13,7 +13,7 @@ from typing import Any, Literal
 from octavo.config import plain_json
 from octavo.errors import UserError
 from octavo.experiments.scale.measure import ScalePoint
-from octavo.experiments.scale.power_law import Crossing, Fit, Interval, constant, crossing, fit_law
+from octavo.experiments.scale.power_law import Crossing, Fit, constant, crossing, fit_law
 from octavo.experiments.table import to_csv
 from octavo.io.files import write_text
 from octavo.pages.sections import notebook_view, paragraphs
@@ -174,7 +174,7 @@ class Scaling:
             write_text(out / name, text)
 
     def _repr_html_(self) -> str:
-        from octavo.experiments.scale.wording import summary
+        from octavo.experiments.scale.page import summary
 
         return notebook_view(paragraphs(summary(self)))
 
@@ -191,10 +191,6 @@ def chosen(points: Sequence[ScalePoint]) -> list[ScalePoint]:
     return [min(group, key=order) for _, group in groupby(ordered, key=lambda p: (p.bytes, p.seed))]
 
 
-def _range(interval: Interval) -> list[float]:
-    return [interval.low, interval.high]
-
-
 def _law_json(curve: ScaleCurve) -> dict[str, Any]:
     about: dict[str, Any] = {"model": curve.model, "variable": curve.variable, "error": curve.why or None}
     if curve.fit is None:
@@ -202,24 +198,24 @@ def _law_json(curve: ScaleCurve) -> dict[str, Any]:
     fit, further = curve.fit, EXTRAPOLATED * curve.high
     return about | {
         "floor": fit.law.floor, "excess": fit.law.excess[0], "exponent": fit.law.exponent[0], "unit": fit.law.unit[0],
-        "floor_interval": _range(fit.floor) if fit.with_floor else None, "exponent_interval": _range(fit.exponent()),
+        "floor_interval": fit.floor if fit.with_floor else None, "exponent_interval": fit.exponent(),
         "falls": fit.falls, "points": fit.points, "typical_error": fit.error,
-        "extrapolated": {"at": further, "bits_per_byte": fit.law(further), "interval": _range(fit.interval(further))},
+        "extrapolated": {"at": further, "bits_per_byte": fit.law(further), "interval": fit.interval(further)},
     }  # fmt: skip
 
 
 def _joint_json(fit: Fit) -> dict[str, Any]:
     names = ("parameters", "text")
-    return {"floor": fit.law.floor, "floor_interval": _range(fit.floor), "points": fit.points,
+    return {"floor": fit.law.floor, "floor_interval": fit.floor, "points": fit.points,
             "typical_error": fit.error} | {
         name: {"excess": fit.law.excess[i], "exponent": fit.law.exponent[i], "unit": fit.law.unit[i],
-               "exponent_interval": _range(fit.exponent(i))}
+               "exponent_interval": fit.exponent(i)}
         for i, name in enumerate(names)
     }  # fmt: skip
 
 
 def _crossing_json(one: Crossing) -> dict[str, Any]:
     return {
-        "kind": one.kind, "at": one.at, "interval": _range(one.interval), "overtakes": one.overtakes,
+        "kind": one.kind, "at": one.at, "interval": one.interval, "overtakes": one.overtakes,
         "measured": one.measured, "share_of_refits": one.share,
     }  # fmt: skip

@@ -19,8 +19,7 @@ from typing import Any
 from octavo.config import from_json
 from octavo.core import seeded_generator
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Outcome
-from octavo.experiments.excerpts import describe_texts, first_part, last_part
+from octavo.experiments.cell import Cell, Outcome, describe_texts, first_part, last_part
 from octavo.experiments.progress import Progress, default_progress
 from octavo.experiments.runner import Runner, Store, check_folder
 from octavo.experiments.scale.measure import TEXTS, ScalePoint, point_of

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from octavo.errors import UserError
-from octavo.inspect.attention_bytes import AttentionBytes, attention_bytes
 from octavo.inspect.attention_maps import most_tokens
 from octavo.inspect.attention_page import CONTEXT_LEFT
 from octavo.inspect.gradient_flow import SCALES, SHORTEST, default_back, gradient_flow, in_words, rate, relative
-from octavo.inspect.inspection import MAX_TOKENS, tokens_of
+from octavo.inspect.inspection import MAX_TOKENS, AttentionBytes, attention_bytes, tokens_of
 from octavo.inspect.token_tables import token_table
 from octavo.inspect.views import layer_predictions, require_view, token_rows
 from octavo.io.cooperative import in_turns
@@ -31,7 +30,7 @@ from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.encoder import Encoder
-from octavo.tasks.image_run import ImageRun
+from octavo.tasks.images import ImageRun
 from octavo.tasks.run import Run
 from octavo.tasks.trained_run import TrainedRun
 from octavo.tasks.translator import Translator

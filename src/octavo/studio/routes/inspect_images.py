@@ -22,8 +22,7 @@ from octavo.errors import UserError
 from octavo.studio.server.app import RunRequest, Studio
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.image_attention import attend_to_image
-from octavo.tasks.image_run import ImageRun
-from octavo.tasks.images import ImagesConfig
+from octavo.tasks.images import ImageRun, ImagesConfig
 
 MAX_BASE64_CHARACTERS = 3_000_000  # of a picture, which are 2.2 MB
 MAX_PIXELS = 1 << 24  # of a picture that is sent
