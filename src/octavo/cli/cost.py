@@ -10,7 +10,7 @@ from typing import Any
 
 from octavo.cli.cost_report import Asked, Counted, piece_of, print_cost, print_plan
 from octavo.cli.flags import RunPath, command, run_command
-from octavo.cli.output import print_json, print_table
+from octavo.cli.output import print_json
 from octavo.cli.verbs import task_of
 from octavo.cost import (
     Assumptions,
@@ -56,15 +56,21 @@ SIZES: dict[str, Flags] = {  # beside the model's own flags, by task
         "languages": (1, "Targets of each source: what the encoder does is done once for all."),
         "batch": (32, "Sources of a training step."),
     },
+    "masked": {
+        "like": ("", "bert-base or bert-large, with both heads, instead of settings."),
+        "vocab": (30522, "Tokens of the vocabulary."),
+        "batch": (ROWS, "Texts of a training step."),
+        "window": (0, "Tokens of a text; 0: the context."),
+    },
 }
 SIZES_OF_RUN = ("batch", "window", "source", "target")  # which a trained model leaves open
 EXAMPLES = {
     "language": "--vocab 257 --gpu h200", "images": "--image 28x28 --attention local --gpu h200",
-    "translation": "--source 24 --target 24 --languages 2 --gpu h200",
+    "translation": "--source 24 --target 24 --languages 2 --gpu h200", "masked": "--like bert-large",
 }  # fmt: skip
 USAGE = f"""usage: octavo cost MODEL [flags]      a model by its settings; octavo cost MODEL --help shows them
        octavo cost RUN [flags]        one that is trained
-       octavo cost bert --like NAME   bert-base or bert-large: every parameter, and the published count
+       octavo cost bert --like NAME   bert-base or bert-large: with its heads, and the published count
        octavo cost --like NAME        {", ".join(PUBLISHED)}
        octavo cost --plan BUDGET      1e21flops or 1000usd: the compute-optimal size, and the GPUs it takes
 
@@ -80,9 +86,7 @@ def run_cost(argv: list[str]) -> None:
         print(USAGE)
         return
     flags = {arg.partition("=")[0] for arg in argv}
-    if argv[0] == "bert":
-        run_command(cost_bert, "octavo cost bert", argv[1:])
-    elif argv[0].startswith("-"):
+    if argv[0].startswith("-"):
         if not flags & {"--plan", "--like"}:
             raise UserError("cost is of a model, a run, --like NAME or --plan BUDGET; see octavo cost --help")
         run_command(plan_cost if "--plan" in flags else like_command(), "octavo cost", argv)
@@ -123,7 +127,7 @@ def cost_command(
 def model_command(name: str) -> Callable[..., None]:
     """Of a model by its settings."""
     spec = find_spec(name)
-    model, usual = (name, spec.config()) if spec.task in ("images", "translation") else preset(name)
+    model, usual = (name, spec.config()) if name in OTHER_TASKS else preset(name)
     sizes = dict(SIZES[spec.task])
     if hasattr(usual, "batch"):
         del sizes["batch"]  # then it is the settings' own
@@ -132,6 +136,8 @@ def model_command(name: str) -> Callable[..., None]:
         if spec.task == "language":
             rows = given.get("batch", getattr(config, "batch", 0))
             return count_language(model, model, config, given["vocab"], rows, given["window"], asked)
+        if spec.task == "masked":
+            return count_bert(config, **given)
         if spec.task == "images":
             return Counted(name, cost_of_config(name, config, image_sizes(**given), Shape(given["batch"])))
         pair = Sizes(given["source_vocab"] or given["vocab"], given["vocab"], given["languages"])
@@ -200,6 +206,30 @@ def count_like(asked: Asked, like: str, batch: int, window: int) -> Counted:
     return Counted(like, training, cost_like(like, Shape(1, 1, window - 1)), piece)
 
 
+def count_bert(config: BertConfig, like: str, vocab: int, batch: int, window: int) -> Counted:
+    """A BERT, and its parameters with output weights tied to the embeddings and with weights of their own."""
+    if like and like not in BERT_MILLIONS:
+        raise UserError(f"there is no BERT to be like {like!r}; there are {', '.join(BERT_MILLIONS)}")
+    if like:
+        _, config, vocab = find_published(like)
+        config = dataclasses.replace(config, tasks=BertConfig.tasks)
+    variants: dict[str, dict[str, Any]] = {"encoder": {"tasks": ()}, "tied": {"tied": True}, "untied": {"tied": False}}
+    counts = {
+        way: cost_of_config("bert", dataclasses.replace(config, **settings), vocab, Shape()).parameters
+        for way, settings in variants.items()
+    }
+    millions, notes = BERT_MILLIONS.get(like), []
+    for what, count in zip(("encoder and pooler", "with its heads, tied", "and untied"), counts.values(), strict=True):
+        fits = f"; {'rounds' if round(count / 1e6, -1) == millions else 'does not round'} to the {millions} million "
+        notes.append(f"{what}: {count:,} parameters" + (fits + "published" if millions else ""))
+    extra = {
+        "like": like or None, "published": millions and 1_000_000 * millions, "encoder": counts.pop("encoder"),
+        "total": counts,
+    }  # fmt: skip
+    cost = cost_of_config("bert", config, vocab, Shape(batch, window or config.context))
+    return Counted(like or "bert", cost, notes=tuple(notes), extra=extra)
+
+
 def image_sizes(image: str, classes: int, **_: Any) -> dict[str, int]:
     """The sizes that a vision transformer is made from."""
     found = PICTURE.fullmatch(image)
@@ -214,57 +244,6 @@ def pair_shape(sizes: Sizes, batch: int, source: int, target: int, **_: Any) -> 
     check_positive("source", source, 24)
     check_positive("target", target, 24)
     return Shape(batch, target, source=source, languages=sizes.languages)
-
-
-# ---------------------------------------------------------------------- other questions
-
-
-def cost_bert(
-    like: str | None = None,
-    config: BertConfig = BertConfig(),  # noqa: B008
-    vocab: int = 30522,
-    json: bool = False,
-) -> None:
-    """Count every parameter of a BERT, with its output weights tied to the embeddings and with weights of their own.
-
-    Example: octavo cost bert --like bert-large
-
-    What it costs in operations, memory and time: octavo cost --like bert-large.
-
-    Args:
-        like: bert-base or bert-large, instead of settings.
-        config: The model.
-        vocab: Tokens of the vocabulary.
-        json: Print JSON.
-    """
-    if like is not None:
-        if like not in BERT_MILLIONS:
-            raise UserError(f"there is no BERT to be like {like!r}; there are {', '.join(BERT_MILLIONS)}")
-        _, config, vocab = find_published(like)
-        config = dataclasses.replace(config, tasks=BertConfig.tasks)
-    tied, untied = (dataclasses.replace(config, tied=way) for way in (True, False))
-    counts = [count_bert(one, vocab) for one in (dataclasses.replace(config, tasks=()), tied, untied)]
-    encoder, *totals = (sum(count.values()) for count in counts)
-    if json:
-        published = like and 1_000_000 * BERT_MILLIONS[like]
-        record = {"like": like, "tied": counts[1], "untied": counts[2], "encoder": encoder, "published": published}
-        print_json(record | {"total": {"tied": totals[0], "untied": totals[1]}})
-        return
-    rows = [(name, counts[1].get(name, 0), count) for name, count in counts[2].items()]
-    rows += [("encoder and pooler", encoder, encoder), ("in all", totals[0], totals[1])]
-    print_table(("part", "tied", "untied"), [(name, f"{one:,}", f"{other:,}") for name, one, other in rows])
-    if like is not None:
-        print(f"published for {like}: {BERT_MILLIONS[like]} million")
-        ways = ("encoder and pooler", "with both heads, tied", "and untied")
-        for what, count in zip(ways, (encoder, *totals), strict=True):
-            fits = "rounds to it" if round(count, -7) == 1_000_000 * BERT_MILLIONS[like] else "does not"
-            print(f"  {what}: {count / 1e6:.1f} million {fits}")
-
-
-def count_bert(config: BertConfig, vocab: int) -> dict[str, int]:
-    """A BERT's parameters by part."""
-    parts = cost_of_config("bert", config, vocab, Shape()).parts
-    return {part.name: part.parameters for part in parts if part.parameters}
 
 
 def plan_cost(

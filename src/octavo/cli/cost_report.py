@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from octavo.cli.output import print_json, print_table, size
@@ -79,6 +81,10 @@ class Counted(NamedTuple):
     training: Cost
     decoding: Cost | None = None
     piece: Piece | None = None
+    notes: tuple[str, ...] = ()
+    """Lines after the parameters."""
+    extra: Mapping[str, Any] = MappingProxyType({})
+    """What JSON has beside."""
 
 
 def piece_of(model: str, config: Any, vocab: int, batch: int, window: int, asked: Asked) -> Piece:
@@ -107,11 +113,12 @@ def predictions(counted: Counted, asked: Asked) -> tuple[list[Prediction], StepT
 def print_cost(counted: Counted, asked: Asked, json: bool) -> None:
     """Print what a model costs, as text or as JSON."""
     found, timing = predictions(counted, asked)
-    record = cost_record(counted, asked, found, timing)
+    record = cost_record(counted, asked, found, timing) | dict(counted.extra)
     if json:
         print_json(record)
         return
     print(f"{record['title']}: {record['parameters']:,} parameters, {describe_unit(counted.training)}")
+    print(*counted.notes, sep="\n", end="\n" if counted.notes else "")
     if record["table_bytes"]:
         bound = "at most " if record["tables_at_most"] else ""
         print(f"look-up tables: {bound}{size(record['table_bytes'])}")

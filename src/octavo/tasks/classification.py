@@ -19,8 +19,7 @@ from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
-from octavo.models.classifier_head import Head
-from octavo.models.dan import Dan, Linear, grown
+from octavo.models.dan import Dan, Head, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
