@@ -10,7 +10,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,6 +67,16 @@ def configs_from(
             raise no_such_setting(owner, key, [*(name for some in names for name in some), *others])
     given = [{key: value for key, value in settings.items() if key in known} for known in names]
     return [from_json(type(one), dataclasses.asdict(one) | own) for one, own in zip(usual, given, strict=True)]
+
+
+def check_fields(
+    config: Any, rule: str, allowed: Callable[[Any], bool], *names: str, remedy: str = "leave it out"
+) -> None:  # fmt: skip
+    """Refuse a field whose value breaks a rule, such as "at least 1"; None keeps every rule."""
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not allowed(value):
+            raise UserError(f"{name} must be {rule}: {name}={value}; {remedy.format(name.replace('_', '-'))}")
 
 
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:

@@ -83,10 +83,7 @@ class Labelled:
 
     def last_of_each(self) -> NDArray[np.bool_]:
         """Whether each example is in the last tenth of its class: a file may well hold one class after the other."""
-        held_N = np.zeros(len(self), np.bool_)
-        for rows in self._by_class():
-            held_N[rows[len(rows) - len(rows) // TENTH :]] = True
-        return held_N
+        return held_out_of_each(self.y_N, TENTH)
 
     def last_tenth(self) -> tuple[Labelled, Labelled]:
         """The first nine tenths of each class, and the rest."""
@@ -114,6 +111,16 @@ class Labelled:
 
     def _by_class(self) -> list[Indices]:
         return [np.flatnonzero(self.y_N == c) for c in range(len(self.classes))]
+
+
+def held_out_of_each(y_N: Indices, one_in: int, chance: np.random.Generator | None = None) -> NDArray[np.bool_]:
+    """Which examples are held out: of each class one in so many, the last ones or, by chance, those drawn last."""
+    held_N = np.zeros(len(y_N), np.bool_)
+    for one in np.unique(y_N):
+        rows = np.flatnonzero(y_N == one)
+        rows = rows if chance is None else chance.permutation(rows)
+        held_N[rows[len(rows) - len(rows) // one_in :]] = True
+    return held_N
 
 
 def read_labelled(

@@ -17,7 +17,6 @@ from octavo.models import (
     bag,
     bert,
     bigram_training,
-    classifier_head,
     dan,
     gpt,
     mix,
@@ -67,7 +66,7 @@ BUILT_IN: dict[str, ModelSpec] = {
     "bert": bert.SPEC,
     "dan": dan.DAN_SPEC,
     "linear-classifier": dan.LINEAR_SPEC,
-    "head": classifier_head.SPEC,
+    "head": dan.HEAD_SPEC,
 }
 if TYPE_CHECKING:
     MODELS: dict[str, ModelSpec]

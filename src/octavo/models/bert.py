@@ -20,7 +20,7 @@ from octavo.models.cost.transformer import feed_forward_part, feed_forward_saved
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import Block, in_product_precision
 from octavo.models.parts.checks import check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import MLP, Norm, init_inner, zero
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
@@ -74,11 +74,7 @@ class BertConfig:
     @property
     def parts(self) -> GPTConfig:
         """The settings of the parts that it shares with other transformers."""
-        return GPTConfig(
-            width=self.width, layers=self.layers, heads=self.heads, context=self.context, positions="learned",
-            norm="layer", norm_eps=self.norm_eps, bias=True, qk_norm=False, feed_forward=self.feed_forward,
-            feed_forward_width=self.feed_forward_width, dropout=self.dropout, init="gpt2",
-        )  # fmt: skip
+        return shared_parts(self, positions="learned", norm="layer", bias=True, qk_norm=False, init="gpt2")
 
 
 class PostNormBlock(Block):

@@ -20,7 +20,7 @@ from octavo.models.encoder_decoder import EncoderDecoder, Memory, Sizes, embeddi
 from octavo.models.parts.attention import Attention, AttentionProjections, Place, split_heads
 from octavo.models.parts.block import Block, TransformerBlock, add_positions
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import FEED_FORWARDS, Norm, init_tables
 from octavo.models.spec import ModelSpec
 from octavo.models.views import View
@@ -81,12 +81,7 @@ class Seq2SeqConfig:
 
     def parts(self, layers: int) -> GPTConfig:
         """The settings of the parts shared with other transformers, in a stack of so many blocks."""
-        return GPTConfig(
-            width=self.width, layers=layers, heads=self.heads, context=self.context, positions=self.positions,
-            norm=self.norm, bias=self.bias, qk_norm=self.qk_norm, feed_forward=self.feed_forward,
-            feed_forward_width=self.feed_forward_width,
-            dropout=self.dropout, init=self.init,
-        )  # fmt: skip
+        return shared_parts(self, layers=layers)
 
 
 class EncoderBlock(TransformerBlock):

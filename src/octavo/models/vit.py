@@ -22,7 +22,7 @@ from octavo.models.cost.transformer import feed_forward_part, norms, out_part, q
 from octavo.models.parts.attention import AttentionProjections, Place
 from octavo.models.parts.block import TransformerBlock
 from octavo.models.parts.checks import check_choices, check_not_negative, check_positive
-from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig
+from octavo.models.parts.config import RENAMED_FEED_FORWARD, GPTConfig, shared_parts
 from octavo.models.parts.feed_forward import Norm
 from octavo.models.recurrent import init_matrix
 from octavo.models.spec import ModelSpec
@@ -89,11 +89,7 @@ class VitConfig:
     @property
     def block(self) -> GPTConfig:
         """The settings of its blocks, which are those of every transformer here."""
-        return GPTConfig(
-            width=self.width, layers=self.layers, heads=self.heads, feed_forward=self.feed_forward, norm=self.norm,
-            bias=self.bias,
-            qk_norm=self.qk_norm, dropout=self.dropout, positions="none",
-        )  # fmt: skip
+        return shared_parts(self, positions="none")
 
     @property
     def tokens(self) -> int:

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
 from octavo.io.run_folder import read_record
-from octavo.models.classifier_head import Head
-from octavo.models.dan import Dan, Linear, grown
+from octavo.models.dan import Dan, Head, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
@@ -54,8 +54,7 @@ class ClassificationConfig(LabelledConfig):
     """head: the run, or the pretrained encoder (minilm), whose vectors it stands on."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs must be at least 1: epochs={self.epochs}; leave it out")
+        check_fields(self, "at least 1", lambda n: n >= 1, "epochs")
 
 
 @dataclass

@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.io.compressed import CHUNK_BYTES, is_compressed, plain_name, stream
 from octavo.io.files import json_records
 from octavo.text.chunks import Chunk, no_starts
-from octavo.text.nanogpt_bin import SUFFIX, tokens_as_text
+from octavo.text.token_store import SUFFIX, tokens_as_text
 
 Errors = Literal["strict", "replace", "raw"]
 STDIN = "-"

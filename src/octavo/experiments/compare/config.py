@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from octavo.io.files import whole_file
 from octavo.models import language_models
 from octavo.models.spec import SHORT_BUDGET_SECONDS
 from octavo.tasks.corpus import TextConfig
+from octavo.tasks.run_page import flags_of
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus, Split
 from octavo.text.reading import STDIN
@@ -115,7 +116,8 @@ class CompareConfig:
     """What to compare, and how long each model may take."""
 
     models: tuple[str, ...] = ()
-    """Names of candidates (gru), families (recurrent) or patterns (kn*); without any, all of them."""
+    """Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*), with commas or
+    spaces between; without any, all of them."""
     budget: str = ""
     """How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s."""
     total: str = ""
@@ -123,7 +125,7 @@ class CompareConfig:
     quick: bool = False
     """A budget that is done in a few minutes."""
     seeds: int = 1
-    """Train what begins with random weights so many times, and show the mean."""
+    """Train what begins with random weights so many times, and show the mean and its interval."""
     pretrained: tuple[str, ...] = ()
     """Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2."""
     tokenizer: str = "byte"
@@ -135,6 +137,7 @@ class CompareConfig:
     bytes: int = 0
     """Measure on at most so many bytes; 0: so many that measuring takes little beside the training."""
     seed: int = 0
+    """For first weights, the order of the text, dropout and samples."""
     device: str = "auto"
     """auto, cpu or cuda."""
 
@@ -182,17 +185,6 @@ class CompareConfig:
         alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
         return alike | {"budget": self.each, "device": str(pick_device(self.device)), "octavo": __version__}
 
-    def flags(self) -> list[str]:
-        """The words of a command line that say the same."""
-        words: list[str] = []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if value == one.default:
-                continue
-            flag = "--with" if one.name == "pretrained" else f"--{one.name}"
-            words += [flag, *([] if value is True else map(str, value if isinstance(value, tuple) else (value,)))]
-        return words
-
     def to_json(self) -> dict[str, Any]:
         """The settings as the page shows them."""
         values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
@@ -209,7 +201,7 @@ class Place:
 
     def command(self, config: CompareConfig, jobs: int = 1) -> str:
         """Reproduces the comparison, or resumes it."""
-        words = [*config.flags(), *(["--jobs", str(jobs)] if jobs > 1 else [])]
+        words = [*flags_of(config), *(["--jobs", str(jobs)] if jobs > 1 else [])]
         return shlex.join(["octavo", "compare", *self.sources, *words, "--out", str(self.folder)])
 
 
