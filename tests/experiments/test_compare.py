@@ -393,7 +393,7 @@ def test_what_fails_becomes_a_row_the_rest_goes_on_and_the_command_exits_with_1(
     lossy, away = tmp_path / "lossy", str(tmp_path / "no-such-run")
     api.train("bag", corpus, preprocess=("lower",), out=lossy, measure=False)
     code, printed, said = run_cli(
-        str(corpus), "--models", "mix", "bag", "--with", str(lossy), away, "--out", str(tmp_path / "out")
+        str(corpus), "--models", "mix", "bag", "--pretrained", str(lossy), away, "--out", str(tmp_path / "out")
     )
     comparison = read_comparison(tmp_path / "out")
     assert code == 1
@@ -559,7 +559,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
 def test_the_stored_command_says_the_same_again() -> None:
     config = CompareConfig(models=("gru", "kn7"), quick=True, seeds=3, pretrained=("smollm2",), seed=4)
     words = place_of("shakespeare", "runs/x").command(config)
-    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --with smollm2 --seed 4 "
+    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --pretrained smollm2 --seed 4 "
                      "--out runs/x")  # fmt: skip
 
 

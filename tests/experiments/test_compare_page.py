@@ -45,7 +45,7 @@ from octavo.pages.figures.svg import COLOURS
 from octavo.tasks import api
 from octavo.tasks.corpus import held_out
 from octavo.tasks.language_page import OPENING_BYTES
-from octavo.tasks.run_facts import bytes_on_disk, title_of
+from octavo.tasks.run_page import bytes_on_disk, title_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 FLAGS = [

@@ -12,7 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lstm_by_hand import lstm_layer
 from octavo.core import seeded_generator
+from octavo.cost import Shape, cost_of
 from octavo.errors import UserError
 from octavo.models.recurrent import GRU, LSTM, RNN, Recurrent, RecurrentConfig
 from octavo.ops.backprop_through_time import BY_HAND, tanh_
@@ -62,6 +64,20 @@ def test_every_path_equals_the_plain_steps_in_value_and_gradient(cell: Cell, pat
     plain = values_and_gradients(cell, "plain", x, start, w)
     for ours, expected in zip(values_and_gradients(cell, path, x, start, w), plain, strict=True):
         torch.testing.assert_close(ours, expected, **EXACT)
+
+
+@pytest.mark.parametrize("length", [1, 2, 13])
+def test_the_lstm_that_costs_are_counted_with_equals_the_plain_steps(length: int) -> None:
+    x, start, w = case("lstm", length)
+    h_TBD, (h_BD, c_BD) = lstm_layer(x, (start[0], start[1]), w)
+    plain_TBD, (plain_BD, plain_c_BD) = layer("lstm", x, start, w, "plain")
+    leaves = [x, *start, *w]
+    ours, theirs = (
+        torch.autograd.grad((h.cos().sum() + c.sin().sum()), leaves)
+        for h, c in ((h_TBD, c_BD), (plain_TBD, plain_c_BD))
+    )
+    for one, other in zip((h_TBD, h_BD, c_BD, *ours), (plain_TBD, plain_BD, plain_c_BD, *theirs), strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
 
 
 @pytest.mark.parametrize("cell", BY_HAND)
@@ -203,8 +219,11 @@ def test_dropout_works_only_while_training() -> None:
 
 
 def test_flops_are_two_for_each_weight_of_a_product() -> None:
-    assert model("gru", layers=1).flops_per_token() == 2 * (3 * 8 * 8 + 3 * 8 * 8 + VOCAB * 8)
-    assert model("lstm", tied=False).flops_per_token() == 2 * (2 * 2 * 4 * 8 * 8 + VOCAB * 8)
+    def flops(name: str, **settings: Any) -> int:
+        return cost_of(model(name, **settings), Shape()).total("forward")
+
+    assert flops("gru", layers=1) == 2 * (3 * 8 * 8 + 3 * 8 * 8 + VOCAB * 8)
+    assert flops("lstm", tied=False) == 2 * (2 * 2 * 4 * 8 * 8 + VOCAB * 8)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from octavo.ops.attention import (
     scores,
 )
 from octavo.ops.attention.dispatch import choose, simplest
-from octavo.ops.attention.multi_head import Heads, concatenated, layer_matrix, maps, summed
+from octavo.ops.attention.multi_head import Heads, concatenated, folded, layer_matrix, maps, offset, summed
 from octavo.ops.tracing import trace
 
 B, H, K, V = 2, 4, 6, 5
@@ -358,16 +358,15 @@ def test_the_layer_is_one_matrix_of_kronecker_products(G: int, bias: bool) -> No
     w, x_BND = layer(G, bias), leaf(B, N, D, seed=20)
     a_BHNN, y_BND = maps(x_BND, w, CAUSAL), concatenated(x_BND, w, CAUSAL)
     for a_HNN, x_ND, y_ND in zip(a_BHNN, x_BND, y_BND, strict=True):
-        whole = layer_matrix(a_HNN, w)
-        assert whole.matrix.shape == (N * D, N * D)
-        torch.testing.assert_close((whole.matrix @ x_ND.flatten()).view(N, D) + whole.offset_ND, y_ND, **EXACT)
-        products = [torch.kron(*factors) for factors in zip(whole.maps_HNN, whole.folded_HDD, strict=True)]
-        torch.testing.assert_close(whole.matrix, torch.stack(products).sum(0), **EXACT)
+        matrix = layer_matrix(a_HNN, w)
+        assert matrix.shape == (N * D, N * D)
+        torch.testing.assert_close((matrix @ x_ND.flatten()).view(N, D) + offset(a_HNN, w), y_ND, **EXACT)
+        products = [torch.kron(*factors) for factors in zip(a_HNN, folded(w), strict=True)]
+        torch.testing.assert_close(matrix, torch.stack(products).sum(0), **EXACT)
 
 
 def test_a_folded_head_has_the_rank_of_its_values() -> None:
-    folded_HDD = layer_matrix(torch.eye(N, dtype=torch.float64).expand(H, N, N), layer()).folded_HDD
-    assert torch.linalg.matrix_rank(folded_HDD).tolist() == [D // H] * H
+    assert torch.linalg.matrix_rank(folded(layer())).tolist() == [D // H] * H
 
 
 def masks(kind: str) -> tuple[Pattern, Tensor | None, dict[str, Tensor]]:

@@ -18,7 +18,7 @@ from octavo.errors import UserError
 from octavo.tasks.classification import TASK, examples_of, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
-from octavo.tasks.run_facts import flags_of
+from octavo.tasks.run_page import flags_of
 from octavo.tasks.trained_run import models_of
 from octavo.tasks.word_contributions import Explained, explain, surest_errors
 

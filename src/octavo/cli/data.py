@@ -103,7 +103,7 @@ def write_bins(
         errors: What is not UTF-8: refuse it, replace it, or keep the bytes (the byte tokenizer always keeps them).
     """
     from octavo.text import learn_tokenizer, open_corpus, save_tokenizer  # here: the other verbs start without numpy
-    from octavo.text.nanogpt_bin import TOKENIZER, check_fits, write_bin
+    from octavo.text.token_store import TOKENIZER, check_fits, write_bin
     from octavo.text.tokenizers.registry import reads_raw_bytes
 
     errors = "raw" if reads_raw_bytes(tokenizer) and errors == "strict" else errors

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
-from octavo.exchange import is_foreign
 from octavo.inspect.doctor import Diagnosis, Finding, examine
 from octavo.tasks.api import load
-from octavo.tasks.run import load as load_language_run
-from octavo.tasks.task import task_of_run
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
 ALWAYS_EXPLAINED = ("baselines", "context")  # their values are worth a sentence even where all is well
@@ -30,8 +26,7 @@ def doctor(run: RunPath, quick: bool = False) -> Output:
     Args:
         quick: Leave out the bag and the n-grams, which have to be counted.
     """
-    is_language = is_foreign(Path(run)) or task_of_run(run).name in ("language", "facts")
-    found = examine(load_language_run(run) if is_language else load(run), quick)
+    found = examine(load(run), quick)
     return Output(found.to_json, lambda: print_diagnosis(found))
 
 

@@ -16,12 +16,12 @@ from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
 from octavo.exchange import FORMATS, find_format, read_foreign
 from octavo.exchange.bert import is_bert, write_bert
+from octavo.exchange.imported import TokenIds
 from octavo.io.run_folder import CONFIG, TENSORS, check_out
 from octavo.models import spec_of
 from octavo.models.cost.parts import parameter_count
 from octavo.tasks.encoder import NAMED, Encoder, load_encoder
 from octavo.tasks.run import Run, load
-from octavo.text.tokenizers.token_ids import TokenIds
 
 Source = Annotated[Positional[str], arg(metavar="NAME|PATH")]
 ExportedRun = Annotated[Positional[str], arg(metavar="RUN", help="The folder of an n-gram, of a gpt or of a bert run.")]

@@ -12,8 +12,7 @@ from octavo.cli.inspect import describe_run
 from octavo.cli.output import Output, print_table, write_page
 from octavo.errors import UserError
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
-from octavo.tasks.image_run import ImageRun
-from octavo.tasks.images import evaluate_images, picture_of
+from octavo.tasks.images import ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
 
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from octavo.datasets import sources
 from octavo.datasets.image_files import read_pictures
+from octavo.datasets.labels import held_out_of_each
 from octavo.errors import UserError
 from octavo.io.compressed import stream
 
@@ -152,12 +153,7 @@ def _in_two(name: str, x_NCHW: Pixels, y_N: Labels, labels: tuple[str, ...], spl
 
 def held_out(y_N: Labels, split: Split = "shuffled") -> NDArray[np.bool_]:
     """Which images are measured on: of each class a fifth, the last ones in the file's order or in a fixed other."""
-    held_N, chance = np.zeros(len(y_N), bool), np.random.default_rng(FIXED)
-    for one in np.unique(y_N):
-        (places,) = np.nonzero(y_N == one)
-        places = chance.permutation(places) if split == "shuffled" else places
-        held_N[places[len(places) - len(places) // HELD_OUT :]] = True
-    return held_N
+    return held_out_of_each(y_N, HELD_OUT, np.random.default_rng(FIXED) if split == "shuffled" else None)
 
 
 def _of(x_NCHW: Pixels, y_N: Labels) -> tuple[Tensor, Tensor]:

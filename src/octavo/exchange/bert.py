@@ -18,8 +18,7 @@ from octavo.errors import UserError
 from octavo.exchange.formats import CONFIG, is_huggingface, read_object
 from octavo.exchange.huggingface_export import check_target, write_folder
 from octavo.exchange.huggingface_import import TOKENIZER, TOKENIZER_CONFIG, read_weights
-from octavo.exchange.shapes import Settings
-from octavo.exchange.tensor_names import Names
+from octavo.exchange.shapes import Names, Settings
 from octavo.models.bert import Bert, BertConfig
 from octavo.models.loading import filled
 from octavo.text.tokenizers.wordpiece import END, FIRST, MASK, PAD, UNKNOWN, WordPiece

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, with_tokenizer
-from octavo.exchange.shapes import LLAMA
-from octavo.exchange.tensor_names import Names
+from octavo.exchange.shapes import LLAMA, Names
 from octavo.io.gguf import Gguf, read_gguf
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe

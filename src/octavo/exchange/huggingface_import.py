@@ -18,11 +18,10 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.exchange.formats import CONFIG, read_object
-from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, built, untied, with_tokenizer
+from octavo.exchange.imported import ADDED, BYTE_LEVEL, ImportedModel, TokenIds, built, untied, with_tokenizer
 from octavo.exchange.shapes import SHAPES, Shape
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.bpe import Bpe
-from octavo.text.tokenizers.token_ids import TokenIds
 
 TENSORS, INDEX = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER, TOKENIZER_CONFIG, VOCAB, MERGES = "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from octavo.core import LanguageModel
 from octavo.errors import UserError
 from octavo.models import build
 from octavo.models.parts.config import GPTConfig
+from octavo.text.chunks import Chunk
 from octavo.text.tokenizers.base import Tokenizer
 
 # Parts of a tokenizer.json: the byte-level pattern; an added token but for id, text and whether it is special.
@@ -58,3 +59,32 @@ def untied(tensors: dict[str, Tensor], tied: bool) -> dict[str, Tensor]:
             "set tie_word_embeddings in config.json to false"
         )
     return {name: tensor for name, tensor in tensors.items() if name != "output_VD"}
+
+
+class TokenIds(Tokenizer):
+    """Knows how many ids there are and which one opens a sequence; whatever needs text is refused."""
+
+    name = "ids"
+    unit = "token ids"
+    lossless = False
+
+    def __init__(self, vocab: int, begin: int, why: str) -> None:
+        super().__init__([b""] * vocab, begin)
+        self._why = why
+
+    @classmethod
+    def learn(cls, chunks: Iterable[Chunk], settings: Any = None) -> NoReturn:
+        raise UserError("token ids without a text have no tokenizer to learn; name another tokenizer")
+
+    @property
+    def newline(self) -> None:
+        return None
+
+    def _refuse(self, *values: Any, **named: Any) -> NoReturn:
+        raise UserError(self._why)
+
+    encode = decode = token_bytes = split_point = to_json = _refuse
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> NoReturn:
+        raise UserError("token ids without a text have no tokenizer to load; name another tokenizer")

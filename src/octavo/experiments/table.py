@@ -139,8 +139,8 @@ def show_seconds(value: float) -> str:
 
 def show_amount(value: float) -> str:
     """855553 as 856 k, and so on."""
-    for unit in ("", "k", "M", "G", "T", "P"):
+    for unit in ("", "k", "M", "G", "T", "P", "E", "Z"):
         if abs(value) < 999.5:
             return f"{value:.3g} {unit}".rstrip()
         value /= 1000
-    return f"{value:.3g} E"
+    return f"{value:.3g} Y"

@@ -16,7 +16,7 @@ from octavo.pages.figures.charts import Series, lines
 from octavo.pages.figures.token_rows import Strip, bar_strips, strips
 from octavo.pages.markup import join
 from octavo.pages.sections import paragraph, render_page, reproduce, section, table, verbatim
-from octavo.tasks.run_facts import title_of
+from octavo.tasks.run_page import title_of
 from octavo.text.token_display import BEGIN
 
 SHOWN_UNITS = 8  # that are drawn one by one, those that vary most

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.cost.counts import bag_cost
+from octavo.models.cost.parts import Cache, Cost
 from octavo.models.parts.checks import check_distribution
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Bars, View
@@ -86,7 +86,8 @@ def _likeliest(model: Bag, spell: Callable[[int], str]) -> Bars:
 
 SPEC = ModelSpec(
     "bag", "bag: how often each token occurs", "how often each token occurs, whatever came before", "counts",
-    Bag, BagConfig, fitting="counts", fit=_fit, cost=bag_cost,
+    Bag, BagConfig, fitting="counts", fit=_fit,
+    cost=lambda config, V, shape: Cost("bag", V, shape, (), (Cache(),), 8 * V),  # float64 probabilities
     views=(View("unigram", "Unigram", "token-table", "unigram"),),
     summarise=lambda model, tokens: f"bag of {tokens}, add-{model.config.k:g}", details=_likeliest,
 )  # fmt: skip

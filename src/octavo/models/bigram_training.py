@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.io.progress import progress
 from octavo.models.bigram import SPREAD, Bigram, BigramConfig, Pairs, loss_and_gradient, pair_logp
-from octavo.models.cost.counts import bigram_cost
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear
 from octavo.models.spec import FitContext, Fitted, ModelSpec
 from octavo.models.views import Tap, View
 from octavo.text.tokenizers.base import Tokenizer
@@ -235,9 +236,21 @@ def _fit(x_N: Tensor, config: BigramConfig, tokenizer: Tokenizer, context: FitCo
     return Fitted(fit_bigram(x_N, config, tokenizer.vocab, generator, *start, history.append), history, notes)
 
 
+def _cost(config: BigramConfig, V: int, shape: Shape) -> Cost:
+    """A look-up, a hidden layer and the output; begin is never predicted. What is saved is what autograd would save."""
+    N, D, H = shape.tokens, config.dim, config.hidden
+    output = linear("output", N, [(V - 1, H)], bias=V - 1, muon=False)
+    parts = (
+        Part("embeddings", V * D, saved=N * D, saved_bytes=8 * N),
+        linear("hidden", N, [(H, D)], bias=H, saved=N * H, muon=False),  # training has an Adam of its own
+        replace(output, saved_bytes=N * (4 * V + 8) + 4),
+    )
+    return Cost("bigram", V, shape, parts, (Cache(),))
+
+
 SPEC = ModelSpec(
     "bigram", "neural bigram", "a small network that sees the last token", "counts", Bigram, BigramConfig,
-    fitting="counts", fit=_fit, uses_seed=True, cost=bigram_cost,
+    fitting="counts", fit=_fit, uses_seed=True, cost=_cost,
     views=(View("gates", "Hidden units", "token-rows", "tapped-values",
                 (Tap("hidden", "the output of the layer", signed=True),)),),
     summarise=lambda model, tokens: f"neural bigram of {tokens}, {model.config.hidden} hidden units",

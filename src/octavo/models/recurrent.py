@@ -6,7 +6,7 @@ B batch, T time, V vocabulary, D hidden units, I inputs of a layer, G = gates ×
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
-from octavo.models.cost.recurrent import recurrent_cost
+from octavo.models.cost.parts import Cache, Cost, Part, Shape, linear, output, repeated
 from octavo.models.parts.checks import check_choices, check_dropout, check_positive
 from octavo.models.spec import SHORT_BUDGET_SECONDS, Candidate, ModelSpec
 from octavo.models.views import GRADIENT_FLOW, Tap, View
@@ -124,11 +124,6 @@ class Embedded(LanguageModel[State]):
     def drop(self, h: Tensor) -> Tensor:
         return F.dropout(h, self.config.dropout) if self.training and self.config.dropout else h
 
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products for one token, forward; look-ups are free."""
-        matrices = [p.numel() for part in self.children() for p in part.parameters() if p.dim() == 2]
-        return 2 * (sum(matrices) + self.embedding_VD.numel())
-
 
 class Recurrent(Embedded):
     """What the three networks share: a stack of layers, each a step over the one below."""
@@ -225,6 +220,27 @@ def short_budget(seconds: float | None, **settings: Any) -> dict[str, Any]:
 
 def layers_of(count: int) -> str:
     return "1 layer" if count == 1 else f"{count} layers"
+
+
+def recurrent_cost(cell: Cell, config: RecurrentConfig, V: int, shape: Shape) -> Cost:
+    """W x and U h in every layer; in backpropagation through time each of them twice."""
+    N, B, D = shape.tokens, shape.batch, config.width
+    dropped = N * D if config.dropout else 0
+    G = GATES[cell] * D
+    # Saved are the states, with one before the first, and the gates.
+    saved = {"rnn": N * D + B * D, "gru": 5 * N * D + B * D, "lstm": 7 * N * D + 2 * B * D}[cell]
+    parts = (
+        Part("embeddings", V * D, saved=N * D + dropped),
+        repeated(linear("layers", N, [(G, D), (G, D)], bias=2 * G, saved=saved + dropped), config.layers),
+        vocabulary_part(N, V, D, config.tied),
+    )
+    state = Cache(constant=config.layers * D * (2 if cell == "lstm" else 1))
+    return Cost(cell, V, shape, parts, (state,))
+
+
+def vocabulary_part(N: int, V: int, D: int, tied: bool) -> Part:
+    """Logits with a bias, and the loss: its input laid out anew, log-probabilities in single precision, targets."""
+    return replace(output(N, V, D, tied, bias=V), saved=N * D, saved_bytes=N * (4 * V + 8) + 4)
 
 
 def _spec(model: type[Recurrent], title: str, description: str, **short: Any) -> ModelSpec:

@@ -15,19 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT, read_record
-from octavo.models.classifier_head import Head
-from octavo.models.dan import Dan, Linear, grown
+from octavo.io.run_folder import read_record
+from octavo.models.dan import Dan, Head, Linear, grown
 from octavo.scoring.metrics import Classified, best_temperature, classified
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.tasks.text_batches import ClassLoss, TextBatches, shares
 from octavo.tasks.text_vectors import Base, VectorReader, open_base
 from octavo.tasks.trained_run import models_of
-from octavo.tasks.training_run import train_alone
+from octavo.tasks.training_run import train_in_memory
 from octavo.text.bag_of_ngrams import Bags, HashedReader, KnownReader
 from octavo.text.word_vectors import Vectors, read_vectors
 from octavo.training.loop_config import LoopConfig
@@ -54,8 +54,7 @@ class ClassificationConfig(LabelledConfig):
     """head: the run, or the pretrained encoder (minilm), whose vectors it stands on."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs must be at least 1: epochs={self.epochs}; leave it out")
+        check_fields(self, "at least 1", lambda n: n >= 1, "epochs")
 
 
 @dataclass
@@ -151,13 +150,13 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
         assert data.take is not None
         batch_size = recipe.loop.batch_size or self.loop.batch_size
         batches = TextBatches(data.fitted, data.take, batch_size, recipe.settings.balance, recipe.seed)
-        held = data.held if recipe.loop.patience else None
+        held = data.held
         return Stage(
             run.model, ClassLoss(run.model, recipe.optimizer.label_smoothing), batches, recipe.optimizer,
             recipe.loop.budget or f"{batches.steps * recipe.settings.epochs}steps", steps_per_epoch=batches.steps,
             examples_per_step=batches.batch_size, around=single_thread, usable=False,
             validate=(lambda: {"accuracy": measure(run, held).accuracy}) if held is not None else None,
-            best="accuracy" if held is not None else "",
+            best="accuracy" if recipe.loop.patience else "",
         )  # fmt: skip
 
     def complete(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> Classifier:
@@ -171,19 +170,12 @@ class ClassificationTask(Task[Classifier, ClassificationData]):
     def choices(self, run: Classifier) -> int:
         return len(run.classes)
 
-    def finish(
-        self, recipe: Recipe, run: Classifier, data: ClassificationData, rows: Rows, measure_it: bool,
-        folder: Path | None,
-    ) -> dict[str, str]:  # fmt: skip
-        from octavo.tasks.classification_page import classify_page
-
-        if recipe.settings.folds and measure_it:
+    def measure(self, recipe: Recipe, run: Classifier, data: ClassificationData) -> None:
+        if recipe.settings.folds:
             result, accuracies = cross_validate(recipe, data.learn, recipe.settings.folds, data.base)
             run.record["result"] = result.to_json() | {"folds": accuracies}
-        elif measure_it:
+        else:
             run.record["result"] = measure(run, data.test).to_json()
-            return {REPORT: classify_page(recipe, run, data.test, data.learn, folder)} if folder is not None else {}
-        return {}
 
     def evaluate(self, run: Classifier, source: Any = None, **settings: Any) -> Classified:
         """How good a classifier is on labelled texts; without any, on those held out of its training."""
@@ -210,11 +202,8 @@ def fit_classifier(recipe: Recipe, learn: Labelled, base: Base | None = None) ->
         with single_thread() if sum(map(len, learn.texts)) < MAX_ONE_THREAD_CHARACTERS else nullcontext():
             return _fit_linear(recipe, learn, _can_spare(recipe, learn))
     data = ClassificationData(learn, learn.take(np.arange(0)), base)
-    run = TASK.create(recipe, data)
-    device = pick_device(recipe.device)
-    run.model.to(device)
-    run.model = train_alone(TASK.stage(recipe, run, data, device, 0), recipe, device).trained_model().eval()
-    return TASK.complete(recipe, run, data)
+    made: Classifier = train_in_memory(TASK, recipe, TASK.create(recipe, data), data, pick_device(recipe.device))
+    return made
 
 
 def _check_classes(data: Labelled) -> None:

@@ -9,7 +9,7 @@ texts; it is no probability, so it is no bits per byte either.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from octavo.core import eval_mode
 from octavo.datasets.sources import get_files
@@ -28,6 +29,7 @@ from octavo.io.run_folder import TOKENIZER, read_json, read_record
 from octavo.io.tensors import read_tensors
 from octavo.models.bert import Bert
 from octavo.ops.attention import Padding
+from octavo.tasks.pair_batches import batches_by_length
 from octavo.tasks.run import weights_digest
 from octavo.tasks.task import pick_device
 from octavo.tasks.trained_run import TrainedRun, read_model
@@ -105,15 +107,18 @@ class Encoder(TrainedRun):
         device = pick_device(str(device))
         known, longest = self.tokenizer, self.model.config.context
         rows = [[known.first, *one.tolist()[: longest - 2], known.end] for one in known.encode_texts(texts)]
+        lengths_N = np.array([len(row) for row in rows], np.int64)
         vectors_ND = torch.zeros(len(rows), self.width)
         self.model.to(device)
         with torch.no_grad(), eval_mode(self.model):
-            for some in _batches(rows):
-                x_BT, lengths_B = padded([rows[i] for i in some], known.pad, device)
+            for at_B in batches_by_length(lengths_N, np.arange(len(rows)), BATCH_TOKENS):
+                some = [torch.tensor(rows[n]) for n in at_B]
+                x_BT = pad_sequence(some, batch_first=True, padding_value=known.pad).to(device)
+                lengths_B = torch.from_numpy(lengths_N[at_B]).to(device)
                 h_BTD = self.model.encode(x_BT, pattern=Padding(lengths_B))
                 there_BT1 = (torch.arange(x_BT.shape[1], device=device) < lengths_B[:, None])[..., None]
                 mean_BD = (h_BTD.float() * there_BT1).sum(1) / lengths_B[:, None]
-                vectors_ND[some] = F.normalize(mean_BD, dim=-1).cpu()
+                vectors_ND[at_B] = F.normalize(mean_BD, dim=-1).cpu()
         return vectors_ND
 
     # ------------------------------------------------------------------ words
@@ -187,24 +192,3 @@ def load_encoder(source: str | Path) -> Encoder:
             f"a Hugging Face folder with a BERT, or {' or '.join(NAMED)}"
         )
     return Encoder.load(path, record)
-
-
-def padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """x_BT, filled up behind each row, and lengths_B."""
-    lengths = [len(row) for row in rows]
-    x_BT = torch.full((len(rows), max(lengths)), pad, dtype=torch.long)
-    for b, row in enumerate(rows):
-        x_BT[b, : len(row)] = torch.tensor(row)
-    return x_BT.to(device), torch.tensor(lengths, device=device)
-
-
-def _batches(rows: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Rows of nearly one length together, by number: little is then filled up."""
-    some: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: len(rows[i])):
-        if some and (len(some) + 1) * len(rows[i]) > BATCH_TOKENS:
-            yield some
-            some = []
-        some.append(i)
-    if some:
-        yield some

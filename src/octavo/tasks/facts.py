@@ -11,28 +11,27 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import seeded_generator
 from octavo.datasets.people import names_people, open_people
 from octavo.datasets.questions import MARK, Knowledge, Pair, open_knowledge
 from octavo.datasets.sources import SOURCES, where
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT
 from octavo.models.gpt import GPT
 from octavo.models.parts.config import GPTConfig
 from octavo.ops import cross_entropy
 from octavo.tasks.facts_run import FactsRun, answering_run, measure
 from octavo.tasks.span_corruption import MARKS, SPAN, corrupted_rows, draw_cuts
-from octavo.tasks.task import Recipe, Rows, Task
-from octavo.tasks.training_run import train_alone
+from octavo.tasks.task import Recipe, Task
 from octavo.text.chunks import Chunk
 from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_rows
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
-from octavo.training.stage import RowBatch, Stage
+from octavo.training.stage import Objective, RowBatch, Stage
 
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
 KEPT_SHARE = 7 / 8  # of the context is the most that is kept of a text
@@ -65,13 +64,10 @@ class FactsConfig:
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        for name, least in (("pretrain_epochs", 1), ("pretrain_batch_size", 1), ("epochs", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
-        if not 0 < self.span <= 0.5:
-            raise UserError(f"span must be above 0 and at most 0.5: span={self.span}; leave it out")
-        if not 0 <= self.mixed < 1:
-            raise UserError(f"mixed must be at least 0 and below 1: mixed={self.mixed}; try --mixed 0.25")
+        check_fields(self, "at least 1", lambda n: n >= 1, "pretrain_epochs", "pretrain_batch_size")
+        check_fields(self, "at least 0", lambda n: n >= 0, "epochs")
+        check_fields(self, "above 0 and at most 0.5", lambda share: 0 < share <= 0.5, "span")
+        check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, "mixed", remedy="try --{} 0.25")
         OptimizerConfig(learning_rate=self.pretrain_learning_rate)  # which refuses what cannot be
 
     @property
@@ -146,28 +142,19 @@ class FactsTask(Task[FactsRun, Knowledge]):
             stage = replace(stage, validate=lambda: {"exact_match": run.right_share(held)}, best="exact_match")
         return replace(stage, examples_per_step=rows, steps_per_epoch=asked.steps(1))
 
-    def finish(
-        self, recipe: Recipe, run: FactsRun, data: Knowledge, rows: Rows, measure_it: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.facts_page import answers_page
-
-        if not measure_it:
-            return {}
+    def measure(self, recipe: Recipe, run: FactsRun, data: Knowledge) -> None:
         run.record["result"] = measure(answering_run(run), data, recipe.settings.pretraining)
-        return {REPORT: answers_page(recipe, run, rows, folder)} if folder is not None else {}
+
+    def choices(self, run: FactsRun) -> int:
+        return run.tokenizer.vocab
+
+    def evaluate(self, run: FactsRun, source: Any = None, **settings: Any) -> dict[str, Any]:
+        """How many of its own held-out questions it answers exactly, and how sure it is."""
+        pretrained = any(stage["name"] == PRETRAINING for stage in run.record["training"]["stages"])
+        return measure(answering_run(run), run.data(), pretrained)
 
 
 TASK = FactsTask()
-
-
-def teach(recipe: Recipe, run: FactsRun, known: Knowledge, device: torch.device) -> FactsRun:
-    """Train a run's model stage by stage in this process, without a folder."""
-    for number in range(len(TASK.stage_names(recipe))):
-        run.model.to(device)
-        loop = train_alone(TASK.stage(recipe, run, known, device, number), recipe, device)
-        run.model = loop.trained_model()  # type: ignore[assignment]
-    run.model.eval()
-    return run
 
 
 def optimizer_of(recipe: Recipe, pretraining: bool = False) -> OptimizerConfig:
@@ -202,12 +189,8 @@ def fact_stage(
     return Stage(model, AnswerLoss(model), batches, optimizer, budget, name, fixed_shapes=True)
 
 
-class AnswerLoss(nn.Module):
+class AnswerLoss(Objective):
     """Cross-entropy of the tokens that are asked for; `begin` is not."""
-
-    def __init__(self, model: GPT) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, state: Any, part: tuple[Tensor, Tensor]) -> tuple[Tensor, Any]:
         x_BT, target_BT = part

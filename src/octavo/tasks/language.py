@@ -12,7 +12,6 @@ import torch
 
 from octavo.core import LanguageModel, seeded_generator
 from octavo.errors import UserError
-from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.models import MODELS, find_spec
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, Score, score_text
 from octavo.tasks.corpus import (
@@ -32,9 +31,8 @@ from octavo.tasks.run import Run
 from octavo.tasks.task import Recipe, Rows, Task, pick_device
 from octavo.text import Corpus, Tokenizer, TokenStore, learn_and_tokenize, tokenize
 from octavo.text.validation_chunks import hold_out
-from octavo.training.loss import TrainingText, language_stage
+from octavo.training.language_stage import Streams, TrainingText, language_stage
 from octavo.training.stage import Stage
-from octavo.training.streams import Streams
 
 CHECK_SAMPLE_TOKENS = 120  # of the text written at each evaluation
 
@@ -154,19 +152,10 @@ class LanguageTask(Task[Run, LanguageData]):
 
     # ------------------------------------------------------------------ the finished run
 
-    def finish(
-        self, recipe: Recipe, run: Run, data: LanguageData, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        from octavo.tasks.language_page import language_page
-
-        if not measure:
-            return {}
+    def measure(self, recipe: Recipe, run: Run, data: LanguageData) -> str:
         label = "" if run.comparable and data.corpus.comparable else NOT_COMPARABLE
         run.record["result"] = score_text(run.model, run.tokenizer, data.corpus.valid, "validation", label).to_json()
-        texts = {SAMPLES: sample(run, recipe.seed)}
-        if folder is not None:
-            texts[REPORT] = language_page(recipe, run, data.corpus.valid, texts[SAMPLES], rows, folder)
-        return texts
+        return sample(run, recipe.seed)
 
     def evaluate(self, run: Run, source: Any = None, **settings: Any) -> Score:
         name, text = held_out(run)

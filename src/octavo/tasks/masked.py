@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from octavo.core import eval_mode, seeded_generator
 from octavo.errors import UserError
@@ -26,11 +26,11 @@ from octavo.tasks.corpus import describe_corpus
 from octavo.tasks.encoder import Encoder
 from octavo.tasks.masking import NOTHING, Ahead, MaskConfig, Masked, MaskedBatch, MaskedPart
 from octavo.tasks.sentences import Sentences, documents
-from octavo.tasks.task import Recipe, Rows, Task
+from octavo.tasks.task import Recipe, Task
 from octavo.text.corpus import Corpus, open_corpus
 from octavo.text.tokenizers.wordpiece import WordPiece, WordPieceSettings
 from octavo.training.loop_config import LoopConfig
-from octavo.training.stage import Stage
+from octavo.training.stage import Objective, Stage
 
 VALIDATION_BATCHES, TEST_BATCHES = 4, 16  # of the text held out for choices, and of that which is reported
 
@@ -125,17 +125,13 @@ class MaskedTask(Task[Encoder, Corpus]):
             sentences, run.tokenizer, config.tasks, self._rows(recipe), config.context, seed, recipe.settings
         )  # fmt: skip
 
-    def finish(
-        self, recipe: Recipe, run: Encoder, data: Corpus, rows: Rows, measure: bool, folder: Path | None
-    ) -> dict[str, str]:
-        if measure:
-            valid = Sentences.of(documents(data.valid), run.tokenizer)
-            valid.check("the part to measure on")
-            batches = self._batches(recipe, run, valid, 0)
-            measured = [batches.at(n) for n in range(TEST_BATCHES)]
-            run.record["result"] = measure_masked(run.model, measured)
-            run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
-        return {}
+    def measure(self, recipe: Recipe, run: Encoder, data: Corpus) -> None:
+        valid = Sentences.of(documents(data.valid), run.tokenizer)
+        valid.check("the part to measure on")
+        batches = self._batches(recipe, run, valid, 0)
+        measured = [batches.at(n) for n in range(TEST_BATCHES)]
+        run.record["result"] = measure_masked(run.model, measured)
+        run.record["training"]["padding"] = sum(batch.waste for batch in measured) / len(measured)
 
 
 TASK = MaskedTask()
@@ -146,12 +142,8 @@ def _best_measure(config: BertConfig) -> str:
     return "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
 
 
-class MaskedLoss(nn.Module):
+class MaskedLoss(Objective):
     """The mean cross-entropy of each task's answers, added up; nothing here waits for a GPU."""
-
-    def __init__(self, model: Bert, smoothing: float = 0.0) -> None:
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
 
     def forward(self, state: Any, part: MaskedPart) -> tuple[Tensor, Any]:
         losses = losses_of(self.model, part.batch, self.smoothing, part.counts)

@@ -192,11 +192,13 @@ class Task(Generic[R, D]):
         """The run after the last stage, with anything added that a trained model needs."""
         return run
 
-    def finish(self, recipe: Recipe, run: R, data: D, rows: Rows, measure: bool, folder: Path | None) -> dict[str, str]:
-        """Measure the finished run into its record's `result`, where that is asked for; returns further files, such as
-        the page of a run that is saved.
-        """
+    def measure(self, recipe: Recipe, run: R, data: D) -> Any:
+        """Measure the finished run into its record's `result`; returns what else its page needs."""
         raise NotImplementedError
+
+    def page(self, run: R, data: D, measured: Any, folder: Path) -> Any:
+        """The `PageContent` of a run to be saved, by the module beside the task's, which few trainings need."""
+        return import_module(f"{TASKS[self.name]}_page").content(run, data, measured, folder)
 
     def choices(self, run: R) -> int:
         """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""

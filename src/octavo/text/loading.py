@@ -34,6 +34,9 @@ class Text:
     size: int  # bytes
     starts: Starts
 
+    def __post_init__(self) -> None:
+        weakref.finalize(self, self.file.close)  # it stays open until the text is gone
+
 
 @dataclass(frozen=True)
 class Split:
@@ -103,11 +106,11 @@ def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...]
 
 def text_of(data: bytes) -> Text:
     """Bytes that come from no file, as a text of one document."""
-    with ExitStack() as stack:
-        file = stack.enter_context(tempfile.TemporaryFile())
-        _write(file, data)
-        file.flush()
-        return _kept(Text(file, "the text", len(data), np.zeros(1, np.int64)), stack)
+    file = tempfile.TemporaryFile()  # noqa: SIM115  the text closes it
+    text = Text(file, "the text", len(data), np.zeros(1, np.int64))
+    _write(text.file, data)
+    text.file.flush()
+    return text
 
 
 def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
@@ -137,9 +140,7 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
 def _in_place(path: Path, errors: Errors) -> Text:
     """The user's own file, checked once from end to end."""
     size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
-    with ExitStack() as stack:
-        file = stack.enter_context(open(path, "rb"))
-        return _kept(Text(file, str(path), size, np.zeros(1, np.int64)), stack)
+    return Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64))
 
 
 def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, ...]) -> Text:
@@ -154,14 +155,8 @@ def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, .
                 size += len(chunk.data)
         file.flush()
         every = np.unique(np.concatenate(starts))  # a document without bytes shares its start with the next
-        return _kept(Text(file, "the unpacked text", size, every[every < size]), stack)
-
-
-def _kept(text: Text, stack: ExitStack) -> Text:
-    """Leave the text's file open until the text is gone."""
-    stack.pop_all()
-    weakref.finalize(text, text.file.close)
-    return text
+        stack.pop_all()  # from here on the file is the text's to close
+        return Text(file, "the unpacked text", size, every[every < size])
 
 
 def _write(file: IO[bytes], data: bytes) -> None:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from octavo.core import state_from, tensors_of
+from octavo.cost.roofline import matmul_rate
 from octavo.training.loop_config import LoopConfig
-from octavo.training.metrics_log import matmul_rate
 
 
 class Precision:
@@ -52,7 +52,9 @@ class Precision:
                     part.forward = Quick(part.forward)
         if self.compile == "graph":
             return Recorded(objective)
-        return Compiled(objective) if self.compile == "on" else objective
+        if self.compile == "on":
+            objective.forward = Quick(objective.forward)
+        return objective
 
     @cached_property
     def peak(self) -> float:
@@ -85,18 +87,6 @@ class Quick:
         except TorchDynamoException:  # no compiler, say
             self.fast = None
             return self.plain(*inputs)
-
-
-class Compiled(nn.Module):
-    """A module whose forward is compiled."""
-
-    def __init__(self, plain: nn.Module) -> None:
-        super().__init__()
-        self.plain = plain
-        self.quick = Quick(plain)
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.quick(*inputs)
 
 
 class Recorded(nn.Module):

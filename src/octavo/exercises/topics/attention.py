@@ -131,8 +131,8 @@ def one_head(D: int, value_DD: Tensor) -> Heads:
 def _matrix(N: int, D: int, value_DD: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The matrix of attention as a linear map of its inputs, and the attention weights."""
     a_NN = normal(N, N, seed=N * D).softmax(-1)
-    whole = layer_matrix(a_NN[None], one_head(D, torch.eye(D, dtype=torch.float64) if value_DD is None else value_DD))
-    return whole.matrix, a_NN
+    one = one_head(D, torch.eye(D, dtype=torch.float64) if value_DD is None else value_DD)
+    return layer_matrix(a_NN[None], one), a_NN
 
 
 def which_block() -> Finding:

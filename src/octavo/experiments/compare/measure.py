@@ -39,10 +39,10 @@ from octavo.scoring.bits_per_byte import Score, score_bytes
 from octavo.scoring.range_coder import prove_score
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.language import TASK
-from octavo.tasks.language_page import language_page, opening, run_page
+from octavo.tasks.language_page import content_of, opening
 from octavo.tasks.mixture import PROBED
 from octavo.tasks.run import Run, load
-from octavo.tasks.run_facts import bytes_on_disk
+from octavo.tasks.run_page import bytes_on_disk, render_run_page
 from octavo.tasks.task import pick_device
 from octavo.text import Split, fingerprint
 from octavo.text.overlap import MAX_OVERLAP, overlap
@@ -96,9 +96,9 @@ def measure_pretrained(cell: Cell, folder: Path) -> Json:
     stages = Stages(float)
     row, score, sample = _measure(cell, run, folder, held_out, pick_device(cell.options["device"]), stages)
     with timed(stages, "page"):
-        commands = [f"octavo eval {path}", f"octavo generate {path}"]
+        shown = content_of(run, cell.key, opening(held_out), sample, path)
         write_text(folder / cell.key / SAMPLES, sample)
-        write_text(folder / cell.key / REPORT, run_page(run, cell.key, opening(held_out), sample, commands))
+        write_text(folder / cell.key / REPORT, render_run_page(None, run, shown, (), path))
     title = f"pretrained: {run.summary().split(', on ')[0]}"
     return _value(replace(row, title=title, bytes=_size_on_disk(path)), score, run, stages)
 
@@ -166,7 +166,8 @@ def _complete(
     recipe = TASK.recipe_of(record) if "training" in record else TASK.recipe(cell.model, asked, cell.seed)
     rows = [*metrics, result]
     write_text(path / SAMPLES, sample)
-    write_text(path / REPORT, language_page(recipe, run, held_out, sample, rows, path))
+    shown = content_of(run, path.name, opening(held_out), sample, path)
+    write_text(path / REPORT, render_run_page(recipe, run, shown, rows, path))
     write_text(path / METRICS, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
     write_record(path, {**record, "result": result})
 

@@ -20,7 +20,7 @@ from octavo.pages.figures.charts import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import facts, link, paragraph, section, subsection, table
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
-from octavo.tasks.run_facts import number
+from octavo.tasks.run_page import number
 from octavo.text.token_display import on_one_line
 
 OPENING_BYTES = 320  # of each excerpt that the page shows

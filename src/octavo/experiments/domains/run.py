@@ -21,7 +21,7 @@ from octavo.io.run_folder import REPORT
 from octavo.models import MODELS, find_spec
 from octavo.tasks.corpus import learnt_text
 from octavo.tasks.run import load
-from octavo.tasks.run_facts import title_of
+from octavo.tasks.run_page import title_of
 from octavo.text import Split, open_corpus
 from octavo.text.overlap import MAX_OVERLAP, overlap
 from octavo.text.preprocess import check_steps

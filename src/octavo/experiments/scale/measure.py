@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from octavo.config import from_json, plain_json
+from octavo.cost import cost_of, one_token
 from octavo.errors import UserError
 from octavo.experiments.cell import Cell, Json, Outcome, open_texts, train_or_resume, write_part
 from octavo.experiments.table import Column, show_bits
@@ -121,7 +122,8 @@ def _values(cell: Cell, run: Run) -> Json:
         passes = record["train_tokens"] / (
             training["streams"] * training["sequence_length"] * training["steps_per_epoch"]
         )
-        flops = float(TRAINING_PASSES * run.model.flops_per_token() * record["train_tokens"])
+        reading = cost_of(run.model, one_token(config)).total("forward")
+        flops = float(TRAINING_PASSES * reading * record["train_tokens"])
     return {
         "parameters": parameter_count(run.model) or sum(stored_entries(run.model).values()),
         "seconds": record["train_seconds"], "passes": passes, "flops": flops,

@@ -191,12 +191,14 @@ def examine(run: Any, quick: bool = False) -> Diagnosis:
     training, name = Training.of(run), str(run.path or run.name)
     path = run.path / METRICS if run.path is not None else None
     rows = read_rows(path.read_bytes()) if path is not None and path.is_file() else []
-    if isinstance(run, Run):
+    if isinstance(run, Run) and run.task == "language":
         findings = _examine_language(run, TrainingCurve.of(rows, bytes_per_token(run)), training, quick)
     else:
-        curve, choices = TrainingCurve.of(rows, 1.0), find_task(run.task).choices(run)
+        names = [row.get("stage") for row in rows if "step" in row] or [None]  # of several, the first starts anew
+        first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
+        curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
         findings = [
-            start(curve, choices, what="answer"), falling_measure(curve, rows, training),
+            start(curve, choices, what="answer"), falling_measure(TrainingCurve.of(last, 1.0), last, training),
             learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
         ]  # fmt: skip
     own = settings(run.model, training)

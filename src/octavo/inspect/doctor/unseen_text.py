@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from octavo.core import LanguageModel, device_of, eval_mode
+from octavo.cost import cost_of, one_token
 from octavo.inspect.doctor.finding import GATES, LOOKS, Finding, Verdict, not_applicable, percent
 from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow, has_gradient, in_words, rate, relative
 from octavo.io.progress import progress
@@ -178,7 +179,7 @@ FAIR = 4  # tokens that a model with a state should use at least: a 5-gram does
 
 def judged_tokens(model: LanguageModel[Any]) -> int:
     """How many tokens to judge, so that a large model takes seconds too; each is predicted K times."""
-    each = K * (model.flops_per_token() + PER_CHANCE * model.vocab)
+    each = K * (cost_of(model, one_token(model.config)).total("forward") + PER_CHANCE * model.vocab)
     return int(min(MOST, max(LEAST, WORK // each)))
 
 

@@ -33,6 +33,10 @@ class Shape:
     """Tokens of the whole text: bounds the tables of a model that counts it; 0: not known."""
     kernel: Kernel = "fused"
     """fused: attention never holds its weights and computes them twice; plain: as the equations stand."""
+    source: int = 0
+    """Of an encoder-decoder: tokens of the source of a row; the window is then of each target."""
+    languages: int = 1
+    """Of an encoder-decoder: targets of each source."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "window"):
@@ -44,7 +48,7 @@ class Shape:
     @property
     def tokens(self) -> int:
         """N."""
-        return self.batch * self.window
+        return self.batch * self.window * self.languages
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,8 @@ class Cost:
     """Counts and probabilities in look-up tables, not learnt by gradients."""
     tables_at_most: bool = False
     """Whether the tables are those of the worst text, because the real one is not known."""
+    unit: Literal["token", "image", "source"] = "token"
+    """What its model reads one by one. Of images and sources, what is saved for the backward pass is not counted."""
 
     def total(self, what: str) -> int:
         """The sum of one quantity over the parts."""
@@ -123,6 +129,11 @@ class Cost:
 
     def per_token(self, what: str) -> float:
         return self.total(what) / self.shape.tokens
+
+    @property
+    def units(self) -> int:
+        """Tokens, images or sources of the shape."""
+        return self.shape.tokens if self.unit == "token" else self.shape.batch
 
     def cache_bytes(self, past: int, size: int) -> int:
         """What a row carries after so many tokens, with numbers of so many bytes."""

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.models.decoding import fused_products as products
-from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, joined_qkv, rotary_factors
+from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, rotary_factors
 from octavo.models.parts.attention import Attention
 from octavo.models.parts.config import GPTConfig
 from octavo.ops.positions import alibi_slopes
@@ -235,7 +235,7 @@ class CachedSession(KVSession):
         assert isinstance(attention, Attention), "only softmax attention has keys to keep"
         self.pattern = attention.pattern
         self.places_S = torch.arange(config.context, device=self.gpt.embedding_VD.device)
-        qkv_ED, bias_E = joined_qkv(attention)
+        qkv_ED, bias_E = attention.joined()
         if self.order_K is not None:
             row_JK = torch.arange(len(qkv_ED)).view(-1, self.size)
             row_JK[: -self.groups] = row_JK[: -self.groups, self.order_K]

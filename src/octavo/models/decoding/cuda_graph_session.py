@@ -16,7 +16,7 @@ from torch import Tensor
 
 from octavo.errors import UserError
 from octavo.models.decoding import triton_kernels as kernels
-from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, joined_qkv, rotary_factors
+from octavo.models.decoding.kv_cache import KVCache, KVSession, added_positions, rotary_factors
 
 if TYPE_CHECKING:
     from octavo.models.gpt import GPT
@@ -269,7 +269,7 @@ class Product(NamedTuple):
 def _weights(block: Any) -> dict[str, Product]:
     """The four products of a block."""
     attention, mlp, kind = block.attention, block.feed_forward, block.attention.config.feed_forward
-    qkv_ED, bias_E = joined_qkv(attention)
+    qkv_ED, bias_E = attention.joined()
     gated = kind == "gated"
     return {
         "qkv": Product(qkv_ED, bias_E, block.norm1),

@@ -178,11 +178,3 @@ def rotary_factors(model: GPT, first: int, count: int) -> tuple[Tensor, Tensor] 
     places_S = torch.arange(first, first + count, device=like.device)
     cos, sin = rotary_angles(places_S, config.head_size, config.rotary_base, like.dtype).chunk(2, -1)
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-
-
-def joined_qkv(attention: Any) -> tuple[Tensor, Tensor | None]:
-    """The weights and biases of queries, keys and values as those of one product."""
-    qkv_ED = torch.cat([attention.query_DD, attention.key_ED, attention.value_ED])
-    return qkv_ED, None if attention.query_bias is None else torch.cat(
-        [attention.query_bias, attention.key_bias, attention.value_bias]
-    )
