@@ -484,7 +484,7 @@ def test_the_command_knows_names_plans_and_runs(capsys: pytest.CaptureFixture[st
         (("gpt", "--utilisation", "2"), "utilisation"),
         (("--gpu", "h100"), "--like NAME or --plan BUDGET"),
         (("--plan", "lots"), "1e21flops"),
-        (("gpt", "--batch", "-1"), "batch_size must not be negative"),
+        (("gpt", "--batch", "-1"), "batch_size must be at least 0"),
         (("--like", "gpt2", "--batch", "0"), "batch must be at least 1"),
         (("--like", "gpt2", "--window", "2000"), "try --window 1024"),
         (("runs/nowhere",), "runs/nowhere"),

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.core import eval_mode, seeded_generator, single_thread
 from octavo.datasets.labels import TENTH, Labelled, LabelledConfig, listed, read_labelled
 from octavo.errors import UserError
@@ -53,8 +54,7 @@ class ClassificationConfig(LabelledConfig):
     """head: the run, or the pretrained encoder (minilm), whose vectors it stands on."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise UserError(f"epochs must be at least 1: epochs={self.epochs}; leave it out")
+        check_fields(self, "at least 1", lambda n: n >= 1, "epochs")
 
 
 @dataclass

@@ -39,7 +39,7 @@ def content(made: Classifier, data: ClassificationData, _: Any, out: Path) -> Pa
     rows = surest_errors(made, test, SHOWN_MISTAKES)
     mistakes = explain(made, [test.texts[n] for n in rows], [test.classes[test.y_N[n]] for n in rows], data.learn)
     named = ", ".join(made.record["data"]["source"])
-    sections = [_result(made.record["result"]), *([_mistakes(mistakes)] if len(test) else [])]
+    sections = [classification_result(made.record["result"]), *([_mistakes(mistakes)] if len(test) else [])]
     lead = f"The classifier {out.name} ({made.model_name}), trained on {named}."
     return PageContent(f"{made.model_name} on {named}", lead, sections)
 
@@ -51,7 +51,8 @@ def explain_page(explained: Sequence[Explained], name: str, command: str) -> str
     ])  # fmt: skip
 
 
-def _result(result: Mapping[str, Any]) -> Markup:
+def classification_result(result: Mapping[str, Any]) -> Markup:
+    """Accuracy and the other scores of any classifier, by class, and its confusion matrix."""
     pairs = [
         ("macro F1", f"{result['macro_f1']:.4f}: the mean over the classes, each counted alike"),
         ("log loss", f"{result['log_loss']:.4f} nats per example"),
@@ -63,7 +64,7 @@ def _result(result: Mapping[str, Any]) -> Markup:
         (c["class"], f"{c['examples']:,}", f"{c['precision']:.3f}", f"{c['recall']:.3f}", f"{c['f1']:.3f}")
         for c in result["per_class"]
     ]
-    accuracy = score(f"{result['accuracy']:.1%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
+    accuracy = score(f"{result['accuracy']:.2%}", f"accuracy, ± {result['standard_error']:.1%} (standard error)")
     by_class = table(("class", "examples", "precision", "recall", "F1"), classes, numeric=range(1, 5))
     matrix = confusion_matrix(result["classes"], result["confusion"])
     return section("Accuracy", accuracy, facts(pairs), subsection("Confusion matrix", matrix), by_class)

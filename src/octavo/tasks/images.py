@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from octavo.config import from_json
+from octavo.config import check_fields, from_json
 from octavo.core import eval_mode, seeded_generator
 from octavo.datasets.image_files import read_picture
 from octavo.datasets.images import NAMED, Images, has_idx, open_images, shifted
@@ -134,9 +134,8 @@ class ImagesConfig:
     """Where images have no test part, a fifth of each class is held out: drawn once and for all, or the last ones."""
 
     def __post_init__(self) -> None:
-        for name, least in (("shift", -1), ("side", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}; leave it out")
+        check_fields(self, "at least -1", lambda pixels: pixels >= -1, "shift")
+        check_fields(self, "at least 0", lambda pixels: pixels >= 0, "side")
 
 
 class ImageTask(Task[ImageRun, Images]):

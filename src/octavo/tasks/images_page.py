@@ -6,9 +6,7 @@ C channels, H and W pixels, h and w patches.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch.nn.functional as F
 from markupsafe import Markup
@@ -19,16 +17,8 @@ from octavo.models.cost.parts import parameter_count
 from octavo.ops.attention.kinds import ATTENTION_KINDS
 from octavo.pages.figures.shaded_cells import Thumbnail, image_symbol, thumbnails
 from octavo.pages.markup import NOTHING, element, join
-from octavo.pages.sections import (
-    confusion_matrix,
-    facts,
-    paragraph,
-    render_page,
-    score,
-    section,
-    table,
-)
-from octavo.scoring.metrics import Classified
+from octavo.pages.sections import facts, paragraph, render_page, section, table
+from octavo.tasks.classification_page import classification_result
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.images import ImageEvaluation, ImageRun
 from octavo.tasks.run_page import PageContent
@@ -48,15 +38,17 @@ EXPLAINED = (
 
 def content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
     """What the page shows."""
-    scores, about = measured.scores, run.record.get("images", {})
-    name = about.get("name", "images")
+    about = run.record["images"]
+    name = about["name"]
     shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
     maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
+    data = [("training images", f"{about['train']:,}"), ("held out", str(about["split"]))]
+    commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
     lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
     return PageContent(f"{run.model_name} on {name}", lead, [
-        _result(scores, about), section("Confusion matrix", confusion_matrix(scores.classes, scores.confusion_CC)),
-        _mistakes(run, images, measured), section("Attention maps", *maps, _explained(run)),
-    ], [_model(run)], [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]])  # fmt: skip
+        classification_result(run.record["result"]), _mistakes(run, images, measured),
+        section("Attention maps", *maps, _explained(run)),
+    ], [_model(run), section("Images", facts(data))], commands)  # fmt: skip
 
 
 def lens_page(run: ImageRun, name: str, x_CHW: Tensor, truth: int | None) -> str:
@@ -118,18 +110,6 @@ def _one_of_each(y_N: Tensor) -> list[int]:
     for n, y in enumerate(y_N.tolist()):
         found.setdefault(y, n)
     return [found[y] for y in sorted(found)][:SHOWN_IMAGES]
-
-
-def _result(scores: Classified, about: Mapping[str, Any]) -> Markup:
-    pairs = [
-        ("correct", f"{round(scores.accuracy * scores.examples):,} of {scores.examples:,}"),
-        ("standard error", f"{scores.spread:.2%}"), ("held out", str(about.get("split", ""))),
-        ("training images", f"{about.get('train', 0):,}"), ("log loss", f"{scores.log_loss:.4f} nats"),
-        ("calibration error", f"{scores.ece:.1%}"),
-    ]  # fmt: skip
-    note = "The held-out images were used for nothing but this measurement: the weights are those of the last step."
-    accuracy = score(f"{scores.accuracy:.2%}", "accuracy on the held-out images")
-    return section("Accuracy", accuracy, facts(pairs), paragraph(note, quiet=True))
 
 
 def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Markup:

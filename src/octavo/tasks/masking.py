@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from octavo.config import check_fields
 from octavo.errors import UserError
 from octavo.tasks.sentences import Sentences
 from octavo.text.tokenizers.wordpiece import WordPiece
@@ -47,9 +48,7 @@ class MaskConfig:
     """Of the other tokens, if that is a task: replaced by one that occurs as often as it does in the text."""
 
     def __post_init__(self) -> None:
-        for name in ("share", "masked", "random", "replaced"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise UserError(f"{name} must be from 0 to 1: {name}={getattr(self, name)}; leave it out")
+        check_fields(self, "from 0 to 1", lambda share: 0 <= share <= 1, "share", "masked", "random", "replaced")
         if self.masked + self.random > 1:
             raise UserError(f"masked and random are parts of one: {self.masked} + {self.random}; leave them out")
 

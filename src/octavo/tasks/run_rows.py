@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,16 +113,9 @@ def numbers_in(folder: Path) -> int | None:
         with open(folder / TENSORS, "rb") as file:
             long = int.from_bytes(file.read(8), "little")
             header: dict[str, Any] = json.loads(file.read(min(long, HEADER)))
-        return sum(_count(one["shape"]) for key, one in header.items() if key != "__metadata__")
+        return sum(math.prod(map(int, one["shape"])) for key, one in header.items() if key != "__metadata__")
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-
-
-def _count(shape: list[int]) -> int:
-    count = 1
-    for side in shape:
-        count *= int(side)
-    return count
 
 
 # ---------------------------------------------------------------------- two runs side by side

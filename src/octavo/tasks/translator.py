@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,15 +15,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from octavo.core import eval_mode
 from octavo.datasets.pairs import Lines
 from octavo.decode import Beam, Greedy, Sample, generate
 from octavo.errors import UserError
+from octavo.io.cooperative import Turn
 from octavo.io.progress import progress
 from octavo.io.run_folder import TOKENIZER, read_json
 from octavo.io.tensors import read_tensors
-from octavo.models.encoder_decoder import EncoderDecoder
+from octavo.models.encoder_decoder import EncoderDecoder, Given
 from octavo.scoring.metrics import Translated, score_translations
 from octavo.tasks.pair_batches import batches_by_length, encode_lines
 from octavo.tasks.trained_run import TrainedRun, read_model
@@ -57,11 +60,11 @@ class Translator(TrainedRun):
 
     def into(
         self, texts: Sequence[str], languages: Sequence[str] = (), method: Method = BEAM,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | None = None, turn: Turn = nullcontext,
     ) -> dict[str, list[str]]:  # fmt: skip
         """Each text in several languages, in all where none is named; the encoder reads every text once.
 
-        Texts of like length are translated together; an empty one stays empty.
+        Texts of like length are translated together; an empty one stays empty. A `turn` is taken for each step.
         """
         numbers = {one: self.number_of(one) for one in languages or self.languages[1:]}
         found = {one: [""] * len(texts) for one in numbers}
@@ -71,11 +74,13 @@ class Translator(TrainedRun):
         given_N = np.array([n for n, text in enumerate(texts) if text.strip()], np.int64)
         with torch.no_grad(), eval_mode(self.model), progress("translating", len(texts), "texts") as advance:
             for at_B in batches_by_length(rows.lengths, given_N, most_tokens):
-                memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
+                with turn():
+                    memory = self.model.encode(*self.model.together([rows.row(n) for n in at_B.tolist()]))
                 most = 2 * int(rows.lengths[at_B].max()) + SPARE
                 most = min(most, self.model.config.context)
                 for one, number in numbers.items():
-                    given, prompts = self.model.given(memory, number), [()] * len(at_B)
+                    given, prompts = _InTurns(self.model, memory, number), [()] * len(at_B)
+                    given.turn = turn
                     tokens = generate(given, prompts, most, method, generator, stop=(self.model.end,))
                     for n, x_T in zip(at_B.tolist(), tokens, strict=True):
                         found[one][n] = self.spelt(x_T.tolist())
@@ -149,6 +154,16 @@ class Translator(TrainedRun):
         if tuple(model.sizes) != known:
             raise ValueError(f"the model is of sizes {tuple(model.sizes)}, its tokenizers and languages of {known}")
         return cls(model, source, target, tuple(languages))
+
+
+class _InTurns(Given):
+    """Decoding that takes a turn for each of its steps."""
+
+    turn: Turn = nullcontext
+
+    def absorb(self, state: tuple[Tensor, Any], x_BT: Tensor) -> tuple[Tensor, tuple[Tensor, Any]]:
+        with self.turn():
+            return super().absorb(state, x_BT)
 
 
 def ids_of(tokenizer: Tokenizer) -> int:

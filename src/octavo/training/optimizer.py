@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Muon, Optimizer
 
+from octavo.config import check_fields
 from octavo.errors import UserError
 from octavo.training.distributed import is_sharded, placed_like, whole
 from octavo.training.schedule import learning_rate_factor
@@ -98,21 +99,12 @@ class OptimizerConfig:
     RENAMED: ClassVar[dict[str, str]] = {"rate": "learning_rate", "matrix_rate": "muon_learning_rate"}
 
     def __post_init__(self) -> None:
-        if not 0 < self.learning_rate <= 10:
-            raise UserError(
-                f"learning_rate must be above 0 and at most 10: learning_rate={self.learning_rate}; "
-                "try --learning-rate 0.01"
-            )
-        if not 0 <= self.muon_learning_rate <= 10:
-            raise UserError(
-                f"muon_learning_rate must be from 0 to 10: muon_learning_rate={self.muon_learning_rate}; leave it out"
-            )
-        for name in ("weight_decay", "clip"):
-            if not getattr(self, name) >= 0:
-                raise UserError(f"{name} must not be negative: {name}={getattr(self, name)}; try 0, which is none")
-        for name in ("warmup", "label_smoothing", "ema"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 0 and below 1: {name}={getattr(self, name)}; try 0")
+        above_0, usual = "above 0 and at most 10", "try --{} 0.01"
+        check_fields(self, above_0, lambda rate: 0 < rate <= 10, "learning_rate", remedy=usual)
+        check_fields(self, "from 0 to 10", lambda rate: 0 <= rate <= 10, "muon_learning_rate")
+        check_fields(self, "at least 0", lambda x: x >= 0, "weight_decay", "clip", remedy="try 0, which is none")
+        shares = ("warmup", "label_smoothing", "ema")
+        check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, *shares, remedy="try 0")
 
     def suiting(self, model: nn.Module) -> OptimizerConfig:
         """With the model's default Muon learning rate, where Muon is used and none was given."""
