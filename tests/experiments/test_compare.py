@@ -32,7 +32,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
-from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of, scored_part
+from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
 from octavo.experiments.compare.measure import (
     MAX_BLOCKS,
     block_interval,
@@ -393,7 +393,7 @@ def test_what_fails_becomes_a_row_the_rest_goes_on_and_the_command_exits_with_1(
     lossy, away = tmp_path / "lossy", str(tmp_path / "no-such-run")
     api.train("bag", corpus, preprocess=("lower",), out=lossy, measure=False)
     code, printed, said = run_cli(
-        str(corpus), "--models", "mix", "bag", "--with", str(lossy), away, "--out", str(tmp_path / "out")
+        str(corpus), "--models", "mix", "bag", "--pretrained", str(lossy), away, "--out", str(tmp_path / "out")
     )
     comparison = read_comparison(tmp_path / "out")
     assert code == 1
@@ -516,12 +516,12 @@ def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp
     path = tmp_path / "large.txt"
     path.write_text("é" * 2_000_000, encoding="utf-8")
     corpus = open_corpus(path)
-    part = scored_part(corpus, CompareConfig(budget="1s"))
+    part = CompareConfig(budget="1s").scored_part(corpus)
     assert part.size == (1 << 17) + (1 << 11)
     assert part.start == corpus.valid.start
-    odd = scored_part(corpus, CompareConfig(bytes=1001))
+    odd = CompareConfig(bytes=1001).scored_part(corpus)
     assert odd.size == 1000  # no character is cut in two
-    assert scored_part(corpus, CompareConfig(bytes=1 << 30)).size == corpus.valid.size
+    assert CompareConfig(bytes=1 << 30).scored_part(corpus).size == corpus.valid.size
 
 
 # ---------------------------------------------------------------------- budgets, seeds, names
@@ -559,7 +559,7 @@ def test_names_families_and_patterns_choose_candidates_in_the_tables_order() -> 
 def test_the_stored_command_says_the_same_again() -> None:
     config = CompareConfig(models=("gru", "kn7"), quick=True, seeds=3, pretrained=("smollm2",), seed=4)
     words = place_of("shakespeare", "runs/x").command(config)
-    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --with smollm2 --seed 4 "
+    assert words == ("octavo compare shakespeare --models gru kn7 --quick --seeds 3 --pretrained smollm2 --seed 4 "
                      "--out runs/x")  # fmt: skip
 
 

@@ -51,8 +51,10 @@ def ask(asks: TestClient, **more: Any) -> Any:
 
 
 def test_only_runs_that_answer_questions_are_listed(runs: Path) -> None:
-    reply = client(runs).get("/api/oracles").json()
-    assert reply == [{"run": "facts", "corpus": "people", "before": "Where was ", "after": " born?"}]
+    asks = client(runs)
+    assert [row["run"] for row in asks.get("/api/runs").json() if "answer" in row["pages"]] == ["facts"]
+    reply = asks.get("/api/oracle", params={"run": "facts"}).json()
+    assert (reply["run"], reply["before"], reply["after"]) == ("facts", "Where was ", " born?")
 
 
 def test_scores_are_those_of_the_record(runs: Path, oracle: FactsRun) -> None:
@@ -71,7 +73,6 @@ def test_a_foreign_record_is_reported_as_not_measured(own: Path) -> None:
     assert client(own).get("/api/oracle", params={"run": "facts"}).json()["measured"] is None
     path.write_text(json.dumps({**config, "facts": {"stage": "done", "frame": "x"}}))
     asks = client(own)
-    assert asks.get("/api/oracles").json() == []
     assert asks.get("/api/oracle", params={"run": "facts"}).status_code == 400
     assert ask(asks).status_code == 400
 

@@ -24,7 +24,7 @@ from octavo.inspect.gradient_flow import gradient_flow, relative
 from octavo.inspect.inspection import attention_bytes, tokens_of
 from octavo.inspect.token_tables import backoff
 from octavo.inspect.views import layer_predictions, token_rows
-from octavo.studio.server.byte_tables import SIGNED, WEIGHT, unpack_tables
+from octavo.studio.server.byte_tables import HEADER, MAGIC, SIGNED, WEIGHT
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import FairLock, Ticket
 from octavo.tasks.image_attention import attend_to_image
@@ -34,6 +34,13 @@ from studio_place import client, make_runs, opened, served
 
 TEXT = "The cat sat on the mat."
 NAMES = ("kn", "bag", "mixed", "bigram", "gru", "gpt", "looking", "reverse", "masked", "stripes2", "moods")
+
+
+def unpack_tables(data: bytes) -> tuple[int, Any]:
+    """The kind and the tables of a response, as the documented format has them."""
+    magic, kind, *shape = HEADER.unpack_from(data)
+    assert magic == MAGIC
+    return kind, np.frombuffer(data, np.uint8, offset=HEADER.size).reshape(shape)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,7 @@ def test_a_head_s_map_comes_as_bytes_with_its_header(asking: TestClient, runs: P
     assert len(small) == 4
     found = post_json(asking, "maps", run="gpt", text=TEXT)
     assert found["queries"] == list(wanted.queries)
-    assert [one["kind"] for one in found["statistics"]] == [one.kind for one in wanted.statistics]
+    assert [one["kind"] for one in found["statistics"]] == [one["kind"] for one in wanted.statistics]
 
 
 def test_the_alignment_comes_with_its_translation(asking: TestClient) -> None:

@@ -141,7 +141,7 @@ def test_a_token_that_cannot_come_costs_null(asked: TestClient, runs: Path, monk
 @pytest.mark.parametrize(("path", "value", "status", "part"), [
     ("read", {"run": "none", "text": "a"}, 404, "there is no run 'none'"),
     ("read", {"run": "../kn", "text": "a"}, 404, "there is no run"),
-    ("read", {"run": "moods", "text": "a"}, 400, "does not predict next tokens"),
+    ("read", {"run": "moods", "text": "a"}, 400, "does not predict the next token"),
     ("read", {"run": "kn", "text": "a" * 20_001}, 422, "text"),
     ("read", {"run": "kn", "text": "a", "candidates": 0}, 422, "candidates"),
     ("read", {"run": "kn", "text": "a", "more": 1}, 422, "more"),

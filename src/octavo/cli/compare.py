@@ -5,41 +5,24 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from typing import Annotated
 
-from tyro.conf import arg
-
-from octavo.cli.flags import Corpora, Device, Field
+from octavo.cli.flags import Corpora
 from octavo.cli.output import Output
 from octavo.errors import UserError
 from octavo.experiments.compare.advice import DOMINATED
+from octavo.experiments.compare.config import CompareConfig
 from octavo.experiments.compare.rows import Comparison
 from octavo.experiments.compare.run import compare as compare_models
 from octavo.experiments.table import table_text
 from octavo.io.run_folder import REPORT
 
-Names = Annotated[tuple[str, ...], arg(metavar="NAME...")]
 WIDTH = 80
 NOTES = f"*: the best. -: dominated, that is, {DOMINATED}."
 
 
 def compare(
-    corpus: Corpora,
-    models: Names = (),
-    budget: str = "",
-    total: str = "",
-    quick: bool = False,
-    seeds: int = 1,
-    with_: Annotated[tuple[str, ...], arg(name="with", metavar="MODEL...")] = (),
-    tokenizer: str = "byte",
-    valid: tuple[str, ...] = (),
-    field: Field = "text",
-    bytes: int = 0,
-    out: str | None = None,
-    seed: int = 0,
-    device: Device = "auto",
-    jobs: int = 1,
-) -> Output:
+    corpus: Corpora, settings: CompareConfig = CompareConfig(), out: str | None = None, jobs: int = 1  # noqa: B008
+) -> Output:  # fmt: skip
     """Train every model on your text, each within a budget, and see which is best and what it costs.
 
     From a bag of bytes over n-grams, recurrent networks and transformers to their mixture, and general compressors
@@ -50,30 +33,20 @@ def compare(
     Stopped or killed, the same command resumes it; what is finished is not repeated. Exits with 1 where a model failed.
 
     Args:
-        models: Names (gru, kn7), families (counts, recurrent, attention, mixture, compressor) or patterns (kn*),
-            with commas or spaces between; by default all.
-        budget: How long each neural model is trained: 60s, 5min, 2000steps or 2Mtokens; by default 60s.
-        total: How long all neural models together are trained, in equal shares.
-        quick: A budget that is done in a few minutes.
-        seeds: Train what begins with random weights so many times, and show the mean and its interval.
-        with_: Models that are only measured: run folders, GGUF files, Hugging Face folders, or smollm2.
-        tokenizer: byte, char, word, bpe, or a tokenizer.json.
-        valid: Text to measure on; without it the last tenth of the corpus.
-        bytes: Measure on at most so many bytes; by default so many that measuring takes little beside the training.
+        settings: What is compared.
         out: The folder for the page and the runs; by default runs/compare-NAME.
-        seed: For first weights, the order of the text, dropout and samples.
         jobs: How many models to work on at a time, each in a process of its own with its share of the cores.
     """
     if not corpus:
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
-    comparison = compare_models(
-        list(corpus), out=out, models=models, budget=budget, total=total, quick=quick, seeds=seeds, pretrained=with_,
-        tokenizer=tokenizer, valid=valid, field=field, bytes=bytes, seed=seed, device=device, jobs=jobs,
-    )  # fmt: skip
+    comparison = compare_models(list(corpus), out=out, jobs=jobs, **vars(settings))
     assert comparison.folder is not None
     page = str(comparison.folder / REPORT)
     result = comparison.to_json() | {"page": page}
     return Output(result, lambda: _print_result(comparison, page), failed=bool(comparison.failed))
+
+
+compare.RENAMED = {"with": "pretrained"}  # type: ignore[attr-defined]
 
 
 def _print_result(comparison: Comparison, page: str) -> None:

@@ -55,6 +55,7 @@ def with_json(function: Callable[..., Output]) -> Callable[..., None]:
         if output.failed:
             raise SystemExit(1)
 
+    del printed.__wrapped__  # or the flags would be described as those of the function below
     hints = {**typing.get_type_hints(function, include_extras=True), "json": Json, "return": None}
     parameters = [one.replace(annotation=hints[one.name]) for one in inspect.signature(function).parameters.values()]
     flag = inspect.Parameter("json", inspect.Parameter.KEYWORD_ONLY, annotation=Json, default=False)

@@ -1,7 +1,4 @@
-"""The verbs that use models: which function serves each, and which serves it for runs of another task.
-
-A function is imported when its verb is called: what every verb needs together takes seconds.
-"""
+"""Calling a verb, and what the command line has of its own for each task."""
 
 from __future__ import annotations
 
@@ -11,37 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from octavo.cli import VERBS
 from octavo.cli.flags import run_action, run_command
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, read_record
-
-FUNCTIONS: dict[str, str] = {  # whose signature is the verb's flags
-    "compare": "compare.compare",
-    "resume": "train.resume",
-    "eval": "eval.eval_",
-    "generate": "generate.generate",
-    "translate": "translate.translate",
-    "compress": "eval.compress",
-    "decompress": "eval.decompress",
-    "inspect": "inspect.inspect",
-    "answer": "answer.answer",
-    "fill": "masked.fill",
-    "embed": "masked.embed",
-    "list": "runs.list_",
-    "studio": "studio.studio",
-    "export": "exchange.export",
-    "import": "exchange.import_",
-    "doctor": "doctor.doctor",
-    "domains": "domains.domains",
-}
-PARSERS: dict[str, str] = {  # which take the words and decide about flags themselves
-    "train": "train.run_train",
-    "classify": "classify.run_classify",
-    "cost": "cost.run_cost",
-    "scale": "scale.run_scale",
-    "vectors": "vectors.run_vectors",
-}
-GROUPS = ("data", "exercises")  # modules with USAGE and ACTIONS, one of which the first word names
 
 
 class TaskVerbs(NamedTuple):
@@ -67,16 +37,15 @@ TASK_VERBS = {
 
 def run_verb(verb: str, argv: list[str]) -> None:
     """Parse the flags of one verb and call it."""
-    if verb in GROUPS:
-        group = import_module(f"octavo.cli.{verb}")
+    module, _, name = VERBS[verb][0].partition(".")
+    if not name:
+        group = import_module(f"octavo.cli.{module}")
         run_action(verb, group.USAGE, group.ACTIONS, argv)
-        return
-    if verb in PARSERS:
-        verb_function(PARSERS[verb])(argv)
-        return
-    own = TASK_VERBS.get(task_of(argv), TASK_VERBS["language"])
-    name = FUNCTIONS[verb].partition(".")[2]
-    run_command(verb_function(f"{own.module}.{name}" if verb in own.verbs else FUNCTIONS[verb]), f"octavo {verb}", argv)
+    elif name.startswith("run_"):
+        verb_function(VERBS[verb][0])(argv)
+    else:
+        own = TASK_VERBS.get(task_of(argv), TASK_VERBS["language"])
+        run_command(verb_function(f"{own.module if verb in own.verbs else module}.{name}"), f"octavo {verb}", argv)
 
 
 def verb_function(named: str) -> Callable[..., Any]:

@@ -20,6 +20,7 @@ from octavo.core import LanguageModel, device_of, eval_mode, single_thread
 from octavo.errors import UserError
 from octavo.io.cooperative import Turn
 from octavo.models import NGram
+from octavo.scoring.token_costs import window_tokens
 from octavo.text.token_display import BEGIN, display_token
 from octavo.text.tokenizers.base import Tokenizer
 
@@ -67,7 +68,8 @@ def read(
         torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count, dtype=torch.float64), torch.zeros(0),
     )]  # fmt: skip
     state = model.start(1)
-    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else min(PIECE, model.max_scored_tokens)
+    whole = window_tokens(model, len(x_N) + 1)  # as scoring reads it, so that the sum of the bits is the score
+    longest = max(PIECE, MAX_PROBABILITIES // model.vocab) if counts else whole
     for start in range(0, len(x_N), longest):
         x_1T, before_1T = (one_1N[:, start : start + longest] for one_1N in (x_1N, before_1N))
         with turn(), eval_mode(model), single_thread() if counts else nullcontext():
@@ -91,11 +93,12 @@ def _count_lookup(model: NGram, state: Tensor, before_1T: Tensor, x_1T: Tensor) 
 
 
 def _summarise(logits_TV: Tensor, x_T: Tensor, count: int) -> tuple[Tensor, ...]:
-    logp_TV = logits_TV.log_softmax(-1, dtype=torch.float64)
+    logp_TV = logits_TV.log_softmax(-1)  # in the precision of scoring
     own_T1 = logp_TV.gather(1, x_T[:, None])
     best = logp_TV.topk(count)
     rank_T = (logp_TV > own_T1).sum(1) + 1
-    return (-own_T1[:, 0] / math.log(2)).cpu(), rank_T.cpu(), best.indices.cpu(), best.values.exp().cpu()
+    bits_T = -own_T1[:, 0].double() / math.log(2)
+    return bits_T.cpu(), rank_T.cpu(), best.indices.cpu(), best.values.double().exp().cpu()
 
 
 def surprises(model: LanguageModel[Any], tokenizer: Tokenizer, data: bytes) -> list[Surprise]:

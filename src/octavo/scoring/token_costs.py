@@ -170,8 +170,7 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
         row_T[: len(rows[i].tokens)] = rows[i].tokens
     x = torch.from_numpy(x_BT).to(device_of(model))
     bits_BT = np.zeros(x_BT.shape)
-    width = max(MIN_WINDOW_TOKENS, -(-model.max_scored_tokens // max(1, len(rows))))
-    width = width if x.shape[1] > 1.25 * width else x.shape[1]
+    width = window_tokens(model, x.shape[1], len(rows))
     state = model.start(len(rows))
     active = len(rows)
     for at in range(0, x.shape[1] - 1, width):
@@ -187,6 +186,12 @@ def _score_rows(model: LanguageModel[Any], rows: list[StreamRow], turn: Turn) ->
     tokens = np.concatenate([np.zeros(0, np.int32), *(row.tokens[row.context :] for row in rows)])
     bits = [bits_BT[place[i], row.context : len(row.tokens)] for i, row in enumerate(rows)]
     return tokens, np.concatenate([np.zeros(0), *bits])
+
+
+def window_tokens(model: LanguageModel[Any], tokens: int, rows: int = 1) -> int:
+    """How many tokens of each row are scored by one call, of rows of so many."""
+    width = max(MIN_WINDOW_TOKENS, -(-model.max_scored_tokens // max(1, rows)))
+    return width if tokens > 1.25 * width else tokens
 
 
 def _bits(logp: Tensor) -> NDArray[np.float64]:

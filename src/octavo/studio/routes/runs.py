@@ -186,7 +186,7 @@ def _row_from_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
         "seconds": None if is_unfinished(record) else record.get("train_seconds"),
         "bytes": (path / TENSORS).stat().st_size if (path / TENSORS).is_file() else None,
         "parameters": numbers_in(path), "flops": operations_of(record),
-        "pages": list(PAGES.get(task, ())),
+        "pages": [page for page in PAGES.get(task, ()) if page != "answer" or not is_unfinished(record)],
     }  # fmt: skip
     return RunRow(run="", **row).model_dump(exclude={"run"}, exclude_unset=True)  # validated
 

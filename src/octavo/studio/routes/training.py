@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 
 from octavo.io.run_folder import CONFIG, METRICS, STATE
-from octavo.studio.server.app import ComputedRoutes, RequestBody, Studio
+from octavo.studio.server.app import ComputedRoutes, RequestBody, RunRequest, Studio
 from octavo.studio.server.request_guard import MAX_BODY_BYTES
 from octavo.studio.server.scheduler import Ticket
 from octavo.studio.server.text_store import MAX_NAME_CHARACTERS, MIN_TEXT_BYTES, Text
@@ -37,10 +37,9 @@ class Start(RequestBody):
     settings: dict[str, int | float | Annotated[str, Field(max_length=40)]] = Field(default={}, max_length=64)
 
 
-class Resume(RequestBody):
+class Resume(RunRequest):
     """Resume a run, up to its own budget, or up to so many seconds in all."""
 
-    run: str = Field(max_length=400)
     seconds: float | None = Field(default=None, ge=MIN_SECONDS, le=MAX_SECONDS, allow_inf_nan=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import typing
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.staticfiles import StaticFiles
@@ -64,6 +65,18 @@ class RequestBody(BaseModel):
     def _check(cls, value: Any) -> Any:
         check_size(value)
         return with_integers(value)
+
+
+class RunRequest(RequestBody):
+    """Which run."""
+
+    run: str = Field(max_length=400)
+
+
+class TextRequest(RunRequest):
+    """A text, and the run that reads it."""
+
+    text: str = Field(max_length=MAX_TEXT_CHARACTERS)
 
 
 def check_size(value: Any) -> None:
@@ -117,9 +130,9 @@ class StandardJson(JSONResponse):
 
 
 def encode_json(value: Any) -> bytes:
-    """The value in the fewest bytes; numbers that are not finite are null."""
+    """The value in the fewest bytes; dataclasses are objects, and numbers that are not finite are null."""
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=vars)
     except ValueError:  # some number is not finite; replacing them is slow where a response is long
         text = json.dumps(plain_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
@@ -137,7 +150,8 @@ class ComputedRoutes(APIRouter):
     ) -> None:
         """Respond with function(ticket, *args, ...); its further parameters are those of the request.
 
-        What it returns is encoded in its thread, because a long response would block the event loop.
+        What it returns is encoded in its thread, because a long response would block the event loop. A dataclass or a
+        model that it says it returns is the schema of the response.
         """
 
         def respond(ticket: Ticket, asked: dict[str, Any]) -> Response:
@@ -153,7 +167,9 @@ class ComputedRoutes(APIRouter):
             [request, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in asked)]
         )
         endpoint.__name__, endpoint.__doc__ = function.__name__, function.__doc__
-        self.add_api_route(path, endpoint, methods=[method], **{"response_model": None, **described})
+        returned = typing.get_type_hints(function).get("return")
+        schema = None if isinstance(returned, type) and issubclass(returned, Response) else returned
+        self.add_api_route(path, endpoint, methods=[method], **{"response_model": schema, **described})
 
 
 def make_app(

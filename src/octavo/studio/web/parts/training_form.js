@@ -1,7 +1,7 @@
 // The form that starts a training run.
 
 import { ApiError, get, post, upload } from "/web/api.js";
-import { errorMessage, field, h, replace } from "/web/dom.js";
+import { choice, errorMessage, field, h, replace } from "/web/dom.js";
 import { bytes } from "/web/parts/numbers.js";
 
 /** Asks for a model, its settings, a text and a name; `on` has model(name) and started(training). */
@@ -14,8 +14,7 @@ class Form {
   constructor(forms, names, model, on, signal) {
     Object.assign(this, { forms, names, on, signal, inputs: new Map() });
     this.form = forms.models.find((one) => one.model === model) ?? forms.models.find((one) => one.model === "gru");
-    this.model = h("select", { name: "model", onchange: () => this.#change() }, forms.models.map((one) =>
-      h("option", { value: one.model, selected: one.model === this.form.model }, one.model)));
+    this.model = choice(forms.models.map((one) => [one.model]), this.form.model, () => this.#change(), { name: "model" });
     this.about = h("small", {});
     this.text = h("select", { name: "corpus", onchange: () => this.#describe() });
     this.aboutText = h("small", {});
@@ -80,7 +79,7 @@ class Form {
 
   #field(setting) {
     const input = setting.kind === "choice"
-      ? h("select", {}, setting.choices.map((one) => h("option", { value: one, selected: one === setting.default }, one)))
+      ? choice(setting.choices.map((one) => [one]), setting.default, () => {})
       : h("input", {
         type: "number", min: setting.min, max: setting.max, step: setting.kind === "integer" ? 1 : "any",
         value: setting.default ?? "", placeholder: setting.default == null ? "automatic" : null,
