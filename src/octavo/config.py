@@ -6,7 +6,6 @@ A field that was renamed stays readable under its old name: the class says so in
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import sys
 import types
@@ -15,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 
 C = TypeVar("C")
 
@@ -82,8 +81,7 @@ def check_fields(
 
 def no_such_setting(owner: str, key: str, known: Sequence[str]) -> UserError:
     """The refusal of a setting, with the nearest one that exists."""
-    near = difflib.get_close_matches(key, known, 1)
-    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+    remedy = did_you_mean(key, known, f"it has {', '.join(known) or 'none'}")
     return UserError(f"{owner} has no setting {key!r}; {remedy}")
 
 

@@ -32,7 +32,7 @@ from octavo.cli import main
 from octavo.errors import UserError
 from octavo.experiments.compare import CompareConfig, CompareRow, Comparison, read_comparison
 from octavo.experiments.compare.advice import advice, fall_at_the_end, mark_dominated, rank_rows
-from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of, scored_part
+from octavo.experiments.compare.config import candidates, choose, parts_of_mixture, place_of
 from octavo.experiments.compare.measure import (
     MAX_BLOCKS,
     block_interval,
@@ -516,12 +516,12 @@ def test_of_a_large_text_only_the_beginning_of_the_held_out_part_is_measured(tmp
     path = tmp_path / "large.txt"
     path.write_text("é" * 2_000_000, encoding="utf-8")
     corpus = open_corpus(path)
-    part = scored_part(corpus, CompareConfig(budget="1s"))
+    part = CompareConfig(budget="1s").scored_part(corpus)
     assert part.size == (1 << 17) + (1 << 11)
     assert part.start == corpus.valid.start
-    odd = scored_part(corpus, CompareConfig(bytes=1001))
+    odd = CompareConfig(bytes=1001).scored_part(corpus)
     assert odd.size == 1000  # no character is cut in two
-    assert scored_part(corpus, CompareConfig(bytes=1 << 30)).size == corpus.valid.size
+    assert CompareConfig(bytes=1 << 30).scored_part(corpus).size == corpus.valid.size
 
 
 # ---------------------------------------------------------------------- budgets, seeds, names

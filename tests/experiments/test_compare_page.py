@@ -22,11 +22,10 @@ from octavo.experiments.compare.figures import (
     COSTS,
     FAMILIES,
     FIGURES,
-    figures,
+    draw_figures,
     learning_curves,
     read_curves,
     trade_off,
-    write_figures,
 )
 from octavo.experiments.compare.measure import block_interval, score_run
 from octavo.experiments.compare.page import (
@@ -179,9 +178,9 @@ def test_in_a_crowd_no_label_leaves_the_plot_and_none_overlap() -> None:
     assert crossing == []
 
 
-def test_without_models_there_is_no_figure_and_the_page_still_stands() -> None:
+def test_without_models_there_is_no_figure_and_the_page_still_stands(tmp_path: Path) -> None:
     comparison = Comparison((CompareRow("gpt", "GPT", "attention", error="no memory"),), {"name": "x"})
-    assert figures(comparison, {}) == []
+    assert draw_figures(comparison, {}, tmp_path) == []
     page = Page(comparison_page(comparison, b"", {}, [], {}))
     assert "failed: no memory" in page.text
 
@@ -205,8 +204,7 @@ def test_a_figure_is_a_file_of_its_own_with_nothing_to_look_up() -> None:
 
 def test_names_from_a_hostile_text_stay_text_in_every_file(tmp_path: Path) -> None:
     evil = replace(by_hand(), rows=(replace(by_hand().rows[0], model=HOSTILE + "\uffff", title=HOSTILE),))
-    drawn = figures(evil, {HOSTILE: [(1.0, 2.0), (2.0, 1.5)]})
-    write_figures(drawn, tmp_path)
+    drawn = draw_figures(evil, {HOSTILE: [(1.0, 2.0), (2.0, 1.5)]}, tmp_path)
     for file in (tmp_path / FIGURES).glob("*.svg"):
         root = ET.parse(file).getroot()
         assert {one.tag.removeprefix(SVG) for one in root.iter()} <= {
@@ -225,8 +223,8 @@ def test_names_from_a_hostile_text_stay_text_in_every_file(tmp_path: Path) -> No
 def test_files_hold_what_the_figures_show(tmp_path: Path) -> None:
     comparison = by_hand()
     curves = {"gru": [(1.0, 4.0), (10.0, 3.0)]}
-    drawn = figures(comparison, curves)
-    paths = write_figures(drawn, tmp_path)
+    drawn = draw_figures(comparison, curves, tmp_path)
+    paths = list((tmp_path / FIGURES).iterdir())
     assert {path.suffix for path in paths} == {".svg", ".csv"}
     assert len(paths) == 2 * 4
     for figure in drawn:

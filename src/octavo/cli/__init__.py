@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 
 from octavo import __version__
-from octavo.errors import Stopped, UserError
+from octavo.errors import Stopped, UserError, did_you_mean
 
 # What each verb does, and by what: a function whose signature is the flags, one called run_... that takes the words, or
 # a module with ACTIONS, one of which the first word names. It is imported when its verb is called.
@@ -110,12 +110,7 @@ def _run(argv: list[str]) -> int:
         print(f"octavo {__version__}")
         return 0
     if argv[0] not in VERBS:
-        import difflib
-
-        near = difflib.get_close_matches(argv[0], VERBS, 1)
-        raise UserError(
-            f"there is no verb {argv[0]!r}; " + (f"did you mean {near[0]}?" if near else "see octavo --help")
-        )
+        raise UserError(f"there is no verb {argv[0]!r}; {did_you_mean(argv[0], VERBS, 'see octavo --help')}")
     from octavo.cli.verbs import run_verb
 
     run_verb(argv[0], argv[1:])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 from octavo.cost.models import cost_of_config
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.models.bert import BertConfig
 from octavo.models.cost.parts import Cost, Shape
 from octavo.models.parts.config import GPTConfig
@@ -48,8 +47,7 @@ PUBLISHED: dict[str, tuple[str, Any, int]] = {  # the model, its settings and th
 def find_published(name: str) -> tuple[str, Any, int]:
     """The model, its settings and the size of its vocabulary, by the name that everybody knows."""
     if name not in PUBLISHED:
-        near = get_close_matches(name, PUBLISHED, 1)
-        advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(PUBLISHED)}"
+        advice = did_you_mean(name, PUBLISHED, f"there are {', '.join(PUBLISHED)}")
         raise UserError(f"there is no model to be like {name!r}; {advice}")
     return PUBLISHED[name]
 

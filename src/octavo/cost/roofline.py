@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Literal
 
 import torch
 
 from octavo.cost.memory import SIZE, Optimizer, Precision, decoding_traffic, training_memory, training_traffic
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.memory import available
 from octavo.models.cost.parts import Cost
 
@@ -57,10 +56,8 @@ GPUS: dict[str, Machine] = {
 def named_gpu(name: str) -> Machine:
     """A GPU by its name."""
     if name not in GPUS:
-        near = get_close_matches(name, GPUS, 1)
-        raise UserError(
-            f"there is no datasheet of {name!r}; " + (f"did you mean {near[0]}?" if near else f"try {', '.join(GPUS)}")
-        )
+        advice = did_you_mean(name, GPUS, f"try {', '.join(GPUS)}")
+        raise UserError(f"there is no datasheet of {name!r}; {advice}")
     return GPUS[name]
 
 

@@ -62,6 +62,16 @@ class Cell:
         return [__version__, self.model, self.settings, self.data, self.seed, self.budget]
 
     @property
+    def is_trained_here(self) -> bool:
+        """Whether its model is trained by the experiment; else it was trained elsewhere, and is only measured."""
+        return IDENTITY not in self.data
+
+    @property
+    def run_files(self) -> list[str]:
+        """The files, seen from the experiment's folder, without which its run must be trained again."""
+        return [f"{self.key}/{name}" for name in (CONFIG, TENSORS, TOKENIZER)] if self.is_trained_here else []
+
+    @property
     def budget_seconds(self) -> float | None:
         """How long it trains, where the budget is a time."""
         budget = Budget.parse(self.budget) if self.budget else None
@@ -114,12 +124,13 @@ def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {message}"
 
 
-def train_or_resume(cell: Cell, path: Path, sources: Sequence[str], **settings: Any) -> Run:
+def train_or_resume(cell: Cell, folder: Path, sources: Sequence[str], **settings: Any) -> Run:
     """The cell's run: as it is where it is finished, resumed where it was stopped, else trained."""
+    path = folder / cell.key
     if (path / CONFIG).is_file():
         training = read_record(path).get("training", {})
         is_finished = not training or training.get("finished")
-        if is_finished and all((path.parent / name).is_file() for name in files_of_run(path.name)):
+        if is_finished and all((folder / name).is_file() for name in cell.run_files):
             return load(path)
         if not is_finished and (path / STATE / FILE).is_file():
             resumed: Run = api.resume(path, measure=False)
@@ -132,17 +143,12 @@ def train_or_resume(cell: Cell, path: Path, sources: Sequence[str], **settings: 
     return run
 
 
-def files_of_run(key: str) -> list[str]:
-    """The files, seen from the experiment's folder, without which a cell's run must be trained again."""
-    return [f"{key}/{name}" for name in (CONFIG, TENSORS, TOKENIZER)]
-
-
-def file_identity(path: Path) -> str:
-    """What changes when a model at this path is replaced by another one."""
+def identity_of(path: Path) -> Json:
+    """What in a cell's data changes when the model at this path, which it measures, is replaced by another one."""
     record = path / CONFIG
     if record.is_file():
-        return hashlib.sha256(record.read_bytes()).hexdigest()
-    return f"{path.stat().st_size} bytes, {path.stat().st_mtime_ns}" if path.exists() else ""
+        return {IDENTITY: hashlib.sha256(record.read_bytes()).hexdigest()}
+    return {IDENTITY: f"{path.stat().st_size} bytes, {path.stat().st_mtime_ns}" if path.exists() else ""}
 
 
 def first_bytes(data: bytes, limit: int) -> bytes:

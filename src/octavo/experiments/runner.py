@@ -20,8 +20,9 @@ from statistics import fmean
 from typing import Any
 
 from octavo import __version__
+from octavo.config import plain_json
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import FINISHED, IDENTITY, Cell, Outcome
+from octavo.experiments.cell import FINISHED, Cell, Outcome
 from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
@@ -36,8 +37,8 @@ STARTED = "started"
 class Store:
     """What is stored of one experiment."""
 
-    def __init__(self, folder: Path, kind: str, common: Mapping[str, Any]) -> None:
-        self.folder, self.kind, self.common = folder, kind, dict(common)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     @classmethod
     def open(
@@ -49,10 +50,10 @@ class Store:
         `differs` says how the common values of the folder differ from those of this experiment, and is empty where they
         do not matter; a new store may be made in a folder with files of the names `ours`.
         """
-        store, path = cls(folder, kind, common), folder / HEADER
+        store, path = cls(folder), folder / HEADER
         if not path.is_file():
             check_folder(folder, kind, ours)
-            _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": store.common})
+            _write(path, {"format": FORMAT, "experiment": kind, "octavo": __version__, "common": dict(common)})
             return store
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -81,7 +82,7 @@ class Store:
     def find(self, cell: Cell) -> Outcome | None:
         """The outcome of just this cell, if it is finished and the files that belong to it are there."""
         record = self._read(cell.key)
-        if record.get("status") != FINISHED or record.get("cell") != _plain(asdict(cell)):
+        if record.get("status") != FINISHED or record.get("cell") != plain_json(cell):
             return None
         try:
             outcome = Outcome.of(record)
@@ -92,8 +93,8 @@ class Store:
     def start(self, cell: Cell) -> None:
         """Note that a cell is being executed; a run that was trained in another way is removed first."""
         run = self.folder / cell.key
-        is_ours = IDENTITY not in cell.data  # else the cell is of a model that was trained elsewhere
-        if is_ours and (run / CONFIG).is_file() and self._read(cell.key).get("training") != _plain(cell.training):
+        is_ours = cell.is_trained_here and (run / CONFIG).is_file()
+        if is_ours and self._read(cell.key).get("training") != plain_json(cell.training):
             shutil.rmtree(run)
         _write(self._path(cell.key), {"status": STARTED, "training": cell.training, "cell": asdict(cell)})
 
@@ -126,11 +127,6 @@ def check_folder(folder: Path, kind: str, ours: Sequence[str] = ()) -> None:
                 f"{folder} is a {earlier} made by octavo 0.1, which this version cannot resume; choose another --out"
             )
     raise UserError(f"{folder} is there already and is not a {kind}; choose another --out")
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON gives it back."""
-    return json.loads(json.dumps(value))
 
 
 def _write(path: Path, record: Mapping[str, Any]) -> None:

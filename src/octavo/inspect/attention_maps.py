@@ -188,18 +188,15 @@ def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIE
         if is_linear:
             new = one.shown["keys"][chosen]
             keys = [torch.cat(both, 2) for both in zip(keys, new, strict=True)] if keys else new
-            rows = [_linear_rows(q_1HTK[0], k_1HSK[0], one.start)
-                    for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True)]  # fmt: skip
+            rows = []
+            for q_1HTK, k_1HSK in zip(one.shown["queries"][chosen], keys, strict=True):
+                wide = torch.promote_types(q_1HTK.dtype, torch.float32)
+                p_HTS = (q_1HTK[0].to(wide) @ k_1HSK[0].to(wide).mT).tril(one.start)
+                rows.append(ratio(p_HTS, p_HTS.sum(-1, keepdim=True)))
         else:
             rows = [a_1HTS[0] for a_1HTS in one.shown["attention"][chosen]]
         T, S = one.end - one.start, rows[0].shape[-1]
         yield RowBlock(one.start, one.end - S, rows, pattern.mask(T, S).sum(-1))
-
-
-def _linear_rows(q_HTK: Tensor, k_HSK: Tensor, start: int) -> Tensor:
-    wide = torch.promote_types(q_HTK.dtype, torch.float32)
-    p_HTS = (q_HTK.to(wide) @ k_HSK.to(wide).mT).tril(start)
-    return ratio(p_HTS, p_HTS.sum(-1, keepdim=True))
 
 
 def _memory_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[RowBlock]:

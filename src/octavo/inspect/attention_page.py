@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 import torch.nn.functional as F
 from markupsafe import Markup
@@ -77,10 +78,15 @@ def maps_figure(maps: TokenMaps) -> Markup:
     layers = [
         [HeadMap(shrink(head.a_TS, by).tolist(), f"head {head.head}", head.kind,
                  f"{head.entropy:.1f} bits, {head.distance:.1f} tokens back")
-         for head in heads_of(maps) if head.layer == layer]
-        for layer in range(1, len(maps.layers) + 1)
+         for head in heads]
+        for heads in by_layer(maps)
     ]  # fmt: skip
     return attention_maps(layers, caption)
+
+
+def by_layer(maps: TokenMaps) -> list[list[AttentionHead]]:
+    """The heads of each layer."""
+    return [list(heads) for _, heads in groupby(heads_of(maps), key=lambda head: head.layer)]
 
 
 def shrink(a_TT: Tensor, by: int) -> Tensor:
@@ -108,14 +114,15 @@ def depth_table(one: Inspection) -> tuple[tuple[str, ...], list[tuple[str, ...]]
     shares = relative(norms[::-1])[::-1]
     rows: list[tuple[str, ...]] = [
         (layer.name, f"{layer.bits:.3f}", f"{layer.right:.0%}",
-         *((_three(norms[n]), _three(shares[n])) if norms else ()))
+         *((three_digits(norms[n]), three_digits(shares[n])) if norms else ()))
         for n, layer in enumerate(one.layers)
     ]  # fmt: skip
     return ("after", "bits/token", "accuracy", *(("gradient", "of the last") if norms else ())), rows
 
 
-def _three(value: float) -> str:
-    return f"{value:.3g}" if 1e-4 <= value < 1000 else number(value)
+def three_digits(value: float) -> str:
+    """A norm, or a share of one, in as few characters as it takes."""
+    return f"{value:.3g}" if 1e-3 <= value < 1000 else number(value)
 
 
 def _depth_table(one: Inspection) -> Markup:
@@ -144,8 +151,8 @@ def _grid(maps: TokenMaps) -> Markup:
     rows = [
         (f"layer {layer}", [
             Shaded(f"{head.entropy:.1f}", head.spread, f"{head.name}: {head.entropy:.2f} bits, {head.spread:.0%} of "
-                 f"the maximum") for head in heads_of(maps) if head.layer == layer])
-        for layer in range(1, len(maps.layers) + 1)
+                 f"the maximum") for head in heads])
+        for layer, heads in enumerate(by_layer(maps), 1)
     ]  # fmt: skip
     titles = ("", *(f"head {head}" for head in range(1, len(maps.layers[0]) + 1)))
     return heat_table(titles, rows, "Entropy in bits; the shade is its share of the maximum.")
@@ -155,9 +162,9 @@ def _token_by_token(one: Inspection, maps: TokenMaps) -> list[Markup]:
     """Rows of cells, one for each head: the entropy's share of its maximum, token by token."""
     drawn = max(MIN_ENTROPY_TOKENS, min(MAX_ENTROPY_TOKENS, ENTROPY_CELLS // len(heads_of(maps))))
     drawn_layers = [
-        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads_of(maps) if head.layer == layer],
+        strips(one.tokens[:drawn], [_strip(head, one.tokens[:drawn]) for head in heads],
                f"Layer {layer} of {len(maps.layers)}: the entropy of each token's attention, as a share.")
-        for layer in range(1, len(maps.layers) + 1)
+        for layer, heads in enumerate(by_layer(maps), 1)
     ]  # fmt: skip
     parts = [side_by_side(*drawn_layers)]
     if len(one.tokens) > drawn:

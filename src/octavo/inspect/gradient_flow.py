@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import linear_regression
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -222,9 +223,7 @@ def rate(norms: Norms) -> float:
     points = [(t, math.log(norm)) for t, norm in enumerate(norms) if 0 < norm < math.inf]
     if len(points) < 2:
         return math.nan
-    t_K, log_K = np.array(points).T
-    t_K = t_K - t_K.mean()
-    return math.exp(float(t_K @ log_K / (t_K @ t_K)))
+    return math.exp(linear_regression(*zip(*points, strict=True)).slope)
 
 
 def in_words(factor: float) -> str:

@@ -119,17 +119,14 @@ class AttentionBytes:
         _, _, T, S = self.maps_LHTS.shape
         rows, columns = _into(T), _into(S)
         for map_TS in self.maps_LHTS.reshape(-1, T, S):
-            yield as_bytes(_means(_means(_weights(map_TS), rows, 0), columns, 1))
+            weights_TS = np.square(map_TS.astype(np.float32) / 255)
+            yield as_bytes(_means(_means(weights_TS, rows, 0), columns, 1))
 
 
 def as_bytes(a: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Weights from 0 to 1 as bytes."""
     made: NDArray[np.uint8] = np.rint(255 * np.sqrt(np.clip(a, 0, 1))).astype(np.uint8)
     return made
-
-
-def _weights(bytes_TS: NDArray[np.uint8]) -> NDArray[np.float32]:
-    return np.square(bytes_TS.astype(np.float32) / 255)
 
 
 def _into(length: int) -> NDArray[np.int64]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from octavo.config import from_json
 from octavo.core import LanguageModel
-from octavo.errors import UserError
+from octavo.errors import UserError, did_you_mean
 from octavo.io.plugins import load_plugins
 from octavo.models import (
     bag,
@@ -123,8 +122,7 @@ def find_spec(name: str) -> ModelSpec:
     for spec in models.values():
         if name in spec.presets:
             return spec
-    near = get_close_matches(name, [*models, *names()], 1)
-    advice = f"did you mean {near[0]}?" if near else f"models are {', '.join(names())}"
+    advice = did_you_mean(name, [*models, *names()], f"models are {', '.join(names())}")
     raise UserError(f"there is no model {name!r}; {advice}")
 
 

@@ -85,11 +85,16 @@ def _alike(usable: Sequence[CompareRow]) -> list[str]:
     return [f"{over}, {_named(alike)} cannot be distinguished from it."] if alike else []
 
 
+def _near(usable: Sequence[CompareRow], worse: float = NEAR) -> list[CompareRow]:
+    """The rows that need at most so much more than the best."""
+    return [row for row in usable if _bits(row) <= (1 + worse) * _bits(usable[0])]
+
+
 def _cheaper(usable: Sequence[CompareRow]) -> list[str]:
     """What trains much faster and is nearly as good."""
     best = usable[0]
     for worse in (CLOSE, NEAR):
-        timed = [row for row in usable if row.seconds is not None and _bits(row) <= (1 + worse) * _bits(best)]
+        timed = [row for row in _near(usable, worse) if row.seconds is not None]
         quick = min(timed, key=lambda row: row.seconds or 0.0, default=best)
         if best.seconds and quick.seconds is not None and best.seconds >= WORTH_SAYING * quick.seconds:
             ratio = best.seconds / max(quick.seconds, 0.01)
@@ -103,8 +108,7 @@ def _cheaper(usable: Sequence[CompareRow]) -> list[str]:
 def _smaller(usable: Sequence[CompareRow]) -> list[str]:
     """The smallest that is not far behind."""
     best = usable[0]
-    sized = [row for row in usable if row.bytes and _bits(row) <= (1 + NEAR) * _bits(best)]
-    small = min(sized, key=lambda row: row.bytes or 0, default=best)
+    small = min((row for row in _near(usable) if row.bytes), key=lambda row: row.bytes or 0, default=best)
     if not best.bytes or not small.bytes or best.bytes < WORTH_SAYING * small.bytes:
         return []
     return [
@@ -116,8 +120,7 @@ def _smaller(usable: Sequence[CompareRow]) -> list[str]:
 def _faster(usable: Sequence[CompareRow]) -> list[str]:
     """What generates fastest and is not far behind."""
     best = usable[0]
-    near = [row for row in usable if row.generation_rate and _bits(row) <= (1 + NEAR) * _bits(best)]
-    quick = max(near, key=lambda row: row.generation_rate or 0.0, default=best)
+    quick = max(_near(usable), key=lambda row: row.generation_rate or 0.0, default=best)
     rate, usual = quick.generation_rate, best.generation_rate
     if not rate or not usual or rate < WORTH_SAYING * usual:
         return []

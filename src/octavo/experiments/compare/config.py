@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from octavo import __version__
-from octavo.errors import UserError
+from octavo.config import plain_json
+from octavo.errors import UserError, did_you_mean
 from octavo.experiments.cell import first_part
-from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE
-from octavo.experiments.runner import check_folder
+from octavo.experiments.compare.rows import COMPRESSOR, MIXTURE, PRETRAINED
+from octavo.experiments.runner import Store, check_folder
 from octavo.io.files import whole_file
 from octavo.models import language_models
 from octavo.models.spec import SHORT_BUDGET_SECONDS
@@ -74,9 +74,8 @@ def choose(names: Sequence[str], known: Mapping[str, Candidate]) -> tuple[Candid
     families = list(dict.fromkeys(one.family for one in known.values()))
     for name in asked:
         if not any(_matches(name, one) for one in known.values()):
-            near = difflib.get_close_matches(name, [*known, *families], 1)
             all_names = f"names are {', '.join(known)}; families are {', '.join(families)}"
-            remedy = f"did you mean {near[0]}?" if near else all_names
+            remedy = did_you_mean(name, [*known, *families], all_names)
             raise UserError(f"there is no model {name!r} to compare; {remedy}")
     return tuple(one for one in known.values() if any(_matches(name, one) for name in asked))
 
@@ -155,9 +154,26 @@ class CompareConfig:
         pick_device(self.device)
 
     @property
+    def picked_device(self) -> str:
+        """cpu or cuda."""
+        return str(pick_device(self.device))
+
+    @property
     def candidates(self) -> tuple[Candidate, ...]:
         """What is compared, with the settings for this budget and device, in the table's order."""
-        return choose(self.models, candidates(self.seconds_each, str(pick_device(self.device))))
+        return choose(self.models, candidates(self.seconds_each, self.picked_device))
+
+    @property
+    def pretrained_candidates(self) -> list[Candidate]:
+        """The models that are only measured, each under a name unlike that of every other row."""
+        named: dict[str, Candidate] = {}
+        taken = candidates()
+        for path in dict.fromkeys(self.pretrained):
+            stem = Path(path).absolute().name.removesuffix(".gguf")
+            names = (stem, *(f"{stem}-{i}" for i in range(2, len(self.pretrained) + len(taken) + 2)))
+            name = next(name for name in names if name not in named and name not in taken)
+            named[name] = Candidate(name, name, PRETRAINED, path)
+        return list(named.values())
 
     @property
     def each(self) -> str:
@@ -185,11 +201,16 @@ class CompareConfig:
     def common(self) -> dict[str, Any]:
         """What all rows must have in common, so that a comparison can be resumed."""
         alike = {name: getattr(self, name) for name in ("seeds", "tokenizer", "field", "bytes", "seed")}
-        return alike | {"budget": self.each, "device": str(pick_device(self.device)), "octavo": __version__}
+        return alike | {"budget": self.each, "device": self.picked_device, "octavo": __version__}
+
+    def scored_part(self, corpus: Corpus) -> Split:
+        """The part of the held-out text that every model is measured on: its beginning, or all of it."""
+        limit = self.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(self.seconds_each or 0.0, 600.0))
+        return first_part(corpus.valid, limit)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as the page shows them."""
-        values = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        values: dict[str, Any] = plain_json(self)
         return values | self.common | {"models": [one.name for one in self.candidates]}
 
 
@@ -200,6 +221,10 @@ class Place:
     sources: list[str]
     folder: Path
     name: str
+
+    def open_store(self, common: Mapping[str, Any], differs: Callable[[Mapping[str, Any]], str]) -> Store:
+        """What is stored of the comparison; the folder may hold its text already."""
+        return Store.open(self.folder, KIND, common, differs, (OWN_TEXT,))
 
     def command(self, config: CompareConfig, jobs: int = 1) -> str:
         """Reproduces the comparison, or resumes it."""
@@ -234,9 +259,3 @@ def _save_text(text: str | bytes, out: str | Path | None) -> Place:
         with whole_file(path) as file:
             file.write(data)
     return Place([str(path)], folder, "text")
-
-
-def scored_part(corpus: Corpus, config: CompareConfig) -> Split:
-    """The part of the held-out text that every model is measured on: its beginning, or all of it."""
-    limit = config.bytes or MIN_SCORED_BYTES + int(SCORED_BYTES_PER_SECOND * min(config.seconds_each or 0.0, 600.0))
-    return first_part(corpus.valid, limit)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from octavo.experiments.compare.rows import CompareRow, Comparison
 from octavo.experiments.table import csv_text
 from octavo.io.files import whole_folder
@@ -14,6 +16,8 @@ from octavo.pages.figures.charts import Series, draw_lines
 from octavo.pages.figures.pareto import Mark, draw_pareto, frontier
 from octavo.pages.figures.plot import number
 from octavo.pages.figures.svg import Drawing, figure
+from octavo.pages.markup import NOTHING
+from octavo.pages.sections import paragraph, section, side_by_side, subsection
 from octavo.training.metrics_log import read_rows
 
 FIGURES = "figures"  # the folder inside that of the comparison
@@ -63,10 +67,26 @@ COSTS = (
 )  # fmt: skip
 
 
-def figures(comparison: Comparison, curves: Curves) -> list[Figure]:
-    """The three trade-offs and the learning curves; those with nothing to draw are left out."""
+def draw_figures(comparison: Comparison, curves: Curves, folder: Path) -> list[Figure]:
+    """The three trade-offs and the learning curves, but for those with nothing to draw; in the folder `figures` of a
+    comparison's folder, each also as .svg and .csv."""
     drawn = [*(trade_off(comparison, cost) for cost in COSTS), learning_curves(curves)]
-    return [one for one in drawn if one.drawing]
+    drawn = [one for one in drawn if one.drawing]
+    with whole_folder(folder / FIGURES) as work:
+        for one in drawn:
+            assert one.drawing is not None
+            (work / f"{one.name}.svg").write_text(one.drawing.file(one.caption), encoding="utf-8")
+            (work / f"{one.name}.csv").write_text(csv_text(one.columns, one.data), encoding="utf-8")
+    return drawn
+
+
+def figures_section(drawn: Sequence[Figure]) -> Markup:
+    """The section of the page with the figures."""
+    if not drawn:
+        return NOTHING
+    files = f"The same figures as SVG files, with their data as CSV, are in the folder {FIGURES}."
+    cells = side_by_side(*(subsection(figure.title, figure) for figure in drawn))
+    return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
 
 
 def trade_off(comparison: Comparison, cost: Cost) -> Figure:
@@ -133,13 +153,3 @@ def read_curves(comparison: Comparison) -> dict[str, list[tuple[float, float]]]:
             numbers = [(x, y) for x, y in logged if isinstance(x, int | float) and isinstance(y, int | float)]
             curves[row.model] = [(max(MIN_SECONDS, float(x)), float(y)) for x, y in numbers]
     return {model: points for model, points in curves.items() if points}
-
-
-def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Each figure as .svg and .csv, in the folder `figures` of a comparison's folder."""
-    with whole_folder(folder / FIGURES) as work:
-        for one in figures:
-            if one.drawing is not None:
-                (work / f"{one.name}.svg").write_text(one.drawing.file(one.caption), encoding="utf-8")
-            (work / f"{one.name}.csv").write_text(csv_text(one.columns, one.data), encoding="utf-8")
-    return sorted((folder / FIGURES).iterdir())

@@ -29,10 +29,10 @@ from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.datasets.sources import MODEL_SOURCES, fetch_model
 from octavo.errors import UserError
-from octavo.experiments.cell import Cell, Json, files_of_run, last_part, open_texts, train_or_resume
+from octavo.experiments.cell import Cell, Json, last_part, open_texts, train_or_resume
 from octavo.experiments.compare.cost import generate_sample, peak_memory, training_flops
 from octavo.experiments.compare.rows import COMPRESSOR, CompareRow
-from octavo.io.files import whole_file, write_text
+from octavo.io.files import size, whole_file, write_text
 from octavo.io.run_folder import METRICS, REPORT, SAMPLES, read_record, write_record
 from octavo.models import stored_entries
 from octavo.scoring.bits_per_byte import Score, score_bytes
@@ -73,14 +73,14 @@ def measure_candidate(cell: Cell, folder: Path) -> Json:
     parts = {"parts": [str(folder / part) for part in cell.settings["parts"]]} if "parts" in cell.settings else {}
     text = {"valid": cell.data["valid"], "field": cell.data["field"]}
     with timed(stages, "training"), peak_memory(device) as peak:
-        run = train_or_resume(cell, path, cell.data["sources"], **text, **parts)
+        run = train_or_resume(cell, folder, cell.data["sources"], **text, **parts)
     row, score, sample = _measure(cell, run, folder, held_out, device, stages)
     with timed(stages, "page"):
         metrics = read_rows((path / METRICS).read_bytes())
         _complete(cell, parts or cell.settings | text, run, path, held_out, sample, metrics)
     flops = training_flops(run, metrics, train)
     row = replace(row, flops=flops, memory=peak.bytes, bytes=_size_on_disk(path))
-    return _value(row, score, run, stages) | {"files": files_of_run(cell.key)}
+    return _value(row, score, run, stages) | {"files": cell.run_files}
 
 
 def measure_pretrained(cell: Cell, folder: Path) -> Json:
@@ -229,14 +229,9 @@ def measure_compressor(cell: Cell, folder: Path) -> Json:
     window = {"zlib": ZLIB_WINDOW_BYTES, "bz2": max(0, BZ2_BLOCK_BYTES - len(data))}.get(cell.model, MAX_KNOWN_BYTES)
     known = last_part(train, window).read()
     bits = 8 * COMPRESSORS[cell.model](known, data) / len(data)
-    given = "the training text" if len(known) == train.size else f"the last {_amount(len(known))} of the training text"
+    given = "the training text" if len(known) == train.size else f"the last {size(len(known))} of the training text"
     row = CompareRow(cell.key, f"{cell.model}, given {given}", COMPRESSOR, bits, policy=f"compressed after {given}")
     return {"row": plain_json(row), "summary": f"{bits:.4f} bits per byte"}
-
-
-def _amount(count: int) -> str:
-    """8388608 as 8.4 MB."""
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 def zlib_size(known: bytes, held_out: bytes) -> int:

@@ -11,16 +11,7 @@ import numpy as np
 from markupsafe import Markup
 
 from octavo.experiments.compare.advice import DOMINATED
-from octavo.experiments.compare.figures import (
-    COSTS,
-    EXPLAINED,
-    FIGURES,
-    Figure,
-    figures,
-    read_curves,
-    trade_off,
-    write_figures,
-)
+from octavo.experiments.compare.figures import COSTS, Figure, draw_figures, figures_section, read_curves, trade_off
 from octavo.experiments.compare.passages import ByteCosts, disagreements, same_passage
 from octavo.experiments.compare.rows import CSV, CompareRow, Comparison
 from octavo.experiments.table import cells_of, page_columns
@@ -29,16 +20,7 @@ from octavo.io.run_folder import REPORT, SAMPLES
 from octavo.pages import sections
 from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, element
-from octavo.pages.sections import (
-    bullets,
-    facts,
-    notebook_view,
-    paragraph,
-    paragraphs,
-    section,
-    side_by_side,
-    subsection,
-)
+from octavo.pages.sections import bullets, facts, paragraph, paragraphs, section, subsection
 
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 
@@ -50,8 +32,7 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
     """
     folder = comparison.folder
     assert folder is not None, "a comparison without a folder has no page"
-    drawn = figures(comparison, read_curves(comparison))
-    write_figures(drawn, folder)
+    drawn = draw_figures(comparison, read_curves(comparison), folder)
     write_text(folder / CSV, comparison.to_csv())
     page = comparison_page(comparison, held_out, read_byte_costs(comparison), drawn, read_samples(comparison))
     write_text(folder / REPORT, page)
@@ -81,7 +62,7 @@ def comparison_page(
         if comparison.advice else NOTHING,
         section("Results", comparison_table(comparison), bullets(footnotes(comparison), "notes")),
         _proof(comparison.proof),
-        _figures(drawn),
+        figures_section(drawn),
         same_passage(comparison, held_out, byte_costs),
         disagreements(comparison, held_out, byte_costs),
         _samples([row for row in comparison if samples.get(row.model)], samples),
@@ -92,7 +73,7 @@ def comparison_page(
 
 def comparison_html(comparison: Comparison) -> str:
     """What a notebook shows: the advice, the table, and bits per byte against training time."""
-    return notebook_view(
+    return sections.notebook_view(
         paragraphs(comparison.advice), comparison_table(comparison, links=False),
         bullets(footnotes(comparison), "notes"), trade_off(comparison, COSTS[0]),
     )  # fmt: skip
@@ -122,14 +103,6 @@ def _proof(proof: Mapping[str, Any] | None) -> Markup:
     ))  # fmt: skip
 
 
-def _figures(drawn: Sequence[Figure]) -> Markup:
-    if not drawn:
-        return NOTHING
-    files = f"The same figures as SVG files, with their data as CSV, are in the folder {FIGURES}."
-    cells = side_by_side(*(subsection(figure.title, figure) for figure in drawn))
-    return section("Cost and learning curves", paragraph(EXPLAINED), cells, paragraph(files, quiet=True))
-
-
 def _samples(rows: Sequence[CompareRow], samples: Mapping[str, str]) -> Markup:
     if not rows:
         return NOTHING
@@ -151,16 +124,14 @@ def _reproduce(comparison: Comparison) -> Markup:
     settings["context"] = "; ".join(policies(comparison))
     groups = {"Settings": settings, "Machine": comparison.machine, "Versions": comparison.versions}
     lists = [
-        subsection(title, facts((name, _plain(name, value)) for name, value in pairs.items() if value != ""))
+        subsection(title, facts(
+            (name, ", ".join(map(str, value)) if isinstance(value, list | tuple) else size(value)
+             if name == "memory" and isinstance(value, int) else str(value))
+            for name, value in pairs.items() if value != ""
+        ))
         for title, pairs in groups.items()
-    ]
+    ]  # fmt: skip
     return sections.reproduce([comparison.command], subsection("Text", facts(text)), *lists)
-
-
-def _plain(name: str, value: Any) -> str:
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return size(value) if name == "memory" and isinstance(value, int) else str(value)
 
 
 def _stages(seconds: Mapping[str, float]) -> Markup:

@@ -30,13 +30,16 @@ class CompareRow:
     title: Annotated[str, Column("", align="left", rank=9, outputs=("terminal",))]
     family: str
     bits_per_byte: Annotated[
-        float | None, Column("bits/byte", _bits, "bits per byte of the held-out text", of_row=True)
+        float | None, Column("bits/byte", lambda row: row.shown_bits, "bits per byte of the held-out text", of_row=True)
     ] = None  # infinite where a token of the held-out text has probability zero, None where the model failed
     best: Annotated[
-        bool, Column("", _mark, "", "left", of_row=True, outputs=("terminal",))
+        bool, Column("", lambda row: "*" if row.best else "-" if row.dominated else "", "", "left", of_row=True,
+                     outputs=("terminal",))
     ] = False  # fmt: skip
     dominated: bool = False
-    low: Annotated[float | None, Column("95 %", _interval, "95 % confidence interval", rank=4, of_row=True)] = None
+    low: Annotated[
+        float | None, Column("95 %", lambda row: row.shown_interval, "95 % confidence interval", rank=4, of_row=True)
+    ] = None
     high: float | None = None
     interval: str = ""  # what the 95 % interval from low to high is over
     seconds: Annotated[float | None, Column("train s", show_seconds, "seconds of training", rank=1)] = None
@@ -72,6 +75,14 @@ class CompareRow:
         return self.error is None and self.bits_per_byte is not None and math.isfinite(self.bits_per_byte)
 
     @property
+    def shown_bits(self) -> str:
+        return "failed" if self.bits_per_byte is None else show_bits(self.bits_per_byte)
+
+    @property
+    def shown_interval(self) -> str:
+        return f"{self.low:.3f}–{self.high:.3f}" if self.low is not None and self.high is not None else ""
+
+    @property
     def style(self) -> str:
         """On a terminal."""
         return "bold" if self.best else "dim" if self.dominated or self.error else ""
@@ -81,18 +92,6 @@ class CompareRow:
         """The row of a JSON object."""
         infinite = record.get("impossible", 0) > 0 and record.get("error") is None
         return from_json(cls, record) if not infinite else cls(**{**record, "bits_per_byte": math.inf})
-
-
-def _bits(row: CompareRow) -> str:
-    return "failed" if row.bits_per_byte is None else show_bits(row.bits_per_byte)
-
-
-def _mark(row: CompareRow) -> str:
-    return "*" if row.best else "-" if row.dominated else ""
-
-
-def _interval(row: CompareRow) -> str:
-    return f"{row.low:.3f}–{row.high:.3f}" if row.low is not None and row.high is not None else ""
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,10 @@ from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexit
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.run_folder import REPORT
+from octavo.pages import sections
 from octavo.pages.figures.charts import Bar, stacked_bars
 from octavo.pages.markup import element, join
-from octavo.pages.sections import (
-    code,
-    details,
-    facts,
-    link,
-    paragraph,
-    render_page,
-    reproduce,
-    section,
-    side_by_side,
-    subsection,
-    table,
-    verbatim,
-)
+from octavo.pages.sections import facts, link, paragraph, section, subsection, table
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
 from octavo.tasks.run_page import number
 from octavo.text.token_display import on_one_line
@@ -59,7 +47,7 @@ def domains_page(
         "that are held out of training. Bits per byte is the cost of a byte; uncompressed text has 8. Compare "
         "different models by that, or by the perplexity per character, and never by the perplexity per token."
     )
-    return render_page(f"Two domains: {home} and {away}", lead, [
+    return sections.render_page(f"Two domains: {home} and {away}", lead, [
         section("Bits per byte, by kind of word", _figure(measured), facts(zip(GROUPS, MEANINGS, strict=True)),
                 paragraph(ONE_GROUP, quiet=True)),
         section("Results", _results(measured, folder), *_notes(measured)),
@@ -68,7 +56,7 @@ def domains_page(
         section("With and without preprocessing", *_preprocessing(measured)),
         section("The most expensive words", *_words(measured)),
         section("The excerpts", *_openings(originals, _best(measured))),
-        reproduce([command]),
+        sections.reproduce([command]),
     ])  # fmt: skip
 
 
@@ -157,9 +145,7 @@ def _conversion(measured: Sequence[ModelResult]) -> list[Markup]:
 
 def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[Markup]:
     titles = ("model", "gap", *GROUPS)
-    rows = [
-        (one.marked_name, *map(_bits, (one.gap, *gap(one.home, one.away).values()))) for one in measured
-    ]  # fmt: skip
+    rows = [(one.marked_name, *map(_bits, (one.gap, *gap(one.home, one.away).values()))) for one in measured]
     prices = [
         (one.marked_name if reading is one.home else "", reading.text,
          *(f"{reading.share(g):.1%} at {_bits(g.bits_per_byte, '.2f')}" if g.bytes else "none" for g in reading.groups))
@@ -221,7 +207,7 @@ def _words(measured: Sequence[ModelResult]) -> list[Markup]:
     best = _best(measured)
     for one in measured:
         tables = [subsection(reading.text, _costliest(reading)) for reading in (one.home, one.away)]
-        parts.append(details(one.name, side_by_side(*tables), is_open=one is best))
+        parts.append(sections.details(one.name, sections.side_by_side(*tables), is_open=one is best))
     return parts
 
 
@@ -229,7 +215,7 @@ def _costliest(reading: Reading) -> Markup:
     if not reading.costliest:
         return paragraph("The bits are infinite." if reading.impossible else "No word costs more than the average.")
     rows = [
-        (code(on_one_line(c.word)), f"{c.excess:,.0f}", f"{c.count:,}", f"{c.bits:.1f}", c.group)
+        (sections.code(on_one_line(c.word)), f"{c.excess:,.0f}", f"{c.count:,}", f"{c.bits:.1f}", c.group)
         for c in reading.costliest
     ]
     return table(("word", "extra bits", "times", "bits each", "group"), rows, numeric=(1, 2, 3))
@@ -251,7 +237,7 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) 
                 "of its bytes and are scored as the five characters they are; the words they hide cost nothing."
                 + cost
             ))  # fmt: skip
-        parts.append(verbatim(first_bytes(data, OPENING_BYTES).decode("utf-8", "replace") + " …"))
+        parts.append(sections.verbatim(first_bytes(data, OPENING_BYTES).decode("utf-8", "replace") + " …"))
     return parts
 
 

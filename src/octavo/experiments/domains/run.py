@@ -10,16 +10,7 @@ from typing import Any
 from octavo.config import plain_json
 from octavo.core import single_thread
 from octavo.errors import UserError
-from octavo.experiments.cell import (
-    IDENTITY,
-    Cell,
-    Json,
-    Outcome,
-    file_identity,
-    files_of_run,
-    first_part,
-    train_or_resume,
-)
+from octavo.experiments.cell import Cell, Json, Outcome, first_part, identity_of, train_or_resume
 from octavo.experiments.domains.page import REPORTED_OVERLAP, domains_page
 from octavo.experiments.domains.result import Domains, DomainsRow, ModelResult, rows_of
 from octavo.experiments.domains.scoring import Reading, Vocabulary, excerpt, read
@@ -100,7 +91,9 @@ def domains(
     def rows(outcomes: Mapping[str, Outcome]) -> list[DomainsRow]:
         return rows_of(results(outcomes), failures(outcomes))
 
-    command = _command(named, texts, bytes, steps, str(out), budget, seed)
+    words = ["octavo", "domains", *named, "--texts", *texts, "--bytes", str(bytes)]
+    words += [] if named else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
+    command = shlex.join([*words, "--out", str(out)])
     with progress:
         runner = Runner(Store.open(folder, KIND, {}), progress, rows, len(cells), jobs, command)
         outcomes = runner.run(cells)
@@ -150,10 +143,8 @@ def _named(
     cells = []
     for i, path in enumerate(runs, 1):
         run = load(path)
-        overlapping = _overlap(
-            run.name, learnt_text(run), tuple(run.record.get("preprocess", ())), originals, progress
-        )  # fmt: skip
-        about, data = options | {"family": run.name, "overlap": overlapping}, {IDENTITY: file_identity(Path(path))}
+        overlapping = _overlap(run.name, learnt_text(run), tuple(run.record.get("preprocess", ())), originals, progress)
+        about, data = options | {"family": run.name, "overlap": overlapping}, identity_of(Path(path))
         cells.append(Cell(f"run{i}-{run.name}", "domains", path, {}, data, options=about))
     return cells
 
@@ -178,23 +169,13 @@ def _overlap(
 def _result(outcome: Outcome, folder: Path) -> ModelResult:
     cell, value, about = outcome.cell, outcome.value, outcome.cell.options
     home, away = (Reading.of(record) for record in value["readings"])
-    run = str(folder / cell.key) if IDENTITY not in cell.data else cell.model
+    run = str(folder / cell.key) if cell.is_trained_here else cell.model
     return ModelResult(value["name"], value["title"], about["family"], home, away, about["overlap"], run)
-
-
-def _command(
-    runs: Sequence[str], texts: Sequence[str], bytes: int, steps: Sequence[str], out: str, budget: str, seed: int
-) -> str:
-    """What reproduces the page."""
-    words = ["octavo", "domains", *runs, "--texts", *texts, "--bytes", str(bytes)]
-    words += [] if runs else ["--preprocess", *steps, "--budget", budget, "--seed", str(seed)]
-    return shlex.join([*words, "--out", out])
 
 
 def measure_run(cell: Cell, folder: Path) -> Json:
     """Score the excerpts with a run, which is trained first where the cell is not of a run that is there."""
-    trained_here = IDENTITY not in cell.data
-    run = train_or_resume(cell, folder / cell.key, cell.data["sources"]) if trained_here else load(cell.model)
+    run = train_or_resume(cell, folder, cell.data["sources"]) if cell.is_trained_here else load(cell.model)
     steps = tuple(run.record.get("preprocess", ()))
     train = learnt_text(run)
     key = (train.sha256, *steps)
@@ -207,8 +188,7 @@ def measure_run(cell: Cell, folder: Path) -> Json:
             for name, text, bytes in texts
         ]
     return {
-        "readings": plain_json(readings), "title": title_of(run), "name": run.name,
-        "files": files_of_run(cell.key) if trained_here else [],
+        "readings": plain_json(readings), "title": title_of(run), "name": run.name, "files": cell.run_files,
         "summary": ", ".join(f"{reading.bits_per_byte:.4f}" for reading in readings) + " bits per byte",
     }  # fmt: skip
 

@@ -103,7 +103,7 @@ def measure_point(cell: Cell, folder: Path) -> Json:
         of_model = {key: value for key, value in cell.settings.items() if key not in of_text}
         settings["order"] = best_order(train_file, from_json(TextConfig, of_text), of_model)
     if cell.budget:  # its checkpoints are worth a folder
-        run = train_or_resume(cell, folder / cell.key, [str(train_file)], **settings)
+        run = train_or_resume(cell, folder, [str(train_file)], **settings)
         run.model.to(pick_device(cell.options["device"]))
     else:
         run = api.train(cell.model, train_file, seed=cell.seed, measure=False, **{**cell.settings, **settings})

@@ -18,9 +18,7 @@ from octavo.pages.sections import paragraph, paragraphs, render_page, reproduce,
 
 NAMES = {"ngram": "the n-gram", "bag": "the bag", "bigram": "the bigram"}  # of models inside a sentence
 OVER = {"text": "text", "parameters": "width", "flops": "training"}
-AXES: dict[Variable, str] = {
-    "text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs",
-}  # fmt: skip
+AXES: dict[Variable, str] = {"text": "bytes of training text", "parameters": "parameters", "flops": "training FLOPs"}
 HOW = (
     f"A power law is fitted by least squares of relative errors. Its interval ({CONFIDENCE:.0%}) is that of refits to "
     "the law's own values with noise as large as the residuals (parametric bootstrap); with few points it is wide. It "

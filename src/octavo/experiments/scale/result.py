@@ -157,7 +157,11 @@ class Scaling:
             **{key: getattr(self, key) for key in about}, "points": self.rows,
             "laws": [_law_json(curve) for curve in self.curves],
             "joint_law": _joint_json(self.joint) if self.joint else None,
-            "crossings": {key: _crossing_json(one) for key, one in crossings.items() if one is not None},
+            "crossings": {
+                key: {"kind": one.kind, "at": one.at, "interval": one.interval, "overtakes": one.overtakes,
+                      "measured": one.measured, "share_of_refits": one.share}
+                for key, one in crossings.items() if one is not None
+            },
         })  # fmt: skip
         return values
 
@@ -211,11 +215,4 @@ def _joint_json(fit: Fit) -> dict[str, Any]:
         name: {"excess": fit.law.excess[i], "exponent": fit.law.exponent[i], "unit": fit.law.unit[i],
                "exponent_interval": fit.exponent(i)}
         for i, name in enumerate(names)
-    }  # fmt: skip
-
-
-def _crossing_json(one: Crossing) -> dict[str, Any]:
-    return {
-        "kind": one.kind, "at": one.at, "interval": one.interval, "overtakes": one.overtakes,
-        "measured": one.measured, "share_of_refits": one.share,
     }  # fmt: skip

@@ -209,7 +209,11 @@ def _examine_language(run: Run, curve: TrainingCurve, training: Training | None,
     """The findings of a language model, in the order of their report."""
     if training is not None and not training.finished:
         _take_latest(run)
-    valid, why_not = _validation(run)
+    valid: Split | None = None
+    try:
+        valid, why_not = held_out(run)[1], ""
+    except UserError as error:
+        why_not = f"the run's own text is needed: {str(error).partition(';')[0]}"
     overfits = overfitting(curve, training)
     baselines, why_none = None, QUICK if quick else why_not
     if valid is not None and not quick:
@@ -261,14 +265,6 @@ def _take_latest(run: Run) -> None:
     run.model.load_state_dict(weights, strict=False)
 
 
-def _validation(run: Run) -> tuple[Split | None, str]:
-    """The text that the run is measured on; or why it cannot be had."""
-    try:
-        return held_out(run)[1], ""
-    except UserError as error:
-        return None, f"the run's own text is needed: {str(error).partition(';')[0]}"
-
-
 def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) -> list[Finding]:
     """What the model does with the validation text."""
     if valid is None:
@@ -276,6 +272,4 @@ def _unseen_text(run: Run, valid: Split | None, why_not: str, lengths: Finding) 
         return [first, lengths, *others]
     part = Split(valid.text, valid.start, valid.start + min(valid.size, READ))
     x_N = torch.from_numpy(tokenize(part, run.tokenizer).tokens[1:].astype(np.int64))  # without begin in front
-    return [
-        softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)
-    ]  # fmt: skip
+    return [softmax(run.model, x_N), lengths, through_time(run.model, x_N), context(run.model, run.tokenizer, x_N)]

@@ -67,8 +67,8 @@ class TrainingCurve:
             if "event" in row:
                 events.append(row)
                 continue
-            loss, norm, held = (_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
-            if held is None and (nats := _number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
+            loss, norm, held = (as_number(row.get(key)) for key in ("loss", "gradient_norm", "held_out_bits_per_byte"))
+            if held is None and (nats := as_number(row.get("held_out"))) is not None:  # the neural bigram's, in nats
                 held = cls(bytes_per_token=bytes_per_token).bits(nats)
             if loss is not None:
                 points.append(LoggedStep(step, max(loss, LEAST_LOSS), norm))
@@ -177,7 +177,7 @@ class Training:
 def bytes_per_token(run: Run) -> float:
     """Of the training text, as the run's record has it; 1 where it says nothing."""
     record = run.record.get("training")
-    if isinstance(record, Mapping) and (known := _number(record.get("bytes_per_token"))):
+    if isinstance(record, Mapping) and (known := as_number(record.get("bytes_per_token"))):
         return known
     size, tokens = run.record.get("corpus", {}).get("train", {}).get("bytes", 0), run.record.get("train_tokens", 0)
     return size / tokens if size and tokens else 1.0
@@ -190,5 +190,6 @@ def lowest_tenth(losses: Sequence[float], tenths: int = 10) -> float:
     return min(fmean(losses[a:b]) for a, b in pairwise(cuts) if b > a)
 
 
-def _number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
+    """The value of a log, where it is a finite number."""
     return float(value) if type(value) in (int, float) and abs(value) <= sys.float_info.max else None

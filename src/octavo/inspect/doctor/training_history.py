@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from octavo.inspect.doctor.curve import Training, TrainingCurve, lowest_tenth
+from octavo.inspect.doctor.curve import Training, TrainingCurve, as_number, lowest_tenth
 from octavo.inspect.doctor.finding import GATES, Finding, Verdict, not_applicable, percent
 
 START_NOTE = 0.05  # of ln(vocabulary): logits of spread s cost s²/2 nats, so for 257 tokens a spread of about 0.75
@@ -102,7 +102,8 @@ def overfitting(curve: TrainingCurve, training: Training | None) -> Finding:
 def falling_measure(curve: TrainingCurve, rows: Sequence[Mapping[str, Any]], training: Training | None) -> Finding:
     """A measure of held-out examples (accuracy, BLEU) that falls while the training loss still falls."""
     name, key = "overfitting", (training.best_measure if training else "") or "accuracy"
-    measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int and _is_number(row.get(key))]
+    measured = [(row["step"], row[key]) for row in rows if type(row.get("step")) is int
+                and as_number(row.get(key)) is not None]  # fmt: skip
     if len(measured) < 3 or not curve.points:
         why = f"it takes three evaluations on held-out examples to see, and there are {len(measured)}"
         return not_applicable(name, why)
@@ -118,10 +119,6 @@ def falling_measure(curve: TrainingCurve, rows: Sequence[Mapping[str, Any]], tra
         )
         return Finding(name, "warning", shown, expected, why, OVERFITTING, values)
     return Finding(name, "ok", shown, expected, "held-out examples keep up with the training examples.", (), values)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
 
 
 OVERFITTING = (
@@ -141,26 +138,15 @@ def learning_rate(
         return not_applicable(name, f"it takes {FEW_POINTS} logged steps to judge the curve, and there are {n}")
     first = curve.points[0].loss if curve.points[0].step == 1 else math.log(max(2, vocab))
     end, lowest = curve.mean(0.9, 1), lowest_tenth([point.loss for point in curve.points])
-    fall, middle, late = (
-        1 - end / first,
-        1 - curve.mean(0.6, 0.7) / curve.mean(0.3, 0.4),
-        1 - end / curve.mean(0.7, 0.8),
-    )
-    values = {
-        "first": first,
-        "end": end,
-        "fall": fall,
-        "middle": middle,
-        "late": late,
-        "over_lowest": end / lowest - 1,
-    }
+    fall, late = 1 - end / first, 1 - end / curve.mean(0.7, 0.8)
+    middle, over = 1 - curve.mean(0.6, 0.7) / curve.mean(0.3, 0.4), end / lowest - 1
+    values = {"first": first, "end": end, "fall": fall, "middle": middle, "late": late, "over_lowest": over}
     over_bag = bag is None or curve.bits(end) > (1 + DEAD) * bag
     if end > (1 + WORSE) * lowest:
-        measured, expected = f"{percent(end / lowest - 1, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
+        measured, expected = f"{percent(over, sign=True)} over its lowest", f"at most {percent(WORSE, 0)}"
+        why = "the loss rose again: the steps are too large."
         advice = (training.lower_rate(), training.warmup()) if training else ("a lower --learning-rate",)
-        return Finding(
-            name, "warning", measured, expected, "the loss rose again: the steps are too large.", advice, values
-        )
+        return Finding(name, "warning", measured, expected, why, advice, values)
     other = training.other_rate() if training else ("another --learning-rate",)
     measured = f"loss {percent(-fall, sign=True)}: {first:.3f} to {end:.3f}"
     if fall < DEAD and over_bag:
@@ -208,10 +194,8 @@ def gradient_lengths(curve: TrainingCurve, training: Training | None) -> Finding
         verdict, why = "warning", f"the gradients exploded: {record}."
         advice = (training.lower_rate(), training.warmup(), *(() if clip else ("--clip 1",)))
     elif clipped > MOSTLY:
-        verdict, why = (
-            "note",
-            f"{percent(clipped, 0)} of the steps were clipped, so that the clip sets the length of a step.",
-        )
+        why = f"{percent(clipped, 0)} of the steps were clipped, so that the clip sets the length of a step."
+        verdict = "note"
         advice = (training.lower_rate(), f"a higher --clip {max(2 * clip, usual):.2g}")
     elif spikes > MANY_SPIKES:
         verdict, why = "note", f"{percent(spikes)} of the gradients are over {SPIKE:g} times the median: spikes."

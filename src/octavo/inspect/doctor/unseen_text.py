@@ -148,9 +148,8 @@ def through_time(model: LanguageModel[Any], x_N: Tensor) -> Finding:
     advice = (*GATES, "--init orthogonal", *LOOKS, "a lower --learning-rate")
     if flow.norms[-1] > GROWS * flow.norms[0] > 0:
         why = "the gradient grows on its way back: what happened long ago shakes every step."
-        return Finding(
-            name, "warning", measured, expected, why, ("a lower --learning-rate", "--init orthogonal"), values
-        )
+        tamer = ("a lower --learning-rate", "--init orthogonal")
+        return Finding(name, "warning", measured, expected, why, tamer, values)
     if steps is None or steps >= FAIR_RANGE:
         lesson = "what to attend to" if spec_of(model).family == "attention" else "what to remember"
         why = f"the loss can teach the model {lesson}."
@@ -276,14 +275,8 @@ def judge(bits: dict[int | None, float], field: int | None, tokens: int) -> Find
     advice: tuple[str, ...] = ()
     if length is not None and length < wanted:
         verdict = "note" if length > 1 else "warning"
-        advice = (
-            "a larger --budget",
-            "more --steps",
-            "another --learning-rate",
-            *GATES,
-            *LOOKS,
-            "a longer --sequence-length",
-        )
+        advice = ("a larger --budget", "more --steps", "another --learning-rate", *GATES, *LOOKS,
+                  "a longer --sequence-length")  # fmt: skip
         if length == 0:
             why = f"the context is never used: its cost is the same without it; {why}"
         elif length == 1:

@@ -9,22 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from octavo.pages.figures.plot import (
-    MARKS,
-    Axis,
-    EvenLogAxis,
-    Plot,
-    curve,
-    dash,
-    draw_axes,
-    draw_legend,
-    draw_references,
-    mark,
-    number,
-    series_colour,
-    spread_labels,
-)
-from octavo.pages.figures.svg import CHARACTER, WIDTH, Drawing, figure, path, rect, shape, shorten, words
+from octavo.pages.figures.plot import Axis, Plot, curve, draw_legend, mark, number, series_colour, series_curve
+from octavo.pages.figures.svg import CHARACTER, SERIES, WIDTH, Drawing, figure, path, rect, shape, shorten, words
 from octavo.pages.markup import element
 
 BAR, STEP = 16, 24  # units: the height of a bar, and from one to the next
@@ -155,8 +141,8 @@ def draw_lines(
     labels = [shorten(one.label, MAX_LABEL_CHARACTERS) for one in series if one.quiet]
     beside = 8 + CHARACTER * max(map(len, labels), default=0)
     plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - max(MIN_RIGHT, beside), top + 22)
-    lines_below, labels_above = draw_references(references, plot)
-    shapes = [*legend, *draw_axes(plot, axes), *lines_below, *_curves(series, plot, log_x, log_y), *labels_above]
+    lines_below, labels_above = plot.draw_references(references)
+    shapes = [*legend, *plot.draw_axes(axes), *lines_below, *_curves(series, plot, log_x, log_y), *labels_above]
     return Drawing(plot.bottom + 36, tuple(shapes), "; ".join(map(_in_words, series)))
 
 
@@ -173,7 +159,7 @@ def _curves(series: Sequence[Series], plot: Plot, log_x: bool, log_y: bool) -> l
             ends.append((one.label, height + 4))
     return shapes + [
         words(plot.right + 4, y, shorten(label, MAX_LABEL_CHARACTERS), fill="quiet")
-        for label, y in spread_labels(ends, plot)
+        for label, y in plot.spread_labels(ends)
     ]
 
 
@@ -204,8 +190,8 @@ def _curve(one: Series, place: int, stretches: Sequence[list[Point]]) -> Markup:
     points = [point for stretch in stretches for point in stretch]
     # Each curve begins its marks elsewhere, so that those of curves which run together remain distinct.
     step = max(1, len(points) // MARKS_PER_CURVE)
-    marks = [mark(place, x, y) for x, y in points[place * step // len(MARKS) % step :: step]]
-    return shape("g", title, curve(d, series_colour(place), dashes=dash(place)), *marks)
+    marks = [mark(place, x, y) for x, y in points[place * step // SERIES % step :: step]]
+    return shape("g", title, series_curve(d, place), *marks)
 
 
 def _in_words(one: Series) -> str:
@@ -244,16 +230,16 @@ def law_figure(
     # A band that is wider than the figure is cut off: what was measured must stay readable.
     laws = [one.law(x) for one in drawn if one.law for x in (x_L[0], x_L[-1])]
     bottom, top = min([least, *laws]) / 1.06, max([y for _, y in seen] + laws) * 1.03
-    y_axis = EvenLogAxis(bottom, top, True, Axis.around([bottom, top]).step)
+    y_axis = Axis(bottom, top, True, Axis.around([bottom, top]).step, even_ticks=True)
     x_axis = Axis.around([low / EDGE, high * further], True, tight=True)
     legend, legend_height = draw_legend(list(enumerate(one.label for one in drawn)))
     plot = Plot(x_axis, y_axis, 6 + y_axis.label_width, WIDTH - MIN_RIGHT, legend_height + 24)
-    lines, labels = draw_references(references, plot)
+    lines, labels = plot.draw_references(references)
     laws_drawn = [_law(one, place, plot, x_L, high) for place, one in enumerate(drawn)]
     label = "; ".join(
         f"{one.label}: " + ", ".join(f"{y:.3f} at {number(x)}" for x, y in one.points) for one in drawn
     )  # for those who cannot see it
-    shapes = [*legend, *draw_axes(plot, axes), *lines, *laws_drawn, *labels]
+    shapes = [*legend, *plot.draw_axes(axes), *lines, *laws_drawn, *labels]
     return figure(Drawing(plot.bottom + 36, tuple(shapes), label), caption)
 
 

@@ -27,6 +27,7 @@ class Axis:
     high: float
     log: bool
     step: float
+    even_ticks: bool = False  # on a logarithmic axis too: bits per byte rarely span a power of ten
 
     @classmethod
     def around(cls, values: Sequence[float], log: bool = False, tight: bool = False) -> Axis:
@@ -59,22 +60,10 @@ class Axis:
     @property
     def ticks(self) -> list[tuple[float, str]]:
         """Round numbers on the axis, as they are written."""
-        if self.log:
+        if self.log and not self.even_ticks:
             return [(tick, number(tick)) for tick in _log_ticks(self.low, self.high)]
         first, last = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
         return [(self.step * i, number(self.step * i)) for i in range(first, last + 1)]
-
-
-@dataclass(frozen=True)
-class EvenLogAxis(Axis):
-    """Logarithmic, so that equal heights are equal percentages, with evenly spaced numbers beside it.
-
-    Bits per byte rarely span a power of ten.
-    """
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        return Axis(self.low, self.high, False, self.step).ticks
 
 
 def _step(span: float) -> float:
@@ -140,15 +129,40 @@ class Plot:
     def up(self, y: float) -> float:
         return self.top + self.height * (1 - self.y.share(y))
 
+    def draw_axes(self, titles: tuple[str, str]) -> list[Markup]:
+        """Ticks, their numbers, and the titles of x and y."""
+        right, bottom = self.right, self.bottom
+        shapes = []
+        for y, label in self.y.ticks:
+            at = self.up(y)
+            shapes += [line(self.left, at, right, at), words(self.left - 5, at + 4, label, "end", fill="quiet")]
+        for x, label in self.x.ticks:
+            at = self.across(x)
+            side = "end" if at > right - CHARACTER * len(label) / 2 and len(label) > 3 else "middle"
+            shapes += [line(at, bottom, at, bottom + 4), words(at, bottom + 17, label, side, fill="quiet")]
+        shapes.append(words(0, self.top - 9, titles[1], fill="quiet"))
+        return [*shapes, words(right, bottom + 31, titles[0], "end", fill="quiet")]
+
+    def draw_references(self, references: Sequence[tuple[str, float]]) -> tuple[list[Markup], list[Markup]]:
+        """Horizontal lines, and their labels above them at the right."""
+        lines = [
+            line(self.left, self.up(y), self.right, self.up(y), "quiet", stroke_dasharray="4 3") for _, y in references
+        ]
+        places = self.spread_labels([(label, self.up(y) - 4) for label, y in references])
+        return lines, [halo_words(self.right - 2, y, label, "end", fill="quiet") for label, y in places]
+
+    def spread_labels(self, labels: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
+        placed, above = [], math.inf
+        for done, (label, y) in enumerate(sorted(labels, key=lambda label: -label[1]), 1):
+            above = max(min(y, above - LABEL_GAP), self.top + 10 + LABEL_GAP * (len(labels) - done))
+            placed.append((label, above))
+        return placed
+
 
 def series_colour(place: int) -> str:
     """The colour of a place in the order of curves."""
     return f"series{place % SERIES}"
-
-
-def dash(place: int) -> str | None:
-    """After one round of colours and marks, the dashes have moved on by one."""
-    return DASHES[(place + place // len(DASHES)) % len(DASHES)] or None
 
 
 def mark(place: int, x: float, y: float, is_hollow: bool = False) -> Markup:
@@ -167,12 +181,16 @@ def curve(d: str, colour: str, width: float = 1.8, dashes: str | None = None) ->
     return shape("path", fill="none", stroke=colour, stroke_width=width, stroke_dasharray=dashes, d=d)
 
 
+def series_curve(d: str, place: int) -> Markup:
+    """A line in the colour and dashes of a place; after one round of colours, the dashes have moved on by one."""
+    dashes = DASHES[(place + place // len(DASHES)) % len(DASHES)] or None
+    return curve(d, series_colour(place), dashes=dashes)
+
+
 def legend_sample(place: int, x: float, y: float) -> Markup:
     """A curve's sample for the legend: its dashes and its mark."""
-    return shape(
-        "g", curve(f"M{x + 1:.1f} {y:.1f}h{LEGEND_SAMPLE - 2}", series_colour(place), dashes=dash(place)),
-        mark(place, x + LEGEND_SAMPLE / 2, y),
-    )  # fmt: skip
+    drawn = series_curve(f"M{x + 1:.1f} {y:.1f}h{LEGEND_SAMPLE - 2}", place)
+    return shape("g", drawn, mark(place, x + LEGEND_SAMPLE / 2, y))
 
 
 def draw_legend(
@@ -189,36 +207,3 @@ def draw_legend(
         shapes += [sample(place, x, y + 8), words(x + sample_width + 5, y + 12, label)]
         x += width
     return shapes, y + LINE_HEIGHT if labels else 0.0
-
-
-def draw_axes(plot: Plot, titles: tuple[str, str]) -> list[Markup]:
-    """Ticks, their numbers, and the titles of x and y."""
-    right, bottom = plot.right, plot.bottom
-    shapes = []
-    for y, label in plot.y.ticks:
-        at = plot.up(y)
-        shapes += [line(plot.left, at, right, at), words(plot.left - 5, at + 4, label, "end", fill="quiet")]
-    for x, label in plot.x.ticks:
-        at = plot.across(x)
-        side = "end" if at > right - CHARACTER * len(label) / 2 and len(label) > 3 else "middle"
-        shapes += [line(at, bottom, at, bottom + 4), words(at, bottom + 17, label, side, fill="quiet")]
-    shapes.append(words(0, plot.top - 9, titles[1], fill="quiet"))
-    return [*shapes, words(right, bottom + 31, titles[0], "end", fill="quiet")]
-
-
-def draw_references(references: Sequence[tuple[str, float]], plot: Plot) -> tuple[list[Markup], list[Markup]]:
-    """Horizontal lines, and their labels above them at the right."""
-    lines = [
-        line(plot.left, plot.up(y), plot.right, plot.up(y), "quiet", stroke_dasharray="4 3") for _, y in references
-    ]
-    places = spread_labels([(label, plot.up(y) - 4) for label, y in references], plot)
-    return lines, [halo_words(plot.right - 2, y, label, "end", fill="quiet") for label, y in places]
-
-
-def spread_labels(labels: Sequence[tuple[str, float]], plot: Plot) -> list[tuple[str, float]]:
-    """The labels, from the lowest up, moved so far that none lies on another and none leaves the plot."""
-    placed, above = [], math.inf
-    for done, (label, y) in enumerate(sorted(labels, key=lambda label: -label[1]), 1):
-        above = max(min(y, above - LABEL_GAP), plot.top + 10 + LABEL_GAP * (len(labels) - done))
-        placed.append((label, above))
-    return placed

@@ -46,33 +46,26 @@ def attention_maps(layers: Sequence[Sequence[HeadMap]], caption: str) -> Markup:
 
 def _head(layer: int, head: HeadMap) -> Markup:
     C, meaning = len(head.weights), f"layer {layer} {head.name}: {head.summary}"
+    shades = cell_paths((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row) for row in head.weights)
+    paths = [shape("path", fill_opacity=OPACITIES[shade], d=d) for shade, d in sorted(shades.items()) if shade >= 0]
     svg = shape(
-        "svg", element("title", meaning), *_paths(head.weights), fill="main", viewBox=f"0 0 {C} {C}",
+        "svg", element("title", meaning), *paths, fill="main", viewBox=f"0 0 {C} {C}",
         shape_rendering="crispEdges", role="img", aria_label=meaning,
     )  # fmt: skip
     kind = element("b", head.kind) if head.kind else ""
     return element("div", svg, element("p", f"{head.name} ", kind, element("span", head.summary)))
 
 
-def cell_runs(row: Iterable[object], y: int) -> Iterable[tuple[object, str]]:
-    """Neighbours in a row that are alike: what they are, and a path around their cells."""
-    x = 0
-    for value, cells in groupby(row):
-        width = len(list(cells))
-        yield value, f"M{x} {y}h{width}v1h-{width}z"
-        x += width
-
-
-def _paths(weights: Sequence[Sequence[float]]) -> list[Markup]:
-    """A path for each shade, of the stretches of cells that have it."""
-    found: dict[int, list[str]] = {}
-    for y, row in enumerate(weights):
-        for shade, d in cell_runs((bisect.bisect_left(BOUNDS, weight) - 1 for weight in row), y):
-            if isinstance(shade, int) and shade >= 0:
-                found.setdefault(shade, []).append(d)
-    return [
-        shape("path", fill_opacity=OPACITIES[shade], d="".join(parts)) for shade, parts in sorted(found.items())
-    ]  # fmt: skip
+def cell_paths(rows: Iterable[Iterable[Any]]) -> dict[Any, str]:
+    """A path for each value, around the cells that have it; neighbours in a row are drawn as one."""
+    found: dict[Any, list[str]] = {}
+    for y, row in enumerate(rows):
+        x = 0
+        for value, cells in groupby(row):
+            width = len(list(cells))
+            found.setdefault(value, []).append(f"M{x} {y}h{width}v1h-{width}z")
+            x += width
+    return {value: "".join(parts) for value, parts in found.items()}
 
 
 def _scale() -> Markup:
@@ -106,11 +99,7 @@ class Thumbnail(NamedTuple):
 
 def image_symbol(name: str, pixels: Pixels) -> Markup:
     """The image once, for thumbnails to show as often as they like: a path for each colour."""
-    found: dict[object, list[str]] = {}
-    for y, row in enumerate(pixels):
-        for colour, d in cell_runs(row, y):
-            found.setdefault(colour, []).append(d)
-    paths = [shape("path", fill=str(colour), d="".join(parts)) for colour, parts in found.items()]
+    paths = [shape("path", fill=colour, d=d) for colour, d in cell_paths(pixels).items()]
     size = f"0 0 {len(pixels[0])} {len(pixels)}"
     symbol = element("symbol", shape("g", *paths, shape_rendering="crispEdges"), id=name, viewBox=size)
     return element("svg", symbol, class_="symbols", aria_hidden="true")
@@ -160,14 +149,11 @@ def shaded_matrices(matrices: Sequence[tuple[str, Any]], caption: str) -> Markup
         shapes.append(words(left, 12, title))
         most = max(abs(value) for row in matrix for value in row) or 1.0
         cells = [
-            rect(left + j * cell, TITLE + i * cell, cell, cell, fill_opacity=_opacity(value, most))
+            rect(left + j * cell, TITLE + i * cell, cell, cell, fill_opacity=round(share, 2))
             for i, row in enumerate(matrix)
             for j, value in enumerate(row)
+            for share in [MIN_OPACITY + (1 - MIN_OPACITY) * abs(value) / most if value else 0.0]
         ]
         shapes.append(shape("g", *cells, fill="main", stroke="line", stroke_width=0.6))
         sizes.append(f"{title}: {rows} by {columns}, {sum(value != 0 for row in matrix for value in row)} not zero")
     return figure(Drawing(TITLE + tallest + 2, tuple(shapes), "; ".join(sizes)), caption)
-
-
-def _opacity(value: float, most: float) -> float:
-    return round(MIN_OPACITY + (1 - MIN_OPACITY) * abs(value) / most, 2) if value else 0.0
