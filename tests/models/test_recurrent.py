@@ -181,21 +181,21 @@ def test_every_weight_of_a_model_gets_a_gradient(cell: Cell) -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_recurrent_matrices_start_orthogonal_gate_by_gate(cell: Cell) -> None:
-    for one in model(cell, width=32)._layers():
+    for one in model(cell, width=32).layers:
         for gate in one.weight_hh.detach().chunk(GATES[cell]):
             torch.testing.assert_close(gate @ gate.T, torch.eye(32), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("init", "variance"), [("xavier", 2 / (256 + 256)), ("he", 2 / 256)])
 def test_xavier_and_he_have_their_variances(init: str, variance: float) -> None:
-    [one] = model("gru", width=256, layers=1, init=init)._layers()
+    [one] = model("gru", width=256, layers=1, init=init).layers
     for weight in (one.weight_ih, one.weight_hh):
         for gate in weight.detach().chunk(3):
             assert math.isclose(float(gate.var()), variance, rel_tol=0.03)
 
 
 def test_the_forget_gate_starts_open_and_the_other_biases_at_zero() -> None:
-    [one] = model("lstm", layers=1, forget_bias=1.5)._layers()
+    [one] = model("lstm", layers=1, forget_bias=1.5).layers
     i, f, g, o = (one.bias_ih + one.bias_hh).detach().chunk(4)
     assert bool((f == 1.5).all())
     assert not torch.cat([i, g, o]).any()

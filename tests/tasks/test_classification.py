@@ -29,7 +29,7 @@ from octavo.models.bag import BagConfig
 from octavo.models.dan import Dan, DanConfig, Linear, LinearConfig
 from octavo.scoring.metrics import best_temperature, classified
 from octavo.tasks.classification import TASK, ClassificationData, cross_validate, fit_classifier, measure
-from octavo.tasks.classification_page import content
+from octavo.tasks.classification_page import page_content
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run import Run
 from octavo.tasks.run_page import render_run_page
@@ -324,7 +324,7 @@ def test_the_page_shows_words_as_text_not_as_markup() -> None:
     made.record["result"] = measure(made, data).to_json()
     hostile = Labelled([f"<script>alert(1)</script> {data.texts[0]}"], 1 - data.y_N[:1], data.classes)
     made.record["data"] = {"source": ["<i>y"]}
-    shown = content(made, ClassificationData(data, hostile), None, Path("<b>x"))
+    shown = page_content(made, ClassificationData(data, hostile), None, Path("<b>x"))
     page = render_run_page(RECIPES["linear"], made, shown, (), Path("<b>x"))
     assert "<script" not in page
     assert not {"<b>x", "<i>y"} & set(re.findall(r"<[bi]>.", page))

@@ -15,7 +15,7 @@ from octavo.cli.output import Output, note, print_json, print_table, write_page
 from octavo.cli.train import train_command
 from octavo.datasets.labels import Labelled, LabelledConfig, read_texts
 from octavo.errors import UserError
-from octavo.tasks.classification import TASK, examples_of, held_out_examples
+from octavo.tasks.classification import TASK, held_out_examples
 from octavo.tasks.classification_page import excerpt, explain_page
 from octavo.tasks.classifier import Classifier
 from octavo.tasks.run_page import flags_of
@@ -156,7 +156,8 @@ def inspect(
 def _learnt(made: Classifier) -> Labelled | None:
     """The training examples, where they can still be had."""
     try:
-        return examples_of(made)[0]
+        learnt: Labelled = made.data("name a file of examples").learn
+        return learnt
     except UserError as error:
         note(f"no nearest examples: {error}")
         return None

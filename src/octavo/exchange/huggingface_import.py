@@ -38,7 +38,8 @@ def read_huggingface(folder: str | Path, tokenizer: Tokenizer | None = None) -> 
         shape = _shape_of(values)
         config, vocab = shape.config_of(values)
         ours = untied(shape.to_ours(read_weights(folder), config), config.tied)
-        _check_vocab(vocab, ours["embedding_VD"])  # before a tokenizer of that size is made
+        if (rows := len(ours["embedding_VD"])) != vocab or not vocab:  # before a tokenizer of that size is made
+            raise UserError(f"every token must have an embedding: vocab_size={vocab:,}, the file has {rows:,}")
         own, notes = _tokenizer(folder, values, vocab)
         model = built(config, vocab, own.begin, ours)
     except UserError as error:
@@ -55,11 +56,6 @@ def _shape_of(values: Mapping[str, Any]) -> Shape:
     if values.get("quantization_config") is not None:
         raise UserError("quantised weights are read from GGUF files only; take the model as it was before that")
     return SHAPES[kind]
-
-
-def _check_vocab(vocab: int, embedding_VD: Tensor) -> None:
-    if vocab != len(embedding_VD) or not vocab:
-        raise UserError(f"every token must have an embedding: vocab_size={vocab:,}, the file has {len(embedding_VD):,}")
 
 
 # ---------------------------------------------------------------------- weights

@@ -9,7 +9,7 @@ beginning of a new one. Either way `step` is a function of the state, and texts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,13 +49,13 @@ class GPT(LanguageModel[State]):
         self.output_VD = None if config.tied else nn.Parameter(torch.empty(vocab, config.width))
         learned = config.positions == "learned"
         self.positions_CD = nn.Parameter(torch.empty(config.context, config.width)) if learned else None
-        self.blocks = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
+        self.blocks: Any = nn.ModuleList(TransformerBlock(config) for _ in range(config.layers))
         self.norm = Norm(config)
 
     def initialise(self, generator: torch.Generator) -> None:
         config = self.config
         init_tables((self.embedding_VD, self.output_VD, self.positions_CD), config, generator)
-        for block in self._blocks():
+        for block in self.blocks:
             block.initialise(config, generator)
         self.norm.initialise(config, generator)
 
@@ -63,7 +63,7 @@ class GPT(LanguageModel[State]):
 
     def start(self, batch: int) -> State:
         position_B = torch.zeros(batch, dtype=torch.long, device=self.embedding_VD.device)
-        return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self._blocks())
+        return position_B, position_B[:, None][:, :0], tuple(block.attention.start(batch) for block in self.blocks)
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         h_BTD, state = self.read(state, x_BT)
@@ -111,7 +111,7 @@ class GPT(LanguageModel[State]):
             x_BTD = F.dropout(x_BTD, self.config.dropout)
         place = Place(self._angles(place_T, x_BTD.dtype))
         after = []
-        for block, one in zip(self._blocks(), before, strict=True):
+        for block, one in zip(self.blocks, before, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place)
             after.append(one)
         tokens_BS = torch.cat([tokens_BS, x_BT], 1) if self.config.absolute else tokens_BS
@@ -122,9 +122,6 @@ class GPT(LanguageModel[State]):
         if config.positions != "rotary" or config.kind.family == "synthesizer":
             return None
         return rotary_angles(place_T, config.head_size, config.rotary_base, dtype)
-
-    def _blocks(self) -> Iterator[TransformerBlock]:
-        return iter(self.blocks)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ what others want to know
 
@@ -164,7 +161,7 @@ class GPT(LanguageModel[State]):
 
     @property
     def repeated_blocks(self) -> Sequence[TransformerBlock]:
-        return list(self._blocks())
+        return list(self.blocks)
 
 
 def _kind(config: GPTConfig) -> str:

@@ -81,8 +81,10 @@ class Layer(nn.Module):
             forget.fill_(forget_bias)
 
 
-def init_matrix(weight: Tensor, how: str, generator: torch.Generator) -> None:
-    """Fill the matrix on the CPU, where the generator is, so that every device starts from the same weights."""
+def init_matrix(weight: Tensor | None, how: str, generator: torch.Generator) -> None:
+    """Fill the matrix, where there is one, on the CPU, where the generator is: every device starts from the same."""
+    if weight is None:
+        return
     drawn = torch.empty(weight.shape)
     if how == "orthogonal":
         nn.init.orthogonal_(drawn, generator=generator)
@@ -92,7 +94,7 @@ def init_matrix(weight: Tensor, how: str, generator: torch.Generator) -> None:
         nn.init.kaiming_uniform_(drawn, nonlinearity="relu", generator=generator)
     else:
         nn.init.normal_(drawn, std=weight.shape[-1] ** -0.5, generator=generator)
-    weight.copy_(drawn)
+    weight.data.copy_(drawn)
 
 
 class Embedded(LanguageModel[State]):
@@ -106,9 +108,8 @@ class Embedded(LanguageModel[State]):
         self.output_bias_V = nn.Parameter(torch.empty(vocab))
 
     def initialise(self, generator: torch.Generator) -> None:
-        init_matrix(self.embedding_VD.data, "normal", generator)
-        if self.output_VD is not None:
-            init_matrix(self.output_VD.data, "xavier", generator)
+        init_matrix(self.embedding_VD, "normal", generator)
+        init_matrix(self.output_VD, "xavier", generator)
         self.output_bias_V.data.zero_()
 
     @property
@@ -133,11 +134,11 @@ class Recurrent(Embedded):
 
     def __init__(self, config: RecurrentConfig, vocab: int) -> None:
         super().__init__(config, vocab)
-        self.layers = nn.ModuleList(Layer(self.cell, config.width, config.width) for _ in range(config.layers))
+        self.layers: Any = nn.ModuleList(Layer(self.cell, config.width, config.width) for _ in range(config.layers))
 
     def initialise(self, generator: torch.Generator) -> None:
         super().initialise(generator)
-        for one in self._layers():
+        for one in self.layers:
             one.initialise(self.config.init, self.config.forget_bias, generator)
 
     def start(self, batch: int) -> State:
@@ -146,14 +147,14 @@ class Recurrent(Embedded):
 
     def step(self, state: State, x_B: Tensor) -> tuple[Tensor, State]:
         y_BD, after = self.embed(x_B), []
-        for one, before in zip(self._layers(), state, strict=True):
+        for one, before in zip(self.layers, state, strict=True):
             after.append(step(self.cell, y_BD, before, one.weights))
             y_BD = self.drop(after[-1][0] if self.cell == "lstm" else after[-1])
         return self.logits(y_BD), tuple(after)
 
     def absorb(self, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.embed(x_BT.t()), []
-        for one, before in zip(self._layers(), state, strict=True):
+        for one, before in zip(self.layers, state, strict=True):
             y_TBD, last = layer(self.cell, y_TBD, before, one.weights)
             y_TBD = self.drop(y_TBD)
             after.append(last)
@@ -167,9 +168,6 @@ class Recurrent(Embedded):
         if layers > 1:
             named |= {f"layer {l + 1}": parts[each * l : each * (l + 1)] for l in range(layers)}
         return named
-
-    def _layers(self) -> list[Layer]:
-        return list(self.layers)  # type: ignore[arg-type]
 
 
 class RNN(Recurrent):

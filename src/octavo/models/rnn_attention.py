@@ -75,9 +75,9 @@ class RNNAttention(Embedded):
         super().initialise(generator)
         self.recurrent.initialise(self.config.init, 0.0, generator)
         if self.config.score == "additive":
-            init_matrix(self.query_DD.data, "xavier", generator)
-            init_matrix(self.key_DD.data, "xavier", generator)
-            init_matrix(self.score_D.data, "normal", generator)
+            init_matrix(self.query_DD, "xavier", generator)
+            init_matrix(self.key_DD, "xavier", generator)
+            init_matrix(self.score_D, "normal", generator)
 
     def start(self, batch: int) -> State:
         D = self.config.width

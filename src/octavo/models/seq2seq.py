@@ -5,7 +5,7 @@ B rows, S tokens of the source, T new tokens of the target, H heads, K size of a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -142,9 +142,9 @@ class Seq2Seq(EncoderDecoder):
         learned = config.positions == "learned"
         self.source_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
         self.target_positions_CD = nn.Parameter(torch.empty(config.context, D)) if learned else None
-        self.encoder_blocks = nn.ModuleList(EncoderBlock(encoder) for _ in range(config.layers))
+        self.encoder_blocks: Any = nn.ModuleList(EncoderBlock(encoder) for _ in range(config.layers))
         self.encoder_norm = Norm(encoder)
-        self.decoder_blocks = nn.ModuleList(DecoderBlock(decoder) for _ in range(config.decoder_depth))
+        self.decoder_blocks: Any = nn.ModuleList(DecoderBlock(decoder) for _ in range(config.decoder_depth))
         self.norm = Norm(decoder)
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -153,8 +153,8 @@ class Seq2Seq(EncoderDecoder):
         tables = (self.source_VD, self.target_VD, self.output_VD, self.source_positions_CD, self.target_positions_CD)
         init_tables(tables, encoder, generator)
         for block in self.encoder_blocks:
-            block.initialise(encoder, generator)  # type: ignore[operator]
-        for block in self._decoder_blocks():
+            block.initialise(encoder, generator)
+        for block in self.decoder_blocks:
             block.initialise(decoder, generator)
         self.encoder_norm.initialise(encoder, generator)
         self.norm.initialise(decoder, generator)
@@ -169,11 +169,11 @@ class Seq2Seq(EncoderDecoder):
         for block in self.encoder_blocks:
             x_BSD = block(x_BSD, bare.pattern, place)
         h_BSD = self.encoder_norm(x_BSD)
-        return Memory(lengths_B, tuple(block.cross_attention.keys_values(h_BSD) for block in self._decoder_blocks()))
+        return Memory(lengths_B, tuple(block.cross_attention.keys_values(h_BSD) for block in self.decoder_blocks))
 
     def start(self, memory: Memory) -> State:
         position_B = torch.zeros(len(memory), dtype=torch.long, device=self.target_VD.device)
-        return position_B, tuple(block.attention.start(len(memory)) for block in self._decoder_blocks())
+        return position_B, tuple(block.attention.start(len(memory)) for block in self.decoder_blocks)
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         position_B, before = state
@@ -183,7 +183,7 @@ class Seq2Seq(EncoderDecoder):
         x_BTD = F.embedding(x_BT, self.target_VD)
         x_BTD = self.drop(add_positions(x_BTD, place_T, self.target_positions_CD, self.config.positions))
         place, pattern, after = self._place(place_T, x_BTD.dtype), memory.pattern, []
-        for block, one, seen in zip(self._decoder_blocks(), before, memory.parts, strict=True):
+        for block, one, seen in zip(self.decoder_blocks, before, memory.parts, strict=True):
             x_BTD, one = block.absorb(x_BTD, one, place, seen, pattern)
             after.append(one)
         return self.norm(x_BTD), (position_B + x_BT.shape[1], tuple(after))
@@ -203,9 +203,6 @@ class Seq2Seq(EncoderDecoder):
     def cross_attention(self, maps: Sequence[Tensor]) -> Sequence[Tensor]:
         """Each block of the decoder has self-attention, then cross-attention."""
         return maps[1::2]
-
-    def _decoder_blocks(self) -> Iterator[DecoderBlock]:
-        return iter(self.decoder_blocks)  # type: ignore[arg-type]
 
 
 def seq2seq_cost(config: Seq2SeqConfig, sizes: Sizes, shape: Shape) -> Cost:

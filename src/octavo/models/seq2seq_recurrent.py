@@ -66,9 +66,9 @@ class RecurrentSeq2Seq(EncoderDecoder):
         super().__init__(config, source_vocab, target_vocab, languages)
         D, cell = config.width, config.cell
         inputs = [D, *[2 * D] * (config.layers - 1)]
-        self.forwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
-        self.backwards = nn.ModuleList(Layer(cell, size, D) for size in inputs)
-        self.decoder_blocks = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
+        self.forwards: Any = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.backwards: Any = nn.ModuleList(Layer(cell, size, D) for size in inputs)
+        self.decoder_blocks: Any = nn.ModuleList(Layer(cell, D, D) for _ in range(config.layers))
         self.bridge_DE = nn.Parameter(torch.empty(D, 2 * D))
         attends = config.score != "none"
         self.key_DE = nn.Parameter(torch.empty(D, 2 * D)) if attends else None
@@ -80,15 +80,12 @@ class RecurrentSeq2Seq(EncoderDecoder):
     def initialise(self, generator: torch.Generator) -> None:
         """Draw the weights that training starts from."""
         for table in (self.source_VD, self.target_VD, self.output_VD):
-            if table is not None:
-                init_matrix(table.data, "normal", generator)
-        for one in (*self._layers(self.forwards), *self._layers(self.backwards), *self._layers(self.decoder_blocks)):
+            init_matrix(table, "normal", generator)
+        for one in (*self.forwards, *self.backwards, *self.decoder_blocks):
             one.initialise(self.config.init, 1.0, generator)
         for matrix in (self.bridge_DE, self.key_DE, self.combine_DG, self.query_DD):
-            if matrix is not None:
-                init_matrix(matrix.data, "xavier", generator)
-        if self.score_D is not None:
-            init_matrix(self.score_D.data, "normal", generator)
+            init_matrix(matrix, "xavier", generator)
+        init_matrix(self.score_D, "normal", generator)
         self.bias_V.data.zero_()
 
     def scores(self, h_BTD: Tensor) -> Tensor:
@@ -101,7 +98,7 @@ class RecurrentSeq2Seq(EncoderDecoder):
         turned_SB = turned(lengths, S).t()
         y_SBE = self.drop(self.embed_source(x_BS.t()))
         starts = []
-        for there, back in zip(self._layers(self.forwards), self._layers(self.backwards), strict=True):
+        for there, back in zip(self.forwards, self.backwards, strict=True):
             begin = self._nothing(B)
             to_SBD, _ = layer(self.config.cell, y_SBE, begin, there.weights)
             fro_SBD, _ = layer(self.config.cell, _taken(y_SBE, turned_SB), begin, back.weights)
@@ -121,7 +118,7 @@ class RecurrentSeq2Seq(EncoderDecoder):
 
     def read(self, memory: Memory, state: State, x_BT: Tensor) -> tuple[Tensor, State]:
         y_TBD, after = self.drop(F.embedding(x_BT.t(), self.target_VD)), []
-        for one, before in zip(self._layers(self.decoder_blocks), state, strict=True):
+        for one, before in zip(self.decoder_blocks, state, strict=True):
             before = map_state(before, partial(_like, y_TBD))
             y_TBD, last = layer(self.config.cell, y_TBD, before, one.weights)
             y_TBD = self.drop(y_TBD)
@@ -144,9 +141,6 @@ class RecurrentSeq2Seq(EncoderDecoder):
         seen_BTE = a_BTS @ h_BSE.to(a_BTS.dtype)
         assert self.combine_DG is not None
         return self.drop(F.linear(torch.cat([s_BTD, seen_BTE], -1), self.combine_DG).tanh())
-
-    def _layers(self, stack: nn.ModuleList) -> list[Layer]:
-        return list(stack)  # type: ignore[arg-type]
 
     def _nothing(self, batch: int) -> Any:
         h_BD = self.target_VD.new_zeros(batch, self.config.width)

@@ -172,8 +172,7 @@ class Vit(nn.Module):
         """Draw the weights that training starts from."""
         init_matrix(self.patch_DCPP.data.flatten(1), "xavier", generator)
         for table in (self.positions_CD, self.token_D):
-            if table is not None:
-                init_matrix(table.data, "normal", generator)
+            init_matrix(table, "normal", generator)
         for block in self.blocks:
             block.initialise(self.config.block, generator)  # type: ignore[operator]
         self.norm.initialise(self.config.block, generator)

@@ -48,12 +48,8 @@ def train(
     task = task_for(model)
     given = {**settings, **({"parts": list(parts)} if parts else {})}
     recipe = task.recipe(model, given, seed, device, ("parts",))
-    return train_run(task, recipe, sources_of(corpus), out, measure)
-
-
-def sources_of(corpus: str | Path | Sequence[str | Path]) -> list[str]:
-    """One source or several, as words."""
-    return [str(one) for one in ([corpus] if isinstance(corpus, str | Path) else corpus)]
+    sources = [corpus] if isinstance(corpus, str | Path) else corpus
+    return train_run(task, recipe, [str(source) for source in sources], out, measure)
 
 
 def resume(path: str | Path, *, budget: str | None = None, measure: bool = True) -> Any:

@@ -189,7 +189,7 @@ def held_out_examples(run: Classifier, source: Sequence[str], reading: LabelledC
     """Labelled texts to measure a classifier on; without a source, those held out of its training."""
     if source:
         return read_labelled(list(source), reading, run.classes)
-    test = examples_of(run)[1]
+    test: Labelled = run.data("name a file of examples").test
     if not len(test):
         raise UserError(f"{run.path} has learnt from every example (it was cross-validated); name a file of others")
     return test
@@ -290,9 +290,3 @@ def cross_validate(
         p_NC[rows] = made.probabilities(data.take(held).texts)
         accuracies.append(float((p_NC[rows].argmax(1) == torch.from_numpy(data.y_N[held])).float().mean()))
     return classified(p_NC, torch.from_numpy(data.y_N), data.classes), accuracies
-
-
-def examples_of(made: Classifier) -> tuple[Labelled, Labelled]:
-    """What a classifier has learnt from and was measured on, read again; refused where it has changed."""
-    data: ClassificationData = made.data("name a file of examples")
-    return data.learn, data.test

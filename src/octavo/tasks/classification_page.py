@@ -33,7 +33,7 @@ COLOUR_STEPS = 4
 EXCERPT_CHARACTERS = 160  # of a training example
 
 
-def content(made: Classifier, data: ClassificationData, _: Any, out: Path) -> PageContent:
+def page_content(made: Classifier, data: ClassificationData, _: Any, out: Path) -> PageContent:
     """What the page shows, with the most confident of the mistakes on the test examples, where there are any."""
     test = data.test
     rows = surest_errors(made, test, SHOWN_MISTAKES)

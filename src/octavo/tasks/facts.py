@@ -30,7 +30,7 @@ from octavo.text.question_tokens import mark_of, question_rows, shuffled, text_r
 from octavo.text.tokenizers.base import Tokenizer
 from octavo.text.tokenizers.char import Char
 from octavo.training.loop_config import LoopConfig
-from octavo.training.optimizer import OptimizerConfig
+from octavo.training.optimizer import MUON_LEARNING_RATE, OptimizerConfig
 from octavo.training.stage import Objective, RowBatch, Stage
 
 PRETRAINING, FINETUNING = "pretraining", "finetuning"
@@ -90,8 +90,8 @@ class FactsTask(Task[FactsRun, Knowledge]):
     config = GPTConfig(width=256, layers=4, heads=8, context=128)
 
     def configs(self, model: str) -> tuple[str, dict[str, Any]]:
-        usual = {"config": self.config, "settings": self.settings, "loop": self.loop, "optimizer": self.optimizer}
-        return "gpt", usual
+        _, usual = super().configs("gpt")
+        return "gpt", usual | {"config": self.config}
 
     def check(self, recipe: Recipe) -> None:
         recipe.config.check_use()
@@ -99,7 +99,7 @@ class FactsTask(Task[FactsRun, Knowledge]):
     def open(self, recipe: Recipe, source: Sequence[str], folder: Path | None = None) -> Knowledge:
         if len(source) != 1:
             raise UserError(f"facts are of one source: got {len(source)}; name birthplaces, people-500 or a folder")
-        return open_facts(source[0], recipe.seed)
+        return open_people(source[0], recipe.seed) if names_people(source[0]) else open_knowledge(source[0])
 
     def named_data(self) -> dict[str, str]:
         found = {name: SOURCES[name].title for name in ("birthplaces",) if where(name)}
@@ -114,10 +114,6 @@ class FactsTask(Task[FactsRun, Knowledge]):
     def create(self, recipe: Recipe, data: Knowledge) -> FactsRun:
         model, tokenizer = fresh_model(data, recipe.config, recipe.seed)
         return FactsRun(model, tokenizer)
-
-    def suited(self, recipe: Recipe, run: FactsRun) -> Recipe:
-        """Muon's learning rate suits pretraining; in finetuning it is less as the other rate is."""
-        return recipe.replace(optimizer=recipe.optimizer.suiting(run.model))
 
     def stage_names(self, recipe: Recipe) -> Sequence[str]:
         return (PRETRAINING, FINETUNING) if recipe.settings.pretraining else (FINETUNING,)
@@ -161,16 +157,8 @@ def optimizer_of(recipe: Recipe, pretraining: bool = False) -> OptimizerConfig:
     """That of a stage: Muon's learning rate is less than its highest as the other one is."""
     rates = (recipe.settings.pretrain_learning_rate, recipe.optimizer.learning_rate)
     rate = rates[0] if pretraining else rates[1]
-    muon = (recipe.optimizer.muon_learning_rate or GPT_MUON_LEARNING_RATE) * rate / max(rates)
+    muon = (recipe.optimizer.muon_learning_rate or MUON_LEARNING_RATE) * rate / max(rates)
     return replace(recipe.optimizer, learning_rate=rate, muon_learning_rate=muon)
-
-
-GPT_MUON_LEARNING_RATE = 0.02
-
-
-def open_facts(source: str | Path, seed: int = 0) -> Knowledge:
-    """birthplaces, made-up people (people, people-500) or a folder."""
-    return open_people(str(source), seed) if names_people(source) else open_knowledge(source)
 
 
 def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Char]:

@@ -15,7 +15,7 @@ from octavo.tasks.facts_run import FactsRun
 from octavo.tasks.run_page import PageContent
 
 
-def content(run: FactsRun, *_: Any) -> PageContent:
+def page_content(run: FactsRun, *_: Any) -> PageContent:
     """What the page shows."""
     result, name = run.record["result"], run.record["corpus"]["name"]
     pretrained = any(stage["name"] == "pretraining" for stage in run.record["training"]["stages"])

@@ -243,19 +243,13 @@ class ImageBatches:
 
 def evaluate_images(run: ImageRun, source: str | Path | None = None) -> ImageEvaluation:
     """How good a run is on the held-out images of a source, or of its own, with the images that it got wrong."""
-    images = held_out_images(run) if source is None else open_images(source, _side(run, source))
+    images: Images = run.data() if source is None else open_images(source, _side(run, source))
     if images.labels != run.labels or images.sizes != run.model.sizes:
         raise UserError(
             f"the images must be like those the run was trained on: {_described(run.model.sizes, run.labels)}; "
             f"{source or 'its source'} has {_described(images.sizes, images.labels)}"
         )
     return evaluate_run(run, images.test_NCHW, images.test_N)
-
-
-def held_out_images(run: ImageRun) -> Images:
-    """The images that a run was trained and measured on, as they are now."""
-    images: Images = run.data()
-    return images
 
 
 def _described(sizes: Mapping[str, int], labels: Sequence[str]) -> str:
@@ -272,7 +266,7 @@ def picture_of(run: ImageRun, image: str) -> tuple[str, Tensor, int | None]:
     """What to call it, x_CHW and, where it is known, the class: of a held-out image by number, or of a file."""
     if not image.isdecimal():
         return image, run.read(image), None
-    images, n = held_out_images(run), int(image)
+    images, n = run.data(), int(image)
     if n >= len(images.test_N):
         raise UserError(f"held-out images are numbered from 0 to {len(images.test_N) - 1:,}: image={n}; try --image 0")
     return f"held-out image {n}", images.test_NCHW[n], int(images.test_N[n])

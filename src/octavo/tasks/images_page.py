@@ -36,7 +36,7 @@ EXPLAINED = (
 )
 
 
-def content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
+def page_content(run: ImageRun, images: Images, measured: ImageEvaluation, out: Path) -> PageContent:
     """What the page shows."""
     about = run.record["images"]
     name = about["name"]

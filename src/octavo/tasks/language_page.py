@@ -41,7 +41,7 @@ HOW_COUNTED = (
 )
 
 
-def content(run: Run, data: LanguageData, sample: str, out: Path) -> PageContent:
+def page_content(run: Run, data: LanguageData, sample: str, out: Path) -> PageContent:
     """What the page shows."""
     return content_of(run, out.name, opening(data.corpus.valid), sample, out)
 

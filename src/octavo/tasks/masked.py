@@ -6,8 +6,8 @@ B rows, T tokens of a row, N masked tokens, P pairs of sentences, D width.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -97,18 +97,11 @@ class MaskedTask(Task[Encoder, Corpus]):
             measured = measure_masked(model, validation)
             return {name: measured[name] for name in measured if name != "masked_words"}
 
-        @contextmanager
-        def closing() -> Iterator[None]:
-            try:
-                yield
-            finally:
-                ahead.close()
-
         tokens = self._rows(recipe) * recipe.config.context
         return Stage(
             model, MaskedLoss(model, recipe.optimizer.label_smoothing), ahead, recipe.optimizer, recipe.loop.budget,
             unit="tokens", examples_per_step=tokens, steps_per_epoch=max(1, len(learnt.tokens_N) // tokens),
-            validate=validate if validation else None, best=best, fixed_shapes=True, around=closing,
+            validate=validate if validation else None, best=best, fixed_shapes=True, around=lambda: closing(ahead),
         )  # fmt: skip
 
     def choices(self, run: Encoder) -> int:

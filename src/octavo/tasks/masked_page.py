@@ -9,7 +9,7 @@ from octavo.tasks.encoder import Encoder
 from octavo.tasks.run_page import PageContent
 
 
-def content(run: Encoder, *_: Any) -> PageContent:
+def page_content(run: Encoder, *_: Any) -> PageContent:
     """What the page shows."""
     scores = [(name.replace("_", " "), f"{value:.4g}") for name, value in run.record["result"].items()]
     lead = f"A BERT that fills in masked words, trained on {run.record['corpus']['name']}."

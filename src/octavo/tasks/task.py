@@ -198,7 +198,7 @@ class Task(Generic[R, D]):
 
     def page(self, run: R, data: D, measured: Any, folder: Path) -> Any:
         """The `PageContent` of a run to be saved, by the module beside the task's, which few trainings need."""
-        return import_module(f"{TASKS[self.name]}_page").content(run, data, measured, folder)
+        return import_module(f"{TASKS[self.name]}_page").page_content(run, data, measured, folder)
 
     def choices(self, run: R) -> int:
         """How many answers an untrained model chooses among: the logarithm is its first loss, in nats."""

@@ -130,7 +130,7 @@ class TrainingRun:
             if not (folder and (folder / STATE).is_dir()):
                 raise
             raise Stopped(f"stopped while measuring; go on with: octavo resume {folder}", signal.SIGINT) from error
-        if before and self.team.leads:
+        if before and folder is not None and self.team.leads:
             shutil.rmtree(_real(folder).with_name(Path(before).name), ignore_errors=True)
         return run
 
@@ -238,15 +238,10 @@ def _begun(run: Any, loop: Loop, folder: Path | None, new: bool) -> Iterator[Non
         run.model = model
         yield
     except Exception as error:
-        before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-        if not isinstance(error, Stopped) and before.exists() and not _has_learnt(folder):
-            shutil.rmtree(_real(folder), ignore_errors=True)
-            os.rename(before, _real(folder))
+        learnt = (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
+        if not isinstance(error, Stopped) and _aside(folder).exists() and not learnt:
+            _bring_back(folder)
         raise
-
-
-def _has_learnt(folder: Path) -> bool:
-    return (folder / STATE / FILE).is_file() and Checkpoint.load(folder).position.step > 0
 
 
 # ---------------------------------------------------------------------- folders
@@ -261,12 +256,8 @@ def is_stopped(folder: Path | None) -> bool:
 
 def restore_old(folder: Path | None) -> None:
     """Bring an old run back whose place is empty: the process that had put it aside was killed before it saved."""
-    if folder is None:
-        return
-    before = _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
-    if before.exists() and not (folder / CONFIG).exists():
-        shutil.rmtree(_real(folder), ignore_errors=True)
-        os.rename(before, _real(folder))
+    if folder is not None and _aside(folder).exists() and not (folder / CONFIG).exists():
+        _bring_back(folder)
 
 
 def log_length(folder: Path | None) -> int:
@@ -276,15 +267,23 @@ def log_length(folder: Path | None) -> int:
 
 def _put_aside(folder: Path) -> str:
     """A finished run that stands there stays until the new one is finished too; returns the name it has meanwhile."""
-    out = _real(folder)
+    out, aside = _real(folder), _aside(folder)
     if not (out / CONFIG).is_file():
         return ""
-    aside = out.with_name(f"{out.name}{BEFORE}")
     if aside.exists():
         raise UserError(f"{aside} is in the way: {out} would be put there until the new run is finished; move it")
     os.rename(out, aside)
     return aside.name
 
 
-def _real(folder: Path | None) -> Path:
-    return Path(os.path.realpath(str(folder)))
+def _bring_back(folder: Path) -> None:
+    shutil.rmtree(_real(folder), ignore_errors=True)
+    os.rename(_aside(folder), _real(folder))
+
+
+def _aside(folder: Path) -> Path:
+    return _real(folder).with_name(f"{_real(folder).name}{BEFORE}")
+
+
+def _real(folder: Path) -> Path:
+    return Path(os.path.realpath(folder))

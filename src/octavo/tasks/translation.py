@@ -149,7 +149,7 @@ class TranslationTask(Task[Translator, Pairs]):
 
     def evaluate(self, run: Translator, source: Any = None, **settings: Any) -> dict[str, Translated]:
         """BLEU and chrF by language: of the run's own test pairs, or of all pairs of a place that is named."""
-        lines = read_lines(source) if source else pairs_of(run).test
+        lines = read_lines(source) if source else run.data().test
         if len(lines.targets) != len(run.languages) - 1:
             wanted, given = ", ".join(run.languages[1:]), len(lines.targets)
             raise UserError(
@@ -159,12 +159,6 @@ class TranslationTask(Task[Translator, Pairs]):
 
 
 TASK = TranslationTask()
-
-
-def pairs_of(run: Translator) -> Pairs:
-    """The pairs that a run was trained and measured on, if they are still the same."""
-    pairs: Pairs = run.data()
-    return pairs
 
 
 class PairLoss(Objective):

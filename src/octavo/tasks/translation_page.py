@@ -31,7 +31,7 @@ from octavo.tasks.translator import Translator
 SHOWN_TRANSLATIONS = 12  # texts of the test set
 
 
-def content(run: Translator, data: Pairs, _: Any, out: Path) -> PageContent:
+def page_content(run: Translator, data: Pairs, _: Any, out: Path) -> PageContent:
     """What the page shows."""
     test = data.test
     title = f"Translating {run.languages[0]} to {' and '.join(run.languages[1:])}"

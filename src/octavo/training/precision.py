@@ -105,16 +105,13 @@ class Recorded(nn.Module):
         tensors = (*tensors_of(state), x_BT)
         shapes = tuple((tuple(t.shape), t.dtype) for t in tensors)
         if shapes not in self.by_shape:
-            self.by_shape[shapes] = [self._recorded(state, tensors)]
+            flat = Flat(self.plain, state)
+            torch.cuda.make_graphed_callables(flat, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
+            self.by_shape[shapes] = [flat]
         nats, *after = self.by_shape[shapes][0](*tensors)
         # Copies, because the next one overwrites what a recording gives; and a state with a history would keep alive
         # what ties the weights to this stream, where the next recording could not reach them.
         return nats.clone(), state_from(state, [t.detach().clone() for t in after])
-
-    def _recorded(self, state: Any, tensors: tuple[Tensor, ...]) -> nn.Module:
-        one = Flat(self.plain, state)
-        torch.cuda.make_graphed_callables(one, tuple(t.detach().clone() for t in tensors), allow_unused_input=True)
-        return one
 
 
 class Flat(nn.Module):

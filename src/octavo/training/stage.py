@@ -74,11 +74,6 @@ class Objective(nn.Module):
         self.model, self.smoothing = model, smoothing
 
 
-def no_state(rows: int) -> tuple[()]:
-    """The state of an objective that carries none."""
-    return ()
-
-
 @dataclass
 class Stage:
     """One training: tasks have one, or several that follow each other on the same model."""
@@ -96,7 +91,7 @@ class Stage:
     examples_per_step: int = 0
     """Where it is known: then a step is trained at the learning rate of its middle."""
     steps_per_epoch: int = 0
-    start: Callable[[int], Any] = no_state
+    start: Callable[[int], Any] = lambda rows: ()
     """The empty state for so many rows."""
     carries: bool = False
     """Truncated back-propagation through time: a batch starts from the state that the one before has left."""

@@ -85,7 +85,7 @@ class CachedSession(KVSession):
             self.paired = self.by_hand and config.positions == "rotary"
             self.order_K = torch.arange(self.size).view(2, -1).t().flatten() if self.paired else None
             self.new = New.of(like, config, self.batch, 1, self.paired)
-            self.layers = [self._layer(block) for block in model._blocks()]
+            self.layers = [self._layer(block) for block in model.blocks]
             self.last, weight = self._norm(model.norm, model.output_weight)
             self.logits = partial(products.product, self._ready(weight), None)
             self.positions_CD = added_positions(model)

@@ -71,7 +71,7 @@ class GraphSession(KVSession):
             overlap = self.captures and torch.cuda.get_device_capability(device) >= (9, 0)
         self.overlap, self.programs = overlap, programs
         with torch.no_grad():
-            self.weights = [_weights(block) for block in model._blocks()]
+            self.weights = [_weights(block) for block in model.blocks]
             self.positions_CD = added_positions(model)
             self._open(KVCache(model, state))
 

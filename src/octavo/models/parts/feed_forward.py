@@ -85,8 +85,8 @@ def init_tables(tables: Iterable[Tensor | None], config: GPTConfig, generator: t
     for table in tables:
         if table is not None and config.init == "gpt2":
             _normal(table, 0.02, generator)
-        elif table is not None:
-            init_matrix(table.data, "normal", generator)
+        else:
+            init_matrix(table, "normal", generator)
 
 
 def init_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
@@ -94,7 +94,7 @@ def init_inner(weight: Tensor, config: GPTConfig, generator: torch.Generator) ->
     if config.init == "gpt2":
         _normal(weight, 0.02, generator)
     else:
-        init_matrix(weight.data, "xavier", generator)
+        init_matrix(weight, "xavier", generator)
 
 
 def init_residual(weight: Tensor, config: GPTConfig, generator: torch.Generator) -> None:
