@@ -242,6 +242,21 @@ def test_the_attention_of_a_transformer_follows_the_reading(page: Any, runs: Pat
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("other", ["", "&other=words"])
+def test_on_a_phone_the_card_of_a_token_covers_nothing(page: Any, other: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    go(page, f"#/read?run=kn{other}&text={TEXT.replace(' ', '+') * 20}")
+    page.locator(".walk span").nth(60).click()
+    page.locator(".about table").first.wait_for()
+    page.locator(".about").evaluate("card => card.scrollIntoView({ block: 'end' })")
+    text, card = (page.locator(f".beside > {one}").bounding_box() for one in (":first-child", ".about"))
+    assert text["y"] >= 0
+    assert text["y"] + text["height"] <= card["y"]
+    assert card["y"] + card["height"] <= 845  # both are on one screen
+    page.set_viewport_size({"width": 1100, "height": 900})
+
+
+@pytest.mark.browser
 def test_two_models_stand_side_by_side(page: Any, runs: Path) -> None:
     go(page, "#/read?run=kn&text=The+cat+sang.")
     page.wait_for_selector(".walk span")

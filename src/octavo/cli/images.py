@@ -9,12 +9,13 @@ from tyro.conf import Positional, arg
 from octavo.cli.classify import print_result as print_result
 from octavo.cli.flags import RunPath
 from octavo.cli.inspect import describe_run
-from octavo.cli.output import Output, print_table, write_page
+from octavo.cli.output import Output, print_table, rounded, write_page
 from octavo.errors import UserError
 from octavo.tasks.image_attention import ImageAttention, attend_to_image
 from octavo.tasks.images import ImageRun, evaluate_images, picture_of
 from octavo.tasks.images_page import lens_page
 
+DIGITS = 6  # of the weights in JSON
 ImageSource = Annotated[Positional[str], arg(metavar="IMAGES")]
 
 
@@ -73,16 +74,12 @@ def _strongest(seen_hw: Any) -> str:
 
 
 def _as_json(run: ImageRun, attention: ImageAttention, truth: int | None) -> dict[str, Any]:
-    return {
+    found = {
         "answer": run.labels[attention.answer], "truth": None if truth is None else run.labels[truth],
-        "probability": {label: round(p, 6) for label, p in zip(run.labels, attention.p_V.tolist(), strict=True)},
-        "rollout": _rounded(attention.rollout_hw),
-        "heads": [{"layer": one.layer, "head": one.head, "entropy": round(one.entropy, 4),
-                   "distance": round(one.distance, 4), "seen": _rounded(one.seen_hw)} for one in attention.heads],
-        "channels": [{"layer": one.layer, "group": one.group, "itself": round(one.itself, 4)}
-                     for one in attention.groups],
+        "probability": dict(zip(run.labels, attention.p_V.tolist(), strict=True)),
+        "rollout": attention.rollout_hw.tolist(),
+        "heads": [{"layer": one.layer, "head": one.head, "entropy": one.entropy, "distance": one.distance,
+                   "seen": one.seen_hw.tolist()} for one in attention.heads],
+        "channels": [{"layer": one.layer, "group": one.group, "itself": one.itself} for one in attention.groups],
     }  # fmt: skip
-
-
-def _rounded(map_hw: Any) -> list[list[float]]:
-    return [[round(value, 5) for value in row] for row in map_hw.tolist()]
+    return dict(rounded(found, DIGITS))

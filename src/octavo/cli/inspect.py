@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from octavo.cli.output import Output, note, print_table, write_page
-from octavo.config import plain_json
+from octavo.cli.output import Output, note, print_table, rounded, write_page
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import heads_of
 from octavo.inspect.attention_maps import in_words as heads_in_words
@@ -73,8 +71,7 @@ def inspect_tokens(run: Run, text: str) -> Output:
     tokens = surprises(run.model, run.tokenizer, data)
     inspections = [inspect_run(run, text)] if has_inspection(run) and len(tokens) >= SHORTEST else []
     found = as_json(inspections, text) if inspections else {"runs": []}
-    each = [dataclasses.asdict(one) | {"bits": plain_json(one.bits)} for one in tokens]
-    return Output(found | {"surprisal": each}, lambda: _print_tokens(run, tokens, len(data), inspections))
+    return Output(found | {"surprisal": tokens}, lambda: _print_tokens(run, tokens, len(data), inspections))
 
 
 def _print_tokens(run: Run, tokens: Sequence[Surprise], data_bytes: int, inspections: list[Inspection]) -> None:
@@ -166,7 +163,8 @@ def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
         "text": text.encode("utf-8", "backslashreplace").decode(),
         "runs": [
             {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
-             **_rows_as_json(one), **_maps_as_json(one), **_layers_as_json(one), **_flow_as_json(one.flow)}
+             **rounded({**_rows_as_json(one), **_maps_as_json(one), **_layers_as_json(one)}, DIGITS),
+             **_flow_as_json(one.flow)}
             for one in inspections
         ],
         "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
@@ -176,11 +174,8 @@ def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
 
 def _rows_as_json(one: Inspection) -> dict[str, Any]:
     """Each gate's mean and its shares of saturated units, token by token."""
-    return {"gates": [
-        {"layer": row.layer, "gate": row.name, "mean": _rounded(row.mean.tolist()),
-         "low": _rounded(row.low.tolist()), "high": _rounded(row.high.tolist())}
-        for row in one.rows
-    ]}  # fmt: skip
+    return {"gates": [{"layer": row.layer, "gate": row.name, "mean": row.mean.tolist(), "low": row.low.tolist(),
+                       "high": row.high.tolist()} for row in one.rows]}  # fmt: skip
 
 
 def _maps_as_json(one: Inspection) -> dict[str, Any]:
@@ -193,12 +188,10 @@ def _maps_as_json(one: Inspection) -> dict[str, Any]:
     return {
         "mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(),
         "heads": [
-            {"layer": head.layer, "head": head.head, "entropy": round(head.entropy, DIGITS),
-             "entropy_share": round(head.spread, DIGITS), "distance": round(head.distance, DIGITS),
-             "to_itself": round(head.itself, DIGITS), "to_previous": round(head.previous, DIGITS),
-             "to_begin": round(head.first, DIGITS), "kind": head.kind or None,
-             "entropies": _rounded(head.entropies.tolist()), "distances": _rounded(head.distances.tolist()),
-             "map": [_rounded(row[: t + 1]) for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
+            {"layer": head.layer, "head": head.head, "entropy": head.entropy, "entropy_share": head.spread,
+             "distance": head.distance, "to_itself": head.itself, "to_previous": head.previous, "to_begin": head.first,
+             "kind": head.kind or None, "entropies": head.entropies.tolist(), "distances": head.distances.tolist(),
+             "map": [row[: t + 1] for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
         ],
     }  # fmt: skip
@@ -206,15 +199,13 @@ def _maps_as_json(one: Inspection) -> dict[str, Any]:
 
 def _layers_as_json(one: Inspection) -> dict[str, Any]:
     """What each layer predicts in the place of each token, and what that token costs there."""
-    if not one.layers:
-        return {}
-    return {"logit_lens": [
-        {"depth": layer.depth, "name": layer.name, "bits_per_token": plain_json(round(layer.bits, DIGITS)),
-         "accuracy": round(layer.right, DIGITS), "bits": _rounded(layer.bits_N.tolist()),
-         "predicted": [one.spell(token) for token in layer.top_N.tolist()],
-         "probability": _rounded(layer.p_N.tolist())}
+    layers = [
+        {"depth": layer.depth, "name": layer.name, "bits_per_token": layer.bits, "accuracy": layer.right,
+         "bits": layer.bits_N.tolist(), "predicted": [one.spell(token) for token in layer.top_N.tolist()],
+         "probability": layer.p_N.tolist()}
         for layer in one.layers
-    ]}  # fmt: skip
+    ]  # fmt: skip
+    return {"logit_lens": layers} if layers else {}
 
 
 def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
@@ -223,18 +214,9 @@ def _flow_as_json(flow: Flow | None) -> dict[str, Any]:
     return {"gradient_flow": {
         "back": flow.back, "losses": flow.ends, **_norms(flow.norms),
         "parts": {name: _norms(norms) for name, norms in flow.parts.items()},
-        **({"layers": [plain_json(norm) for norm in flow.depths]} if flow.depths else {}),
+        **({"layers": flow.depths} if flow.depths else {}),
     }}  # fmt: skip
 
 
-def _rounded(values: Sequence[float]) -> list[float | None]:
-    return [plain_json(round(value, DIGITS)) for value in values]
-
-
 def _norms(norms: Norms) -> dict[str, Any]:
-    factor = rate(norms)
-    return {
-        "norms": [plain_json(norm) for norm in norms],
-        "factor_per_step": plain_json(factor),
-        "summary": in_words(factor),
-    }
+    return {"norms": norms, "factor_per_step": rate(norms), "summary": in_words(rate(norms))}
