@@ -162,10 +162,10 @@ def stage_curve(rows: Rows, record: Mapping[str, Any], stage: Mapping[str, Any])
 
 
 def _measures(rows: Rows) -> Markup:
-    """What was measured on the validation data during training, in per cent."""
+    """What was measured on held-out examples during training, in per cent."""
     found = {title: [(x, 100 * y) for x, y in _points(rows, key)] for key, title in SHARES.items()}
     series = [Series(title, points) for title, points in found.items() if points]
-    return lines(series, "On the validation data, over the steps.", ("step", "%"))
+    return lines(series, "On held-out examples, over the steps.", ("step", "%"))
 
 
 def _points(rows: Rows, key: str) -> list[Point]:
