@@ -108,7 +108,7 @@ def _reading(run: Run, x_N: list[int], asked: ReadRequest, ticket: Ticket) -> tu
     reads_as_scored = type(run.model).token_log_probs is LanguageModel.token_log_probs
     if reads_as_scored and (shape is None or len(x_N) < shape.first):
         return reading, float(reading.bits_N.numpy().sum())
-    # Scores that come from tables, or are summed over parallel streams, differ from these in the last digits.
+    # Scores found in a table of counts, or summed over parallel streams, differ from these in the last digits.
     costs = token_costs(run.model, [np.array(x_N, np.int32)] if x_N else [], shape, ticket.turn)
     return reading, sum(float(bits_W.sum()) for _, bits_W in costs)
 
