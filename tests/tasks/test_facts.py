@@ -545,3 +545,14 @@ def test_bad_settings_are_refused_before_anything_is_read() -> None:
             TASK.recipe("facts", {name: value})
     with pytest.raises(UserError, match="learning_rate must be"):
         FactsConfig(pretrain_learning_rate=0.0)
+
+
+def test_the_doctor_examines_a_facts_run_by_the_history_of_its_stages(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["doctor", str(trained), "--json"]) == 0
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert not {"baselines", "softmax", "context"} & set(found)  # these are of language models
+    vocab = octavo.load(trained).tokenizer.vocab
+    assert f"{math.log(vocab):.2f}" in found["start"]["expected"]

@@ -154,6 +154,8 @@ class Training:
         """Twice the budget, far more of a few steps, or first of all the rest of it."""
         if not self.finished:
             return "train on to the end: octavo resume RUN"
+        if not self.loop.budget:  # the task counts epochs
+            return "train longer: more epochs"
         budget = Budget.parse(self.loop.budget)
         times = 10 if budget.kind == "steps" and budget.amount < FEW_STEPS else 2
         return f"train longer: --budget {times * budget.amount:.12g}{'s' if budget.kind == 'seconds' else budget.kind}"
