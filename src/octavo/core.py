@@ -47,6 +47,8 @@ class LanguageModel(nn.Module, Generic[S]):
 
         A model defines this or `absorb`: each follows from the other.
         """
+        if type(self).absorb is LanguageModel.absorb:
+            raise NotImplementedError(f"{type(self).__name__} must define step or absorb")
         logits_B1V, state = self.absorb(state, x_B[:, None])
         return logits_B1V[:, 0], state
 

@@ -430,9 +430,7 @@ def test_heads_that_do_not_divide_are_refused() -> None:
 
 # On a GPU
 
-compiling = pytest.mark.filterwarnings(  # PyTorch's compiler warns of what PyTorch itself does
-    "ignore:`torch.jit.script:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning"
-)
+compiling = pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # of PyTorch's compiler
 
 
 @pytest.mark.gpu
