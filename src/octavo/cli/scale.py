@@ -7,7 +7,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,48 +41,33 @@ def run_scale(argv: list[str]) -> None:
     run_command(_scale(argv[0], argv), f"octavo scale {argv[0]}", argv[1:])
 
 
-@dataclass(frozen=True)
-class ScaleFlags:
-    """What is varied."""
-
-    against: str = "auto"
-    """The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."""
-    lengths: tuple[float, ...] = ()
-    """Shares of the training text to learn from; else 1/16, 1/8, 1/4, 1/2 and 1."""
-    sizes: tuple[float, ...] = ()
-    """Shares of a network's width; else 1/4, 1/2 and 1."""
-    budgets: tuple[float, ...] = ()
-    """Shares of the budget, for the whole network on the whole text; else 1/8, 1/4, 1/2 and 1."""
-    seeds: int = 1
-    """Train every network so many times, from other initial weights: narrower intervals."""
-    seed: int = 0
-    """The first of the seeds."""
-    held_out: int = HELD_OUT_BYTES
-    """Score at most so many bytes of the held-out text."""
-    device: str = "auto"
-    """auto, cpu or cuda."""
-    quick: bool = False
-    """Fewer and shorter trainings, 3 s each: done in about a minute."""
-    jobs: int = 1
-    """How many trainings run at a time, each in a process of its own with its share of the cores."""
-
-
 def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
     """The verb with the flags of a model."""
     kind, usual = preset(model)
-    asked = LoopConfig(budget=QUICK_BUDGET if "--quick" in argv else BUDGET, evaluations=EVALUATIONS)
+    usual_plan, budget = (QUICK, QUICK_BUDGET) if "--quick" in argv else (ScalePlan(), BUDGET)
     order_given = any(word.split("=")[0] == "--order" for word in argv)  # also where it is the usual one
-
-    steps = {"loop": asked, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
+    loop = LoopConfig(budget=budget, evaluations=EVALUATIONS)
+    steps = {"loop": loop, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
     usual_configs = {"config": usual, **steps, "text": TextConfig()}
+    flags = {
+        "against": "auto", "seed": 0, "held_out": HELD_OUT_BYTES, "device": "auto", "quick": False, "jobs": 1,
+        "out": f"runs/scale-{model}",
+    }  # fmt: skip
 
-    def verb(corpus: tuple[str, ...], vary: ScaleFlags, out: str, **configs: Any) -> Output:
+    def verb(corpus: tuple[str, ...], plan: ScalePlan, quick: bool, out: str, **given: Any) -> Output:
+        configs = {name: given.pop(name) for name in usual_configs}
         settings = {key: value for name, one in configs.items() for key, value in _changed(one, usual_configs[name])}
         if steps:
             settings = {"budget": configs["loop"].budget, **settings}
         elif order_given:
             settings["order"] = configs["config"].order
-        return _run(model, corpus, settings, vary, out, shlex.join(["octavo", "scale", *argv]))
+        command = shlex.join(["octavo", "scale", *argv])
+        found = scale(model, list(corpus), plan=plan, out=out, command=command, **given, **settings)
+        for line in found.notes:
+            note(line)
+        for point in found.failed:
+            note(f"{point.model} on {point.bytes:,} bytes failed: {point.error}")
+        return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
     doc = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
@@ -94,35 +78,22 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
     Args:
         config: The model; of a network, the largest one.
 {HOW if steps else ""}        text: The text and its tokens.
-        vary: What is varied.
+        plan: What is varied.
+        against: The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing.
+        seed: The first of the seeds.
+        held_out: Score at most so many bytes of the held-out text.
+        device: auto, cpu or cuda.
+        quick: Fewer and shorter trainings, 3 s each: done in about a minute.
+        jobs: How many trainings run at a time, each in a process of its own with its share of the cores.
         out: The folder for the results and the page.
     """
-    return command(
-        verb, doc, {**usual_configs, "vary": ScaleFlags(), "out": f"runs/scale-{model}"}, {"corpus": Corpora}
-    )
+    return command(verb, doc, {**usual_configs, "plan": usual_plan, **flags}, {"corpus": Corpora})
 
 
 def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:
     """The settings that are not the usual ones."""
     values = [(one.name, getattr(config, one.name)) for one in dataclasses.fields(config)]
     return [(name, value) for name, value in values if value != getattr(usual, name)]
-
-
-def _run(
-    model: str, corpus: tuple[str, ...], settings: dict[str, Any], flags: ScaleFlags, out: str, command: str
-) -> Output:
-    usual = QUICK if flags.quick else ScalePlan()
-    given = {name: value for name in ("lengths", "sizes", "budgets") if (value := getattr(flags, name))}
-    found = scale(
-        model, list(corpus), against=flags.against, plan=dataclasses.replace(usual, **given, seeds=flags.seeds),
-        seed=flags.seed, device=flags.device, held_out=flags.held_out, out=out, jobs=flags.jobs,
-        command=command, **settings,
-    )  # fmt: skip
-    for line in found.notes:
-        note(line)
-    for point in found.failed:
-        note(f"{point.model} on {point.bytes:,} bytes failed: {point.error}")
-    return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
 
 def _print_result(found: Scaling, page: Path) -> None:

@@ -49,9 +49,13 @@ class ScalePlan:
     """Multiples of the training part, of the width and of the budget; and how many seeds."""
 
     lengths: tuple[float, ...] = LENGTHS
+    """Shares of the training text to learn from."""
     sizes: tuple[float, ...] = SIZES
+    """Shares of a network's width."""
     budgets: tuple[float, ...] = BUDGETS
+    """Shares of the budget, for the whole network on the whole text."""
     seeds: int = 1
+    """Train every network so many times, from other initial weights: narrower intervals."""
 
     def __post_init__(self) -> None:
         for name, values in (("lengths", self.lengths), ("sizes", self.sizes), ("budgets", self.budgets)):
