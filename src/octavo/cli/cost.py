@@ -8,21 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from octavo.cli.cost_report import Asked, Counted, piece_of, print_cost, print_plan
+from octavo.cli.cost_report import Asked, Counted, piece_of, print_plan, report_cost
 from octavo.cli.flags import RunPath, command, run_command
-from octavo.cli.output import print_json
+from octavo.cli.output import Output
 from octavo.cli.verbs import task_of
-from octavo.cost import (
-    Assumptions,
-    Shape,
-    cost_like,
-    cost_of,
-    cost_of_config,
-    named_gpu,
-    one_token,
-    parse_budget,
-    plan_for,
-)
+from octavo.cost import Shape, cost_like, cost_of, cost_of_config, named_gpu, one_token
+from octavo.cost.planning import Assumptions, parse_budget, plan_for
 from octavo.cost.published import PUBLISHED, find_published
 from octavo.errors import UserError
 from octavo.models import MODELS, find_spec, names, preset, spec_of
@@ -101,16 +92,16 @@ def run_cost(argv: list[str]) -> None:
 
 def cost_command(
     count: Callable[..., Counted], sizes: Flags, example: str, subject: str, kind: Any, help: str
-) -> Callable[..., None]:
+) -> Callable[..., Output]:
     """A function whose flags are the subject (of a kind, or a config by default), the sizes, and what the time is
-    predicted for; it prints what `count` makes of them."""
+    predicted for; it reports what `count` makes of them."""
 
-    def cost(asked: Asked, json: bool, **given: Any) -> None:
-        print_cost(count(asked, **given), asked, json)
+    def cost(asked: Asked, **given: Any) -> Output:
+        return report_cost(count(asked, **given), asked)
 
     required = {subject: kind} if subject != "config" else {}
     defaults = {} if required else {subject: kind}
-    defaults |= {flag: default for flag, (default, _) in sizes.items()} | {"asked": Asked(), "json": False}
+    defaults |= {flag: default for flag, (default, _) in sizes.items()} | {"asked": Asked()}
     docs = "\n".join(f"        {flag}: {text}" for flag, (_, text) in sizes.items())
     return command(cost, f"""What a model costs: parameters, operations, memory, and time on this machine and on a GPU.
 
@@ -120,11 +111,10 @@ def cost_command(
         {subject}: {help}
 {docs}
         asked: What the time is predicted for.
-        json: Print JSON.
     """, defaults, required)  # fmt: skip
 
 
-def model_command(name: str) -> Callable[..., None]:
+def model_command(name: str) -> Callable[..., Output]:
     """Of a model by its settings."""
     spec = find_spec(name)
     model, usual = (name, spec.config()) if name in OTHER_TASKS else preset(name)
@@ -147,14 +137,14 @@ def model_command(name: str) -> Callable[..., None]:
     return cost_command(count, sizes, f"{name} {EXAMPLES[spec.task]}", "config", usual, "The model.")
 
 
-def trained_command(task: str) -> Callable[..., None]:
+def trained_command(task: str) -> Callable[..., Output]:
     """Of a run of that task."""
     of_task = task in ("images", "translation")  # what is wrong with a run of another is said when it is loaded
     sizes = {flag: value for flag, value in SIZES[task if of_task else "language"].items() if flag in SIZES_OF_RUN}
     return cost_command(count_task_run if of_task else count_run, sizes, "runs/kn7", "run", RunPath, "A run folder.")
 
 
-def like_command() -> Callable[..., None]:
+def like_command() -> Callable[..., Output]:
     """Of a well-known model."""
     sizes = {"batch": (ROWS, "Rows of a training step."), "window": (0, "Tokens of a row; 0: the model's context.")}
     return cost_command(count_like, sizes, "--like gpt2-xl --gpu h200", "like", str, f"One of {', '.join(PUBLISHED)}.")
@@ -247,9 +237,8 @@ def pair_shape(sizes: Sizes, batch: int, source: int, target: int, **_: Any) -> 
 
 
 def plan_cost(
-    plan: str, gpu: str = "h100", vocab: int = 50257, context: int = 2048,
-    assumed: Assumptions = Assumptions(), json: bool = False,  # noqa: B008
-) -> None:  # fmt: skip
+    plan: str, gpu: str = "h100", vocab: int = 50257, context: int = 2048, assumed: Assumptions = Assumptions()  # noqa: B008
+) -> Output:  # fmt: skip
     """The size of model and text that a budget is best spent on, and how many GPUs for how long, shared by FSDP.
 
     Example: octavo cost --plan 1000usd --gpu h100
@@ -260,16 +249,13 @@ def plan_cost(
         vocab: Tokens of the vocabulary.
         context: Tokens of a text.
         assumed: What is taken for granted.
-        json: Print JSON.
     """
     machine = named_gpu(gpu)
     found = plan_for(parse_budget(plan, machine, assumed), machine, vocab, context, assumed)
-    if not json:
-        print_plan(found, machine, assumed)
-        return
-    print_json({
+    record = {
         "flops": found.flops, "parameters": found.parameters, "tokens": found.tokens,
         "config": dataclasses.asdict(found.config), "config_parameters": found.cost.parameters,
         "flops_per_token": found.cost.training_flops / found.cost.shape.tokens, "gpu": dataclasses.asdict(machine),
         "fleets": [dataclasses.asdict(fleet) for fleet in found.fleets], "assumed": dataclasses.asdict(assumed),
-    })  # fmt: skip
+    }  # fmt: skip
+    return Output(record, lambda: print_plan(found, machine, assumed))

@@ -8,23 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from octavo.cli.output import print_json, print_table, size
-from octavo.cost import (
-    Assumptions,
-    Cost,
-    Machine,
-    Part,
-    Plan,
-    Prediction,
-    measured_machine,
-    named_gpu,
-    on_meta,
-    predict_decoding,
-    predict_training,
-    training_memory,
-)
+from octavo.cli.output import Output, print_table, size
+from octavo.cost import Assumptions, Cost, Machine, Part, Plan, Prediction, on_meta, roofline, training_memory
 from octavo.cost.memory import SIZE, Optimizer, Precision
-from octavo.cost.roofline import UTILISATION
 from octavo.errors import UserError
 from octavo.experiments.table import show_amount
 from octavo.models import MODELS
@@ -49,7 +35,7 @@ class Asked:
     """muon: one number remembered for each of a matrix, two for each other; adamw: two for each."""
     measure: bool = True
     """--no-measure leaves this machine out: a few seconds, in which steps of training are timed."""
-    utilisation: float = UTILISATION
+    utilisation: float = roofline.UTILISATION
     """The share of a machine's peak and bandwidth that is reached where training is not timed: an assumption."""
     precision: Precision = "bfloat16"
     """That of products and of what is saved for the backward pass; weights are trained in float32."""
@@ -57,7 +43,7 @@ class Asked:
     """Tokens, images or sources to train on: says how long that takes; of an n-gram, how large its tables can be."""
 
     def __post_init__(self) -> None:
-        named_gpu(self.gpu)
+        roofline.named_gpu(self.gpu)
         if not 0 < self.utilisation <= 1:
             raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
         if self.tokens < 0:
@@ -70,8 +56,8 @@ class Asked:
 
     def machines(self) -> list[Machine]:
         """This machine, if it is to be measured, and the GPU."""
-        here = [measured_machine(pick_device("auto"), self.trained_in)] if self.measure else []
-        return [*here, named_gpu(self.gpu)]
+        here = [roofline.measured_machine(pick_device("auto"), self.trained_in)] if self.measure else []
+        return [*here, roofline.named_gpu(self.gpu)]
 
 
 class Counted(NamedTuple):
@@ -102,21 +88,23 @@ def predictions(counted: Counted, asked: Asked) -> tuple[list[Prediction], StepT
     machines, share = asked.machines(), asked.utilisation
     if asked.measure and counted.piece:
         timing = time_steps(counted.piece, machines[0].flops, pick_device("auto"))
-    found = [predict_training(training, one, share, asked.optimizer, asked.precision) for one in machines]
+    found = [roofline.predict_training(training, one, share, asked.optimizer, asked.precision) for one in machines]
     if timing:
         found[0] = dataclasses.replace(found[0], predicted_tokens_per_second=timing.tokens_per_second, how="timed")
     if decoding is not None:
-        found += [predict_decoding(decoding, one, share, asked.precision) for one in machines]
+        found += [roofline.predict_decoding(decoding, one, share, asked.precision) for one in machines]
     return found, timing
 
 
-def print_cost(counted: Counted, asked: Asked, json: bool) -> None:
-    """Print what a model costs, as text or as JSON."""
+def report_cost(counted: Counted, asked: Asked) -> Output:
+    """What a model costs."""
     found, timing = predictions(counted, asked)
     record = cost_record(counted, asked, found, timing) | dict(counted.extra)
-    if json:
-        print_json(record)
-        return
+    return Output(record, lambda: print_cost(counted, record, found))
+
+
+def print_cost(counted: Counted, record: dict[str, Any], found: list[Prediction]) -> None:
+    """The parts, the memory and the times."""
     print(f"{record['title']}: {record['parameters']:,} parameters, {describe_unit(counted.training)}")
     print(*counted.notes, sep="\n", end="\n" if counted.notes else "")
     if record["table_bytes"]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from octavo.cli.flags import RunPath
 from octavo.cli.output import Output, print_table
-from octavo.inspect.doctor import Diagnosis, Finding, examine
+from octavo.inspect.doctor import Diagnosis, examine
 from octavo.tasks.api import load
 
 ORDER = ("warning", "note", "ok", "not applicable")  # what matters most comes first
@@ -33,7 +33,10 @@ def doctor(run: RunPath, quick: bool = False) -> Output:
 def print_diagnosis(found: Diagnosis) -> None:
     """The verdict, a table of the examinations, the baselines, and sentences about all that is not plainly well."""
     print(f"{found.run}: {found.verdict}\n")
-    rows = [(one.name, _verdict(one), one.measured, one.expected) for one in found.findings]
+    rows = [
+        (one.name, "-" if one.verdict == "not applicable" else one.verdict, one.measured, one.expected)
+        for one in found.findings
+    ]
     print_table(("examination", "verdict", "measured", "expected"), rows, left=(0, 1, 2, 3))
     for one in found.findings:
         if one.name == "baselines" and "baselines" in one.values:
@@ -50,10 +53,6 @@ def print_diagnosis(found: Diagnosis) -> None:
         for one in found.findings:
             if one.verdict == "not applicable":
                 print(f"  {one.name}: {one.why}")
-
-
-def _verdict(one: Finding) -> str:
-    return "-" if one.verdict == "not applicable" else one.verdict
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:

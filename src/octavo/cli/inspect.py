@@ -127,17 +127,15 @@ def print_inspections(inspections: Sequence[Inspection]) -> None:
         _print_attention(one, name)
         if one.rows:
             print(f"gates of {name}, over {len(one.tokens):,} tokens, the begin token included")
-            titles, rows = gate_table(one)
-            print_table(titles, rows, left=(1, 5))
+            print_table(*gate_table(one), left=(1, 5))
             print()
     if any(one.rows for one in inspections):
         print(SATURATED + "\n")
     if any(one.flow for one in inspections):
-        titles, rows = flow_table(inspections, theory(inspections))
         print("the gradient of the loss with respect to the state t steps back, as a share of that at t = 0")
         if any(one.flow and one.flow.depths for one in inspections):
             print("of a transformer: with respect to the embedding of the token t back, and to each layer's output")
-        print_table(titles, rows, left=(0, 1))
+        print_table(*flow_table(inspections, theory(inspections)), left=(0, 1))
     if shortest := fewest(inspections):
         note(f"only the first {shortest:,} tokens were read")
 
@@ -146,13 +144,11 @@ def _print_attention(one: Inspection, name: str) -> None:
     """The heads of one run, and its logit lens."""
     if one.maps is not None:
         print(f"heads of {name}: entropy in bits, its share of what is possible, distance in tokens, and attention to")
-        titles, rows = heads_table(one.maps)
-        print_table(titles, rows, left=(8,))
+        print_table(*heads_table(one.maps), left=(8,))
         print("".join(f"{line}\n" for line in heads_in_words(one.maps)))
     if one.layers:
         print(f"logit lens of {name}: read out after each layer, and the gradient of the loss there")
-        titles, rows = depth_table(one)
-        print_table(titles, rows, left=(0,))
+        print_table(*depth_table(one))
         print()
 
 
@@ -163,8 +159,7 @@ def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
         "text": text.encode("utf-8", "backslashreplace").decode(),
         "runs": [
             {"run": one.name, "model": name_of(one.run.model), "tokens": list(one.tokens), "truncated": one.truncated,
-             **rounded({**_rows_as_json(one), **_maps_as_json(one), **_layers_as_json(one)}, DIGITS),
-             **_flow_as_json(one.flow)}
+             **rounded(_views_as_json(one), DIGITS), **_flow_as_json(one.flow)}
             for one in inspections
         ],
         "theory": [{"scale": scale, "activation": activation, **_norms(norms)}
@@ -172,40 +167,32 @@ def as_json(inspections: Sequence[Inspection], text: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rows_as_json(one: Inspection) -> dict[str, Any]:
-    """Each gate's mean and its shares of saturated units, token by token."""
-    return {"gates": [{"layer": row.layer, "gate": row.name, "mean": row.mean.tolist(), "low": row.low.tolist(),
-                       "high": row.high.tolist()} for row in one.rows]}  # fmt: skip
-
-
-def _maps_as_json(one: Inspection) -> dict[str, Any]:
-    """Each head's statistics, token by token and as means, and its map, of several heads over the first tokens: row t
-    has t + 1 weights."""
-    if one.maps is None:
-        return {}
-    heads, tokens = heads_of(one.maps), len(one.maps.visible_T)
-    mapped = tokens if len(heads) == 1 else min(MAX_MAPPED_TOKENS, tokens)
-    return {
-        "mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(),
-        "heads": [
+def _views_as_json(one: Inspection) -> dict[str, Any]:
+    """Gates token by token; heads token by token and as means, with their maps, whose row t has t + 1 weights, of
+    several heads over the first tokens; and of each layer its predictions and what the tokens cost there."""
+    found: dict[str, Any] = {"gates": [
+        {"layer": row.layer, "gate": row.name, "mean": row.mean.tolist(), "low": row.low.tolist(),
+         "high": row.high.tolist()}
+        for row in one.rows
+    ]}  # fmt: skip
+    if one.maps is not None:
+        heads, tokens = heads_of(one.maps), len(one.maps.visible_T)
+        mapped = tokens if len(heads) == 1 else min(MAX_MAPPED_TOKENS, tokens)
+        found |= {"mapped_tokens": mapped, "visible": one.maps.visible_T.tolist(), "heads": [
             {"layer": head.layer, "head": head.head, "entropy": head.entropy, "entropy_share": head.spread,
              "distance": head.distance, "to_itself": head.itself, "to_previous": head.previous, "to_begin": head.first,
              "kind": head.kind or None, "entropies": head.entropies.tolist(), "distances": head.distances.tolist(),
              "map": [row[: t + 1] for t, row in enumerate(head.a_TS[:mapped, :mapped].tolist())]}
             for head in heads
-        ],
-    }  # fmt: skip
-
-
-def _layers_as_json(one: Inspection) -> dict[str, Any]:
-    """What each layer predicts in the place of each token, and what that token costs there."""
-    layers = [
-        {"depth": layer.depth, "name": layer.name, "bits_per_token": layer.bits, "accuracy": layer.right,
-         "bits": layer.bits_N.tolist(), "predicted": [one.spell(token) for token in layer.top_N.tolist()],
-         "probability": layer.p_N.tolist()}
-        for layer in one.layers
-    ]  # fmt: skip
-    return {"logit_lens": layers} if layers else {}
+        ]}  # fmt: skip
+    if one.layers:
+        found["logit_lens"] = [
+            {"depth": layer.depth, "name": layer.name, "bits_per_token": layer.bits, "accuracy": layer.right,
+             "bits": layer.bits_N.tolist(), "predicted": [one.spell(token) for token in layer.top_N.tolist()],
+             "probability": layer.p_N.tolist()}
+            for layer in one.layers
+        ]  # fmt: skip
+    return found
 
 
 def _flow_as_json(flow: Flow | None) -> dict[str, Any]:

@@ -53,8 +53,7 @@ def attention_parts(one: Inspection, maps: TokenMaps) -> list[Markup]:
     config = one.run.model.config
     moved = getattr(config, "absolute", False) and one.read >= config.context
     standing_out = bullets(f"{line[0].upper()}{line[1:]}." for line in in_words(maps))
-    titles, rows = heads_table(maps)
-    of_heads = join(table(titles, rows, numeric=range(8)), paragraph(HEADS, quiet=True))
+    of_heads = join(table(*heads_table(maps), numeric=range(8)), paragraph(HEADS, quiet=True))
     parts = [
         paragraph(CONTEXT_LEFT) if moved else NOTHING,
         subsection("Attention maps", maps_figure(maps), standing_out, _grid(maps), of_heads),

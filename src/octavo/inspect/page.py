@@ -174,9 +174,7 @@ def _gates(one: Inspection) -> list[Markup]:
     parts.append(_units([row for row in one.rows if row.signed and row.layer == layers], one.tokens))
     if len(one.tokens) > GATE_TOKENS:
         parts.append(paragraph(f"Drawn are the first {GATE_TOKENS} of {len(one.tokens):,} tokens.", quiet=True))
-    titles, table_rows = gate_table(one)
-    parts.append(table(titles, table_rows, numeric=(0, 2, 3, 4)))
-    return [*parts, paragraph(SATURATED, quiet=True)]
+    return [*parts, table(*gate_table(one), numeric=(0, 2, 3, 4)), paragraph(SATURATED, quiet=True)]
 
 
 SATURATED = (

@@ -182,11 +182,8 @@ def masked(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]
     """The most probable tokens for each [MASK] of a text, and the text with the first of them."""
     encoder = studio.models.get(asked.run, ticket, Encoder)
     with ticket.turn():
-        places = encoder.fill(asked.text, GUESSES)
-    text = asked.text
-    for guesses in places:
-        text = text.replace("[MASK]", guesses[0].token, 1)
-    return {"places": [[guess._asdict() for guess in guesses] for guesses in places], "filled": text.replace(" ##", "")}
+        places, filled = encoder.fill(asked.text, GUESSES), encoder.filled(asked.text)
+    return {"places": [[guess._asdict() for guess in guesses] for guesses in places], "filled": filled}
 
 
 # ---------------------------------------------------------------------- views over the tokens of a text
