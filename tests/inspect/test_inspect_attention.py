@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from octavo.cli.inspect import MAX_MAPPED_TOKENS
 from octavo.core import seeded_generator
 from octavo.errors import UserError
 from octavo.inspect import attention_maps as attention
-from octavo.inspect.attention_maps import AttentionHead, attention_over, heads_of, in_words, layer_attention
+from octavo.inspect.attention_maps import AttentionHead, attention_over, heads_of, in_words, lay_out, layer_rows
 from octavo.inspect.attention_page import MAP_CELLS, heads_table, maps_figure, notable, shrink
 from octavo.inspect.gradient_flow import gradient_flow
 from octavo.inspect.inspection import MAX_TOKENS, inspect_run
@@ -70,9 +71,9 @@ def gpt(vocab: int = 13, **config: Any) -> GPT:
 @pytest.mark.parametrize("name", KINDS)
 def test_reading_token_by_token_gives_the_maps_of_reading_at_once(name: str) -> None:
     model = gpt(**KINDS[name])
-    at_once = layer_attention(model, X_T, nullcontext, piece=len(X_T) + 1)
+    at_once = lay_out(partial(layer_rows, piece=len(X_T) + 1), model, X_T, nullcontext)
     for piece in (1, 7):
-        again = layer_attention(model, X_T, nullcontext, piece=piece)
+        again = lay_out(partial(layer_rows, piece=piece), model, X_T, nullcontext)
         torch.testing.assert_close(again.layers, at_once.layers, rtol=1e-10, atol=1e-13)
         assert torch.equal(again.visible_T, at_once.visible_T)
 

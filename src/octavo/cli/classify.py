@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def run_classify(argv: list[str]) -> None:
 
 
 def print_result(result: dict[str, Any]) -> None:
-    """The scores of a classifier, of texts or of images, and each class."""
+    """The scores of a classifier, of texts or of images, and each class; of many, those found least often first."""
     error, examples = result["standard_error"], result["examples"]
     print(f"accuracy {result['accuracy']:.2%} (standard error {error:.2%}) on {examples:,} examples not learnt from")
     if folds := result.get("folds"):
@@ -71,10 +72,11 @@ def print_result(result: dict[str, Any]) -> None:
     names = result["classes"]
     few = len(names) <= SHOWN_CLASSES
     titles = ("truth", "examples", "precision", "recall", "F1", *(f"as {name}" for name in names if few))
+    counted = list(zip(result["per_class"], result["confusion"], strict=True))
     rows = [
         (one["class"], f"{one['examples']:,}", f"{one['precision']:.3f}", f"{one['recall']:.3f}", f"{one['f1']:.3f}",
          *(f"{count:,}" for count in counts if few))
-        for one, counts in zip(result["per_class"], result["confusion"], strict=True)
+        for one, counts in (counted if few else sorted(counted, key=lambda pair: pair[0]["recall"]))
     ]  # fmt: skip
     print_table(titles, rows)
 
@@ -150,7 +152,8 @@ def inspect(
         words += ["--text", text] if text is not None else ["--count", str(count)]
         words += ["--seed", str(seed), "--out", out]
         write_page(out, explain_page(found, Path(run).name, shlex.join(words)))
-    return Output([one.to_json() for one in found], lambda: _print_explained(found))
+    explanations: list[Any] = [partial(_print_explanation, one) for one in found]
+    return Output([one.to_json() for one in found], *(explanations or ["it made no mistakes on these examples"]))
 
 
 def _learnt(made: Classifier) -> Labelled | None:
@@ -161,13 +164,6 @@ def _learnt(made: Classifier) -> Labelled | None:
     except UserError as error:
         note(f"no nearest examples: {error}")
         return None
-
-
-def _print_explained(found: list[Explained]) -> None:
-    if not found:
-        print("it made no mistakes on these examples")
-    for one in found:
-        _print_explanation(one)
 
 
 def _print_explanation(one: Explained) -> None:

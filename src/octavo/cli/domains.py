@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from tyro.conf import Positional, arg
 from octavo.cli.output import Output, note, print_table
 from octavo.experiments.domains import Domains
 from octavo.experiments.domains import domains as score_domains
+from octavo.experiments.domains.result import show_gap
 from octavo.experiments.domains.run import STEPS
 from octavo.experiments.domains.scoring import GROUPS, MARK, gap
 from octavo.experiments.table import table_text
@@ -64,7 +64,7 @@ def _print_result(found: Domains) -> None:
         print(f"\n*: {NOT_COMPARABLE}. Preprocessing threw information away before scoring; the bits\n"
               "   are divided by the bytes as they were, but they no longer give those bytes back.")  # fmt: skip
     print(f"\nWhat a byte of {away} costs beyond one of {home}, and which words cause it:\n")
-    rows = [(one.name, _signed(one.gap), *map(_signed, gap(one.home, one.away).values())) for one in found.models]
+    rows = [(one.name, *map(show_gap, (one.gap, *gap(one.home, one.away).values()))) for one in found.models]
     print_table(("model", "gap", *GROUPS), rows)
     for name, data in found.excerpts:
         if marks := data.count(MARK):
@@ -72,7 +72,3 @@ def _print_result(found: Domains) -> None:
                   "scored as the five characters they are.")  # fmt: skip
     print("\nCompare models by bits per byte, never by the perplexity of a token.")
     print(f"The page with the figure and the words: {found.folder / REPORT}")
-
-
-def _signed(bits: float) -> str:
-    return f"{bits:+.3f}" if math.isfinite(bits) else "infinite"

@@ -89,7 +89,8 @@ def report(run: Any) -> Output:
     result, training = record.get("result") or {}, record.get("training") or {}
     for line in record.get("notes", ()):
         note(line)
-    about = {key: training[key] for key in ("steps", "why", "padding") if key in training}
+    known = training | run.description()
+    about = {key: known[key] for key in ("steps", "why", "padding", "temperature") if key in known}
     data = {"run": str(run.path), "train_seconds": record["train_seconds"], task.data_key: record[task.data_key]}
     return Output(data | about | result, lambda: _print_report(run, TASK_VERBS[task.name], about, result))
 

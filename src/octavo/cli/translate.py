@@ -52,20 +52,19 @@ def translate(
     """
     if bool(file) == bool(text):
         raise UserError("give what to translate: either --text TEXT or a file with a text in each line")
-    lines = read_file(file).decode("utf-8", "surrogateescape") if file else ""
-    texts = list(text) or (lines.removesuffix("\n").split("\n") if lines else [])
+    content = read_file(file).decode("utf-8", "surrogateescape") if file else ""
+    texts = list(text) or (content.removesuffix("\n").split("\n") if content else [])
     loaded = _load(run, device)
     methods: dict[str, Method] = {"beam": Beam(beam, length_penalty), "greedy": Greedy(), "sample": Sample()}
     found = loaded.into(texts, into, methods[method], seeded_generator(seed))
     if page is not None:
         _write_page(loaded, texts, found, page)
     rows = [{"text": text, **{one: found[one][n] for one in found}} for n, text in enumerate(texts)]
-    return Output({"run": run, "translations": rows}, lambda: _print_translations(*found.values()))
-
-
-def _print_translations(*languages: list[str]) -> None:
-    for columns in zip(*languages, strict=True):
-        print("\t".join(" ".join(column.split()) if len(columns) > 1 else column for column in columns))
+    lines = [
+        "\t".join(" ".join(column.split()) if len(columns) > 1 else column for column in columns)
+        for columns in zip(*found.values(), strict=True)
+    ]
+    return Output({"run": run, "translations": rows}, *lines)
 
 
 def eval_(run: RunPath, files: Files = (), beam: int = 5, device: Device = "auto") -> Output:

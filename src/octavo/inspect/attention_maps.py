@@ -11,10 +11,10 @@ the new context holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -142,41 +142,31 @@ def attention_over(
     """The model's view of kind token-maps (its first, if none is named): read begin and the tokens, and collect the
     weights of each token's attention."""
     view = view or require_view(model, "token-maps")
-    known = {"layer-attention": layer_attention, "memory-attention": memory_attention}
+    known = {"layer-attention": partial(lay_out, layer_rows), "memory-attention": partial(lay_out, _memory_rows)}
     return call_source(view, known, model, x_T, turn)  # type: ignore[no-any-return]
 
 
 @torch.no_grad()
-def layer_attention(
-    model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None, piece: int = PIECE
-) -> TokenMaps:
-    """Of a transformer, `piece` tokens read at once. The maps are the same for any: 1 is decoding with a cache."""
-    with eval_mode(model):
-        return _laid_out(in_turns(_layer_rows(model, [model.begin, *x_T], "all", piece), turn), len(x_T) + 1)
-
-
-@torch.no_grad()
-def memory_attention(model: LanguageModel[Any], x_T: Sequence[int], turn: Turn, view: View | None = None) -> TokenMaps:
-    """Of a recurrent network with attention to the states before its own, as the map of one head."""
-    with eval_mode(model):
-        return _laid_out(in_turns(_memory_rows(model, [model.begin, *x_T]), turn), len(x_T) + 1)
-
-
-def _laid_out(blocks: Iterator[RowBlock], T: int) -> TokenMaps:
-    """The rows over all tokens."""
+def lay_out(
+    rows: Callable[..., Iterator[RowBlock]], model: LanguageModel[Any], x_T: Sequence[int], turn: Turn,
+    view: View | None = None,
+) -> TokenMaps:  # fmt: skip
+    """The rows of begin and the tokens as maps over all of them."""
     found: list[Tensor] = []
-    visible = []
-    for start, first, layers, visible_T in blocks:
-        wide = torch.promote_types(layers[0].dtype, torch.float32)
-        found = found or [torch.zeros(len(a_HTS), T, T, dtype=wide) for a_HTS in layers]
-        for a_HTT, a_HTS in zip(found, layers, strict=True):
-            a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
-        visible.append(visible_T.cpu())
+    visible, T = [], len(x_T) + 1
+    with eval_mode(model):
+        for start, first, layers, visible_T in in_turns(rows(model, [model.begin, *x_T]), turn):
+            wide = torch.promote_types(layers[0].dtype, torch.float32)
+            found = found or [torch.zeros(len(a_HTS), T, T, dtype=wide) for a_HTS in layers]
+            for a_HTT, a_HTS in zip(found, layers, strict=True):
+                a_HTT[:, start : start + len(visible_T), first : first + a_HTS.shape[-1]] = a_HTS
+            visible.append(visible_T.cpu())
     return TokenMaps(tuple(found), torch.cat(visible))
 
 
-def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIECE) -> Iterator[RowBlock]:
-    """Of a transformer's layers, or the last of them: keys end with the newest token.
+def layer_rows(model: Any, x_T: Sequence[int], layers: Layers = "all", piece: int = PIECE) -> Iterator[RowBlock]:
+    """Of a transformer's layers, or the last of them: keys end with the newest token. `piece` tokens are read at once;
+    the rows are the same for any number, and 1 is decoding with a cache.
 
     Linear attention has maps in effect: each query's match with every key so far, as a share of all. The state holds
     the sum of what was read, not the keys one by one, so they are kept here.
@@ -200,7 +190,7 @@ def _layer_rows(model: Any, x_T: Sequence[int], layers: Layers, piece: int = PIE
 
 
 def _memory_rows(model: LanguageModel[Any], x_T: Sequence[int]) -> Iterator[RowBlock]:
-    """At each step the network shows weights over its memory, which ends with the last token before."""
+    """As of one head: at each step the network shows weights over its memory, which ends with the last token before."""
     state = model.start(1)
     for start in range(0, len(x_T), STEPS):
         tokens = x_T[start : start + STEPS]
@@ -234,7 +224,7 @@ def top_attention(
         maps = attention_over(model, x_T[1:], turn, view)
         blocks = iter([RowBlock(0, 0, list(maps.layers[-1 if layers == "last" else 0 :]), maps.visible_T)])
     else:
-        blocks = _memory_rows(model, x_T) if view.source == "memory-attention" else _layer_rows(model, x_T, layers)
+        blocks = _memory_rows(model, x_T) if view.source == "memory-attention" else layer_rows(model, x_T, layers)
     found = [(torch.zeros(0, count, dtype=torch.long), torch.zeros(0, count))]
     with eval_mode(model):
         for block in in_turns(blocks, turn):

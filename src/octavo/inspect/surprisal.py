@@ -26,9 +26,7 @@ from octavo.text.tokenizers.base import Tokenizer
 
 CANDIDATES = 3
 PIECE = 256  # tokens read at once: their distributions take memory
-MAX_PROBABILITIES = (
-    1 << 20
-)  # probabilities of an n-gram model that are made at once: few tokens make calls cost more than look-ups
+MAX_PROBABILITIES = 1 << 20  # of an n-gram model, made at once: few tokens make calls cost more than look-ups
 
 
 @dataclass(frozen=True)

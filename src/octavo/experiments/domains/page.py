@@ -11,7 +11,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from octavo.experiments.cell import first_bytes
-from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of
+from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of, show_gap
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.table import cells_of, page_columns
 from octavo.io.run_folder import REPORT
@@ -145,10 +145,11 @@ def _conversion(measured: Sequence[ModelResult]) -> list[Markup]:
 
 def _gaps(measured: Sequence[ModelResult], home: str, away: str) -> list[Markup]:
     titles = ("model", "gap", *GROUPS)
-    rows = [(one.marked_name, *map(_bits, (one.gap, *gap(one.home, one.away).values()))) for one in measured]
+    rows = [(one.marked_name, *map(show_gap, (one.gap, *gap(one.home, one.away).values()))) for one in measured]
     prices = [
         (one.marked_name if reading is one.home else "", reading.text,
-         *(f"{reading.share(g):.1%} at {_bits(g.bits_per_byte, '.2f')}" if g.bytes else "none" for g in reading.groups))
+         *(f"{reading.share(g):.1%} at {show_gap(g.bits_per_byte, '.2f')}" if g.bytes else "none"
+           for g in reading.groups))
         for one in measured for reading in (one.home, one.away)
     ]  # fmt: skip
     return [
@@ -239,7 +240,3 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) 
             ))  # fmt: skip
         parts.append(sections.verbatim(first_bytes(data, OPENING_BYTES).decode("utf-8", "replace") + " …"))
     return parts
-
-
-def _bits(value: float, form: str = "+.3f") -> str:
-    return format(value, form) if math.isfinite(value) else "infinite"

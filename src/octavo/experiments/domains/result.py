@@ -47,6 +47,11 @@ def perplexity(value: float) -> str:
     return f"{value:#.4g}".rstrip(".") if value < 1e4 else f"{value:,.0f}" if math.isfinite(value) else "infinite"
 
 
+def show_gap(bits: float, form: str = "+.3f") -> str:
+    """Bits per byte with their sign, infinity as a word."""
+    return format(bits, form) if math.isfinite(bits) else "infinite"
+
+
 @dataclass(frozen=True)
 class DomainsRow:
     """A model and a text."""

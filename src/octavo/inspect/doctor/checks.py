@@ -16,16 +16,9 @@ from numpy.typing import NDArray
 
 from octavo.core import LanguageModel
 from octavo.errors import UserError
+from octavo.inspect.doctor import training_history as history
 from octavo.inspect.doctor.curve import Training, TrainingCurve, bytes_per_token
 from octavo.inspect.doctor.finding import Diagnosis, Finding, Verdict, fitting, not_applicable, settings
-from octavo.inspect.doctor.training_history import (
-    events,
-    falling_measure,
-    gradient_lengths,
-    learning_rate,
-    overfitting,
-    start,
-)
 from octavo.inspect.doctor.unseen_text import context, softmax, through_time
 from octavo.io.run_folder import METRICS
 from octavo.models import spec_of
@@ -198,8 +191,10 @@ def examine(run: Any, quick: bool = False) -> Diagnosis:
         first, last = ([row for row in rows if row.get("stage") == name] for name in (names[0], names[-1]))
         curve, choices = TrainingCurve.of(first, 1.0), find_task(run.task).choices(run)
         findings = [
-            start(curve, choices, what="answer"), falling_measure(TrainingCurve.of(last, 1.0), last, training),
-            learning_rate(curve, training, choices), gradient_lengths(curve, training), events(curve, training, name),
+            history.start(curve, choices, what="answer"),
+            history.falling_measure(TrainingCurve.of(last, 1.0), last, training),
+            history.learning_rate(curve, training, choices), history.gradient_lengths(curve, training),
+            history.events(curve, training, name),
         ]  # fmt: skip
     own = settings(run.model, training)
     return Diagnosis(name, tuple(replace(one, advice=fitting(one.advice, run.model, own)) for one in findings))
@@ -214,7 +209,7 @@ def _examine_language(run: Run, curve: TrainingCurve, training: Training | None,
         valid, why_not = held_out(run)[1], ""
     except UserError as error:
         why_not = f"the run's own text is needed: {str(error).partition(';')[0]}"
-    overfits = overfitting(curve, training)
+    overfits = history.overfitting(curve, training)
     baselines, why_none = None, QUICK if quick else why_not
     if valid is not None and not quick:
         try:
@@ -225,10 +220,10 @@ def _examine_language(run: Run, curve: TrainingCurve, training: Training | None,
     config, own = run.model.config, settings(run.model, training)
     is_even = getattr(config, "tied", False) and getattr(config, "init", "") == "zero"
     first, *others = (
-        start(curve, run.model.vocab, is_even), overfits,
-        learning_rate(curve, training, run.model.vocab, bag, bigram),
-        *_unseen_text(run, valid, why_not, gradient_lengths(curve, training)),
-        events(curve, training, str(run.path or run.name)),
+        history.start(curve, run.model.vocab, is_even), overfits,
+        history.learning_rate(curve, training, run.model.vocab, bag, bigram),
+        *_unseen_text(run, valid, why_not, history.gradient_lengths(curve, training)),
+        history.events(curve, training, str(run.path or run.name)),
     )  # fmt: skip
     if baselines is None:
         return [first, not_applicable("baselines", why_none), *others]

@@ -94,13 +94,10 @@ class Cache:
     least_size: int = 0
     """Bytes of a number, at least: sums are saved in single precision whatever the weights are in."""
 
-    def numbers(self, past: int) -> int:
-        """After so many tokens."""
-        return self.constant + self.per_token * (past if self.tokens is None else min(past, self.tokens))
-
     def bytes(self, past: int, size: int) -> int:
         """After so many tokens, with numbers of so many bytes."""
-        return self.numbers(past) * max(size, self.least_size)
+        tokens = past if self.tokens is None else min(past, self.tokens)
+        return (self.constant + self.per_token * tokens) * max(size, self.least_size)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
 from octavo.studio.server.app import Studio
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
-from octavo.studio.server.training_process import resume_command
+from octavo.studio.server.training_process import number_in, resume_command
 from octavo.tasks import run_rows
 from octavo.training.metrics_log import rows_and_length
 
@@ -216,23 +216,19 @@ def _read_curve(studio: Studio, run: str, offset: int) -> dict[str, Any]:
     result = run_rows.value_at(record, "result.bits_per_byte")
     return {
         "offset": offset + length, "restarted": restarted, "more": len(data) == MAX_READ_BYTES and length > 0,
-        "columns": _columns([row for row in rows if "event" not in row and _number(row.get("step")) is not None]),
+        "columns": _columns([row for row in rows if "event" not in row and number_in(row.get("step")) is not None]),
         "events": [(int(row["step"]), f"{row['event']}: {row.get('why', '')}"[:200]) for row in rows
-                   if "event" in row and _number(row.get("step")) is not None][:MAX_EVENTS],
+                   if "event" in row and number_in(row.get("step")) is not None][:MAX_EVENTS],
         "sample": next((str(row["sample"])[:400] for row in reversed(rows) if row.get("sample")), ""),
-        "result": _number(result),
+        "result": number_in(result),
     }  # fmt: skip
 
 
 def _columns(rows: list[dict[str, Any]]) -> dict[str, list[float | None]]:
     """The columns that have a number in them, whatever the task measures."""
-    names = dict.fromkeys(name for row in rows for name, value in row.items() if _number(value) is not None)
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if number_in(value) is not None)
     known = [name for name in names if COLUMN_NAME.fullmatch(name)][:MAX_COLUMNS]
-    return {name: [_number(row.get(name)) for row in rows] for name in known}
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else None  # which excludes nan
+    return {name: [number_in(row.get(name)) for row in rows] for name in known}
 
 
 # ---------------------------------------------------------------------- two runs

@@ -252,8 +252,8 @@ class TrainingManager:
             holder = holder if isinstance(holder, dict) else {}
             return TrainingProcess(
                 str(holder.get("run", ""))[:100], str(holder.get("command", ""))[:1000],
-                _number(holder.get("started")) or 0.0, _number(holder.get("seconds")),
-                pid=int(_number(holder.get("pid")) or 0),
+                number_in(holder.get("started")) or 0.0, number_in(holder.get("seconds")),
+                pid=int(number_in(holder.get("pid")) or 0),
             )  # fmt: skip
         finally:
             os.close(handle)
@@ -320,5 +320,6 @@ def _may_be_file(name: str) -> bool:
     return os.sep in name or os.path.lexists(name)
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else None
+def number_in(value: Any) -> float | None:
+    """The value of a record, where it is a finite number, and not one of a damaged file."""
+    return float(value) if type(value) in (int, float) and abs(value) < 1e15 else None  # which excludes nan
