@@ -14,6 +14,7 @@ from octavo.cost.memory import SIZE, Optimizer, Precision
 from octavo.errors import UserError
 from octavo.experiments.table import show_amount
 from octavo.models import MODELS
+from octavo.models.parts.checks import check_not_negative
 from octavo.tasks.task import pick_device
 from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
@@ -46,8 +47,7 @@ class Asked:
         roofline.named_gpu(self.gpu)
         if not 0 < self.utilisation <= 1:
             raise UserError(f"utilisation must be above 0 and at most 1: {self.utilisation}; try --utilisation 0.4")
-        if self.tokens < 0:
-            raise UserError(f"tokens must not be negative: tokens={self.tokens}; try --tokens 1000000")
+        check_not_negative("tokens", self.tokens, "try --tokens 1000000")
 
     @property
     def trained_in(self) -> Precision:

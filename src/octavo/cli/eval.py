@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -101,12 +102,7 @@ def compress(run: RunPath, source: InPath, target: OutPath, streams: int | None 
         target: The archive to write.
         streams: Parallel streams of the range coder: more are faster and cost a few bytes each.
     """
-    _check_folder(target)
-    data = read_file(source)
-    loaded = load(run)
-    archive = compress_bytes(loaded.model, loaded.tokenizer, data, loaded.identity, streams)
-    with whole_file(target) as file:
-        file.write(archive)
+    data, archive = _rewrite(run, source, target, partial(compress_bytes, streams=streams))
     summary = {"bytes": len(data), "archive_bytes": len(archive), "bits_per_byte": 8 * len(archive) / max(1, len(data))}
     words = f"{len(data):,} bytes to {len(archive):,}: {summary['bits_per_byte']:.4f} bits per byte, in {target}"
     return Output(summary, words)
@@ -125,17 +121,17 @@ def decompress(run: RunPath, source: InPath, target: OutPath) -> Output:
         source: The archive.
         target: The file to write.
     """
-    _check_folder(target)
-    archive = read_file(source)
-    loaded = load(run)
-    data = decompress_bytes(loaded.model, loaded.tokenizer, archive, loaded.identity)
-    with whole_file(target) as file:
-        file.write(data)
+    archive, data = _rewrite(run, source, target, decompress_bytes)
     summary = {"bytes": len(data), "archive_bytes": len(archive)}
     return Output(summary, f"{len(data):,} bytes restored to {target}")
 
 
-def _check_folder(target: str) -> None:
-    """A mistyped folder is refused before the work, not made."""
+def _rewrite(run: str, source: str, target: str, convert: Callable[..., bytes]) -> tuple[bytes, bytes]:
+    """The bytes of a file, and those written to another; a mistyped folder is refused before the work, not made."""
     if not Path(target).absolute().parent.is_dir():
         raise UserError(f"cannot write {target}: there is no folder {Path(target).parent}; make it first")
+    data, loaded = read_file(source), load(run)
+    converted = convert(loaded.model, loaded.tokenizer, data, loaded.identity)
+    with whole_file(target) as file:
+        file.write(converted)
+    return data, converted

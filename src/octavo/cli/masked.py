@@ -12,6 +12,7 @@ from octavo.cli.flags import Device, InFile, read_file
 from octavo.cli.output import Output, Table, print_table
 from octavo.errors import UserError
 from octavo.io.files import whole_file
+from octavo.models.parts.checks import check_positive
 from octavo.tasks.encoder import PSEUDO, load_encoder
 from octavo.text.tokenizers.wordpiece import MASK
 
@@ -41,8 +42,7 @@ def fill(run: BertPath, text: Sentence, top: int = 5) -> Output:
         text: A text with [MASK] in it. Without one, its pseudo-log-likelihood: it ranks texts, but is no probability.
         top: How many words to show for each [MASK].
     """
-    if top < 1:
-        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    check_positive("top", top, 5)
     encoder = load_encoder(run)
     if MASK not in text:
         found = encoder.pseudo_log_likelihood(text)
@@ -70,8 +70,7 @@ def embed(
         top: How many to show.
         out: A .npy file for the vectors: one row a line, of length one.
     """
-    if top < 1:
-        raise UserError(f"top must be at least 1: top={top}; try --top 5")
+    check_positive("top", top, 5)
     lines = _lines(file)
     encoder = load_encoder(run)
     vectors_ND = encoder.encode(lines, device)

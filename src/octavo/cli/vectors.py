@@ -13,6 +13,7 @@ from octavo.cli.flags import Corpora, Field, run_action, run_command
 from octavo.cli.output import Output, Table, note, print_table
 from octavo.errors import UserError
 from octavo.inspect.word_similarity import Compass, check
+from octavo.models.parts.checks import check_positive
 from octavo.text import open_text
 from octavo.text.word_vectors import read_vectors, write_vectors
 from octavo.training.glove import GloveConfig, train_glove
@@ -143,8 +144,7 @@ def _check_out(out: str, corpus: tuple[str, ...]) -> None:
 
 
 def _open(file: str, count: int = 1) -> Compass:
-    if count < 1:
-        raise UserError(f"count must be at least 1: count={count}; try --count 10")
+    check_positive("count", count, 10)
     vectors = read_vectors(file)
     for line in vectors.notes:
         note(line)

@@ -27,6 +27,7 @@ from octavo.experiments.executor import Executor, ThisProcess, Workers
 from octavo.experiments.progress import Progress
 from octavo.io.files import write_text
 from octavo.io.run_folder import CONFIG
+from octavo.models.parts.checks import check_positive
 
 HEADER, CELLS = "experiment.json", "cells"
 FORMAT = 2  # 1 was octavo 0.1's, one file for each kind of experiment
@@ -145,8 +146,7 @@ class Runner:
         executor: Executor | None = None,
     ) -> None:  # fmt: skip
         """`count`: how many cells there are in all; `command`: what resumes them."""
-        if jobs < 1:
-            raise UserError(f"jobs must be at least 1: jobs={jobs}; try --jobs 2")
+        check_positive("jobs", jobs, 2)
         self.store, self.progress, self.rows, self.jobs = store, progress, rows, jobs
         self.count, self.command = count, command
         self.executor: Executor = executor or (ThisProcess() if jobs == 1 else Workers(jobs))

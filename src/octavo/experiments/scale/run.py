@@ -25,6 +25,7 @@ from octavo.experiments.runner import Runner, Store, check_folder
 from octavo.experiments.scale.measure import TEXTS, ScalePoint, point_of
 from octavo.experiments.scale.result import Scaling
 from octavo.models import find_spec, preset
+from octavo.models.parts.checks import check_positive
 from octavo.tasks.corpus import TextConfig
 from octavo.tasks.task import pick_device
 from octavo.text import Corpus
@@ -66,8 +67,7 @@ class ScalePlan:
                 )
         if len(self.lengths) < 3:
             raise UserError(f"a law needs at least 3 lengths: {len(self.lengths)}; try --lengths 0.25 0.5 1")
-        if self.seeds < 1:
-            raise UserError(f"seeds must be at least 1: seeds={self.seeds}; try --seeds 1")
+        check_positive("seeds", self.seeds, 1)
 
 
 QUICK = ScalePlan((1 / 8, 1 / 4, 1 / 2, 1.0), (1 / 2, 1.0), (1 / 4, 1 / 2, 1.0))
@@ -234,8 +234,7 @@ def _check(
     Budget.parse(budget)
     seeded_generator(seed)
     pick_device(device)
-    if held_out < 1:
-        raise UserError(f"held_out must be at least 1: held_out={held_out}; try --held-out 100000")
+    check_positive("held_out", held_out, 100_000)
     if settings.get("preprocess") or settings.get("errors") == "replace":
         raise UserError("a law is of the text as it is; leave preprocess and errors=replace out")
     if "-" in sources:

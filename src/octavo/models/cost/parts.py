@@ -14,7 +14,7 @@ from typing import Literal
 
 from torch import nn
 
-from octavo.errors import UserError
+from octavo.models.parts.checks import check_not_negative, check_positive
 
 Kernel = Literal["fused", "plain"]
 
@@ -39,11 +39,9 @@ class Shape:
     """Of an encoder-decoder: targets of each source."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "window"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1: {name}={getattr(self, name)}; try --{name} 8")
-        if self.past < 0:
-            raise UserError(f"past must not be negative: past={self.past}; try 0")
+        check_positive("batch", self.batch, 8)
+        check_positive("window", self.window, 8)
+        check_not_negative("past", self.past, "try 0")
 
     @property
     def tokens(self) -> int:

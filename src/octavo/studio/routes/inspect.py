@@ -25,7 +25,7 @@ from octavo.models.views import Kind, TokenRow, View
 from octavo.studio.routes import inspect_images
 from octavo.studio.routes.read import token_text
 from octavo.studio.server.app import MAX_TEXT_CHARACTERS, ComputedRoutes, RunRequest, Studio, TextRequest
-from octavo.studio.server.byte_tables import SHARE, SIGNED, TABLES_RESPONSE, WEIGHT, ByteTables, pack_tables
+from octavo.studio.server.byte_tables import SHARE, SIGNED, TABLES_RESPONSE, WEIGHT, ByteTables
 from octavo.studio.server.result_cache import ResultCache
 from octavo.studio.server.scheduler import Ticket
 from octavo.tasks.classifier import Classifier
@@ -169,13 +169,13 @@ def one_map(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], 
     L, H, _, _ = found.maps_LHTS.shape
     if asked.layer > L or asked.head > H:
         raise UserError(f"there are {L} layers of {H} heads: layer={asked.layer}, head={asked.head}; choose another")
-    return ByteTables(pack_tables(WEIGHT, found.maps_LHTS[asked.layer - 1, asked.head - 1][None]))
+    return ByteTables(WEIGHT, found.maps_LHTS[asked.layer - 1, asked.head - 1][None])
 
 
 def overview(ticket: Ticket, studio: Studio, cache: ResultCache[AttentionBytes], asked: MapsRequest) -> ByteTables:
     """The maps of all heads, layer by layer, made small."""
     _, found = _compute(ticket, studio, asked, cache)
-    return ByteTables(pack_tables(WEIGHT, np.stack(list(in_turns(found.small(), ticket.turn)))))
+    return ByteTables(WEIGHT, np.stack(list(in_turns(found.small(), ticket.turn))))
 
 
 def masked(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:
@@ -240,7 +240,7 @@ def units(ticket: Ticket, studio: Studio, cache: ResultCache[TokenRows], asked: 
     with ticket.turn():
         value_DT: NDArray[np.float64] = row.bounded().T.numpy()
         scaled = np.rint(((value_DT + 1) * 127.5 if row.signed else value_DT * 255).clip(0, 255)).astype(np.uint8)
-        return ByteTables(pack_tables(SIGNED if row.signed else SHARE, scaled[None]))
+        return ByteTables(SIGNED if row.signed else SHARE, scaled[None])
 
 
 def table(ticket: Ticket, studio: Studio, asked: ViewRequest) -> dict[str, Any]:

@@ -193,11 +193,10 @@ def make_app(
     responses = {status: {**response, "model": ErrorMessage} for status, response in ERROR_RESPONSES.items()}
     for make_router in ROUTES if routes is None else routes:
         app.include_router(make_router(studio), prefix="/api", responses=responses)
-    app.add_exception_handler(UserError, _user_error)
-    app.add_exception_handler(ClientDisconnected, _disconnected)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _bug)
+    handlers = {UserError: _user_error, ClientDisconnected: _disconnected, RequestValidationError: _invalid_request,
+                HTTPException: _http_error, Exception: _bug}  # fmt: skip
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
     app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
     app.get("/web/pages.css", include_in_schema=False)(lambda: FileResponse(STYLE, media_type=CSS))
     app.mount("/web", StaticFiles(directory=web), name="web")

@@ -24,11 +24,9 @@ TABLES_RESPONSE: dict[int | str, dict[str, Any]] = {
 
 
 class ByteTables(Response):
-    """A response of byte tables."""
+    """A response of byte tables: the header and the tables, which have one size."""
 
     media_type = "application/octet-stream"
 
-
-def pack_tables(kind: int, tables_NRC: NDArray[np.uint8]) -> bytes:
-    """The header and the tables, which have one size."""
-    return HEADER.pack(MAGIC, kind, *tables_NRC.shape) + tables_NRC.tobytes()
+    def __init__(self, kind: int, tables_NRC: NDArray[np.uint8]) -> None:
+        super().__init__(HEADER.pack(MAGIC, kind, *tables_NRC.shape) + tables_NRC.tobytes())
