@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from octavo.cli.cost_report import Asked, Counted, piece_of, print_plan, report_cost
-from octavo.cli.flags import RunPath, command, run_command
+from octavo.cli.flags import Flags, RunPath, command, run_command
 from octavo.cli.output import Output
 from octavo.cli.verbs import task_of
 from octavo.cost import Shape, cost_like, cost_of, cost_of_config, named_gpu, one_token
@@ -27,7 +28,6 @@ OTHER_TASKS = [spec.name for spec in MODELS.values() if spec.task in ("images", 
 BERT_MILLIONS = {"bert-base": 110, "bert-large": 340}  # of parameters, as published: Devlin et al. 2018
 ROWS = 8  # of a step, where training does not say
 PICTURE = re.compile(r"([1-9]\d{0,5})x([1-9]\d{0,5})(?:x([1-9]\d{0,3}))?")
-Flags = Mapping[str, tuple[Any, str]]  # defaults and help texts
 SIZES: dict[str, Flags] = {  # beside the model's own flags, by task
     "language": {
         "vocab": (257, "Tokens of the vocabulary; 257: bytes and begin."),
@@ -91,27 +91,18 @@ def run_cost(argv: list[str]) -> None:
 
 
 def cost_command(
-    count: Callable[..., Counted], sizes: Flags, example: str, subject: str, kind: Any, help: str
+    count: Callable[..., Counted], example: str, sizes: Flags, required: Flags = MappingProxyType({})
 ) -> Callable[..., Output]:
-    """A function whose flags are the subject (of a kind, or a config by default), the sizes, and what the time is
-    predicted for; it reports what `count` makes of them."""
+    """A function whose flags are what is required, the sizes, and what the time is predicted for; it reports what
+    `count` makes of them."""
 
     def cost(asked: Asked, **given: Any) -> Output:
         return report_cost(count(asked, **given), asked)
 
-    required = {subject: kind} if subject != "config" else {}
-    defaults = {} if required else {subject: kind}
-    defaults |= {flag: default for flag, (default, _) in sizes.items()} | {"asked": Asked()}
-    docs = "\n".join(f"        {flag}: {text}" for flag, (_, text) in sizes.items())
-    return command(cost, f"""What a model costs: parameters, operations, memory, and time on this machine and on a GPU.
+    about = f"""What a model costs: parameters, operations, memory, and time on this machine and on a GPU.
 
-    Example: octavo cost {example}
-
-    Args:
-        {subject}: {help}
-{docs}
-        asked: What the time is predicted for.
-    """, defaults, required)  # fmt: skip
+    Example: octavo cost {example}"""
+    return command(cost, about, {**sizes, "asked": (Asked(), "What the time is predicted for.")}, required)
 
 
 def model_command(name: str) -> Callable[..., Output]:
@@ -134,20 +125,22 @@ def model_command(name: str) -> Callable[..., Output]:
         pair.check(config.tied)
         return Counted(name, cost_of_config(name, config, pair, pair_shape(pair, **given)))
 
-    return cost_command(count, sizes, f"{name} {EXAMPLES[spec.task]}", "config", usual, "The model.")
+    return cost_command(count, f"{name} {EXAMPLES[spec.task]}", {"config": (usual, "The model."), **sizes})
 
 
 def trained_command(task: str) -> Callable[..., Output]:
     """Of a run of that task."""
     of_task = task in ("images", "translation")  # what is wrong with a run of another is said when it is loaded
     sizes = {flag: value for flag, value in SIZES[task if of_task else "language"].items() if flag in SIZES_OF_RUN}
-    return cost_command(count_task_run if of_task else count_run, sizes, "runs/kn7", "run", RunPath, "A run folder.")
+    count = count_task_run if of_task else count_run
+    return cost_command(count, "runs/kn7", sizes, {"run": (RunPath, "A run folder.")})
 
 
 def like_command() -> Callable[..., Output]:
     """Of a well-known model."""
     sizes = {"batch": (ROWS, "Rows of a training step."), "window": (0, "Tokens of a row; 0: the model's context.")}
-    return cost_command(count_like, sizes, "--like gpt2-xl --gpu h200", "like", str, f"One of {', '.join(PUBLISHED)}.")
+    names = f"One of {', '.join(PUBLISHED)}."
+    return cost_command(count_like, "--like gpt2-xl --gpu h200", sizes, {"like": (str, names)})
 
 
 # ---------------------------------------------------------------------- counting

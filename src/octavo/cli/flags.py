@@ -10,6 +10,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -32,6 +33,7 @@ Target = Annotated[Positional[str | None], arg(metavar="[TARGET]")]
 Device = Annotated[str, arg(help="auto, cpu or cuda.")]
 Field = Annotated[str, arg(help="JSON lines, parquet: where the text is.")]
 Json = Annotated[bool, arg(help="Print JSON.")]
+Flags = Mapping[str, tuple[Any, str]]  # by name: the default, and the help text
 
 
 def run_command(function: Callable[..., Any], prog: str, argv: Sequence[str]) -> None:
@@ -74,16 +76,22 @@ def run_action(verb: str, usage: str, actions: Mapping[str, Callable[..., Any]],
     run_command(actions[argv[0]], f"octavo {verb} {argv[0]}", argv[1:])
 
 
-def command(function: F, doc: str, defaults: Mapping[str, Any], positional: Mapping[str, Any] | None = None) -> F:
-    """The function, which takes keywords, with a flag for each of the defaults and for each field of a config."""
-    kinds = {**(positional or {}), **{name: type(default) for name, default in defaults.items()}}
+def command(function: F, about: str, flags: Flags, required: Flags = MappingProxyType({})) -> F:
+    """The function, which takes keywords, with a flag for each default and for each field of a config.
+
+    What is required comes first; it has a kind in place of a default.
+    """
+    kinds = {name: kind for name, (kind, _) in required.items()} | {
+        name: type(default) for name, (default, _) in flags.items()
+    }
     function.__signature__ = inspect.Signature([  # type: ignore[attr-defined]
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=kind,
-                          default=defaults.get(name, inspect.Parameter.empty))
+                          default=flags[name][0] if name in flags else inspect.Parameter.empty)
         for name, kind in kinds.items()
     ])  # fmt: skip
+    helps = "".join(f"\n        {name}: {text}" for name, (_, text) in {**required, **flags}.items())
     returns = typing.get_type_hints(function)["return"]
-    function.__annotations__, function.__doc__ = {**kinds, "return": returns}, doc
+    function.__annotations__, function.__doc__ = {**kinds, "return": returns}, f"{about}\n\n    Args:{helps}\n    "
     return function
 
 

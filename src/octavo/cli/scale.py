@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from octavo.cli.flags import Corpora, command, run_command
+from octavo.cli.flags import TEXTS, Corpora, command, run_command
 from octavo.cli.output import Output, note
 from octavo.experiments.scale.page import summary
 from octavo.experiments.scale.power_law import CONFIDENCE
@@ -24,9 +24,10 @@ from octavo.training.loop_config import LoopConfig
 from octavo.training.optimizer import OptimizerConfig
 
 MAX_LINE_CHARACTERS = 79
-HOW = """        loop: How long each training lasts, and in what pieces.
-        optim: How the weights are changed.
-"""
+ABOUT = {
+    "config": "The model; of a network, the largest one.", "text": "The text and its tokens.",
+    "loop": "How long each training lasts, and in what pieces.", "optim": "How the weights are changed.",
+}  # fmt: skip
 
 
 def run_scale(argv: list[str]) -> None:
@@ -49,9 +50,16 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
     loop = LoopConfig(budget=budget, evaluations=EVALUATIONS)
     steps = {"loop": loop, "optim": OptimizerConfig()} if find_spec(kind).trained_by_gradient else {}
     usual_configs = {"config": usual, **steps, "text": TextConfig()}
-    flags = {
-        "against": "auto", "seed": 0, "held_out": HELD_OUT_BYTES, "device": "auto", "quick": False, "jobs": 1,
-        "out": f"runs/scale-{model}",
+    flags = {key: (config, ABOUT[key]) for key, config in usual_configs.items()} | {
+        "plan": (usual_plan, "What is varied."),
+        "against": (
+            "auto", "The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing."),
+        "seed": (0, "The first of the seeds."),
+        "held_out": (HELD_OUT_BYTES, "Score at most so many bytes of the held-out text."),
+        "device": ("auto", "auto, cpu or cuda."),
+        "quick": (False, "Fewer and shorter trainings, 3 s each: done in about a minute."),
+        "jobs": (1, "How many trainings run at a time, each in a process of its own with its share of the cores."),
+        "out": (f"runs/scale-{model}", "The folder for the results and the page."),
     }  # fmt: skip
 
     def verb(corpus: tuple[str, ...], plan: ScalePlan, quick: bool, out: str, **given: Any) -> Output:
@@ -69,25 +77,12 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
             note(f"{point.model} on {point.bytes:,} bytes failed: {point.error}")
         return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
-    doc = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
+    about = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.
 
     Example: octavo scale {model} shakespeare --quick --out runs/scale-quick
 
-    Stopped (Ctrl-C) or killed, the same command resumes it.
-
-    Args:
-        config: The model; of a network, the largest one.
-{HOW if steps else ""}        text: The text and its tokens.
-        plan: What is varied.
-        against: The model to compare with. auto: an n-gram whose order is chosen for each length; none: nothing.
-        seed: The first of the seeds.
-        held_out: Score at most so many bytes of the held-out text.
-        device: auto, cpu or cuda.
-        quick: Fewer and shorter trainings, 3 s each: done in about a minute.
-        jobs: How many trainings run at a time, each in a process of its own with its share of the cores.
-        out: The folder for the results and the page.
-    """
-    return command(verb, doc, {**usual_configs, "plan": usual_plan, **flags}, {"corpus": Corpora})
+    Stopped (Ctrl-C) or killed, the same command resumes it."""
+    return command(verb, about, flags, {"corpus": (Corpora, TEXTS)})
 
 
 def _changed(config: Any, usual: Any) -> list[tuple[str, Any]]:

@@ -42,32 +42,32 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
         recipe = task.made_recipe(model, configs, seed, device)
         return report(train_run(task, recipe, list(data), out, measure))
 
-    plain = {"out": f"runs/{name}", "measure": True, "seed": 0, "device": "auto"}
-    return command(train, _help(task, name, usual), {**usual, **plain}, {"data": Sources})
+    flags = {key: (config, ABOUT[key]) for key, config in usual.items()} | {
+        "out": (f"runs/{name}", "The folder the run is written to."),
+        "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
+        "seed": (
+            0,
+            "For everything drawn at random: the first weights, the order of the data, dropout, samples.",
+        ),
+        "device": ("auto", "auto, cpu or cuda."),
+    }
+    return command(train, _help(task, name, "loop" in usual), flags, {"data": (Sources, task.data_help)})
 
 
-def _help(task: Task[Any, Any], name: str, usual: dict[str, Any]) -> str:
+def _help(task: Task[Any, Any], name: str, by_steps: bool) -> str:
     verb = f"classify train {name}" if task.name == "classification" else f"train {name}"
-    example = task.example if "loop" in usual else task.example.split()[0]
+    data = task.example.split()[0]
     more = {"ngram": " --order 7 --tokenizer byte", "mix": " --parts runs/kn7 runs/bag", "head": " --base runs/gru"}
     steps = f"""
 
     Stopped (Ctrl-C) or killed, resume it: octavo resume runs/{name}
 
-    Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {task.example.split()[0]}"""
-    configs = "\n".join(f"        {key}: {ABOUT[key]}" for key in usual)
+    Several processes: torchrun --nproc-per-node 2 -m octavo.cli {verb} {data}"""
     return f"""Train a model to {task.purpose}, and measure it on data that are held out.
 
-    Example: octavo {verb} {example}{more.get(name, "")} --out runs/{name}{steps if "loop" in usual else ""}
-
-    Args:
-        data: {task.data_help}
-{configs}
-        out: The folder the run is written to.
-        measure: --no-measure ends when the model is saved, without measuring it.
-        seed: For everything that is drawn at random: the first weights, the order of the data, dropout, samples.
-        device: auto, cpu or cuda.
-    """
+    Example: octavo {verb} {task.example if by_steps else data}{more.get(name, "")} --out runs/{name}""" + (
+        steps if by_steps else ""
+    )
 
 
 def resume(run: RunPath, budget: str | None = None, measure: bool = True) -> Output:
