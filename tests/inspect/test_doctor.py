@@ -355,7 +355,7 @@ def test_a_count_model_need_only_reach_its_own_order() -> None:
 def test_impossible_tokens_are_a_warning_of_their_own() -> None:
     found = compare_with_baselines(Baselines(ROWS, math.inf, impossible=3), curve(), ngram(3))
     assert (found.verdict, "3 tokens are impossible" in found.why) == ("warning", True)
-    assert found.to_json()["values"]["bits_per_byte"] is None
+    assert Diagnosis("run", (found,)).to_json()["findings"][0]["values"]["bits_per_byte"] is None
 
 
 def test_the_step_is_reported_at_which_the_curve_went_below_each_baseline_on_the_same_pieces() -> None:

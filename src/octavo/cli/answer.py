@@ -110,8 +110,7 @@ def _print_reply(reply: Reply, facts: Facts | None, threshold: float) -> None:
                   + (f"; {where} does not have it" if where else ""),
     }  # fmt: skip
     note(sources[reply.source])
-    for text, confidence in reply.others:
-        note(f"  or {text!r}: {confidence:.1%}")
+    note(*(f"  or {text!r}: {confidence:.1%}" for text, confidence in reply.others))
 
 
 def _answer_file(oracle: FactsRun, rules: Rules, path: Path, json: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
+from pathlib import Path
 
 from octavo.cli.flags import Corpora
 from octavo.cli.output import Output
@@ -41,15 +42,15 @@ def compare(
         raise UserError("name a text to compare models on: octavo compare book.txt, or octavo compare shakespeare")
     comparison = compare_models(list(corpus), out=out, jobs=jobs, **vars(settings))
     assert comparison.folder is not None
-    page = str(comparison.folder / REPORT)
-    result = comparison.to_json() | {"page": page}
+    page = comparison.folder / REPORT
+    result = comparison.to_json() | {"page": str(page)}
     return Output(result, lambda: _print_result(comparison, page), failed=bool(comparison.failed))
 
 
 compare.RENAMED = {"with": "pretrained"}  # type: ignore[attr-defined]
 
 
-def _print_result(comparison: Comparison, page: str) -> None:
+def _print_result(comparison: Comparison, page: Path) -> None:
     corpus, proof = comparison.corpus, comparison.proof
     _say(
         "Bits per byte is what one byte of unseen text costs: 8 is the text as it is, and the better a model knows "
@@ -78,8 +79,7 @@ def _print_result(comparison: Comparison, page: str) -> None:
         _say(sentence)
     best = comparison.best
     if best is not None and best.run is not None and best.trained:
-        assert comparison.folder is not None
-        run = shlex.quote(str(comparison.folder / best.run))
+        run = shlex.quote(str(page.parent / best.run))
         print("\nNext, let the best one generate, and measure a text of yours:")
         print(f"  octavo generate {run} --max-tokens 300")
         print(f"  octavo eval {run} FILE --prove")

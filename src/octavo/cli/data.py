@@ -108,8 +108,7 @@ def write_bins(
 
     errors = "raw" if reads_raw_bytes(tokenizer) and errors == "strict" else errors
     opened = open_corpus(list(corpus), field=field, errors=errors, valid=list(valid) or None)
-    for line in opened.notes:
-        note(line)
+    note(*opened.notes)
     learnt = learn_tokenizer(tokenizer, opened, **({} if vocab_size is None else {"vocab_size": vocab_size}))
     check_fits(learnt)
     where = Path(out, TOKENIZER)

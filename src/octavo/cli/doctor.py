@@ -48,11 +48,9 @@ def print_diagnosis(found: Diagnosis) -> None:
         print(f"\n{one.name}: {one.why}")
         for advice in one.advice:
             print(f"  try {advice}")
-    if found.count("not applicable"):
-        print("\nnot examined:")
-        for one in found.findings:
-            if one.verdict == "not applicable":
-                print(f"  {one.name}: {one.why}")
+    left = [f"  {one.name}: {one.why}" for one in found.findings if one.verdict == "not applicable"]
+    if left:
+        print("\nnot examined:", *left, sep="\n")
 
 
 def _print_baselines(baselines: list[dict[str, Any]]) -> None:

@@ -50,8 +50,7 @@ def domains(
     found = score_domains(
         runs, texts=texts, bytes=bytes, preprocess=preprocess, out=out, budget=budget, seed=seed, jobs=jobs
     )  # fmt: skip
-    for name, error in found.failed.items():
-        note(f"{name} failed: {error}")
+    note(*(f"{name} failed: {error}" for name, error in found.failed.items()))
     result = found.to_json() | {"page": str(found.folder / REPORT)}
     return Output(result, lambda: _print_result(found), failed=bool(found.failed))
 

@@ -51,8 +51,7 @@ def export(run: ExportedRun, target: Target = None, format: Literal["hf", "arpa"
     chosen: str = format or (*spec_of(loaded.model).exports, "hf")[0]
     where = target or str(Path(run).parent / f"{Path(run).absolute().name}{FORMATS[chosen].suffix}")
     notes = export_run(loaded, where, chosen)
-    for line in notes:
-        note(line)
+    note(*notes)
     if Path(where).is_dir():
         result = {"folder": where, "bytes": (Path(where) / TENSORS).stat().st_size, "notes": notes}
     else:

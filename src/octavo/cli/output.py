@@ -74,9 +74,9 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], left: Sequ
     sys.stdout.write(drawn.get())
 
 
-def note(text: str) -> None:
+def note(*lines: str) -> None:
     """Say something that is not a result."""
-    print(text, file=sys.stderr)
+    print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr)
 
 
 def write_page(path: str, page: str) -> None:

@@ -71,10 +71,8 @@ def _scale(model: str, argv: list[str]) -> Callable[..., Output]:
             settings["order"] = configs["config"].order
         command = shlex.join(["octavo", "scale", *argv])
         found = scale(model, list(corpus), plan=plan, out=out, command=command, **given, **settings)
-        for line in found.notes:
-            note(line)
-        for point in found.failed:
-            note(f"{point.model} on {point.bytes:,} bytes failed: {point.error}")
+        note(*found.notes)
+        note(*(f"{point.model} on {point.bytes:,} bytes failed: {point.error}" for point in found.failed))
         return Output(found.to_json, lambda: _print_result(found, Path(out) / REPORT), failed=bool(found.failed))
 
     about = f"""Train at several lengths of text, fit power laws, and say where the model passes an n-gram.

@@ -45,10 +45,7 @@ def train_command(task: Task[Any, Any], name: str) -> Callable[..., Output]:
     flags = {key: (config, ABOUT[key]) for key, config in usual.items()} | {
         "out": (f"runs/{name}", "The folder the run is written to."),
         "measure": (True, "--no-measure ends when the model is saved, without measuring it."),
-        "seed": (
-            0,
-            "For everything drawn at random: the first weights, the order of the data, dropout, samples.",
-        ),
+        "seed": (0, "For everything drawn at random: the first weights, the order of the data, dropout, samples."),
         "device": ("auto", "auto, cpu or cuda."),
     }
     return command(train, _help(task, name, "loop" in usual), flags, {"data": (Sources, task.data_help)})
@@ -87,8 +84,7 @@ def report(run: Any) -> Output:
     """How a run was trained and what it scores, whatever its task."""
     record, task = run.record, find_task(run.task)
     result, training = record.get("result") or {}, record.get("training") or {}
-    for line in record.get("notes", ()):
-        note(line)
+    note(*record.get("notes", ()))
     known = training | run.description()
     about = {key: known[key] for key in ("steps", "why", "padding", "temperature") if key in known}
     data = {"run": str(run.path), "train_seconds": record["train_seconds"], task.data_key: record[task.data_key]}

@@ -146,8 +146,7 @@ def _check_out(out: str, corpus: tuple[str, ...]) -> None:
 def _open(file: str, count: int = 1) -> Compass:
     check_positive("count", count, 10)
     vectors = read_vectors(file)
-    for line in vectors.notes:
-        note(line)
+    note(*vectors.notes)
     return Compass(vectors)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from octavo.core import eval_mode
 from octavo.errors import UserError
 from octavo.inspect.attention_maps import Reads, attention_over, head_count, heads_of, in_words, most_tokens
-from octavo.inspect.gradient_flow import Flow, check_back, default_back, gradient_flow
+from octavo.inspect.gradient_flow import Flow, default_back, gradient_flow
 from octavo.inspect.views import find_view, layer_predictions, token_rows
 from octavo.io.cooperative import Turn, in_turns
 from octavo.models import spec_of
@@ -89,7 +89,6 @@ def inspect_run(run: Run, text: str, back: int | None = None) -> Inspection:
     flow = None
     if find_view(model, "curve"):
         back = default_back(len(x_T)) if back is None else back
-        check_back(back, len(x_T))
         flow = gradient_flow(model, x_T, back)
     return Inspection(
         run, tokens, len(whole) > len(x_T), token_rows(model, x_T),

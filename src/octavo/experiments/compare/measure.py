@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import bz2
 import importlib
-import io
 import json
 import lzma
 import math
@@ -129,10 +128,8 @@ def _measure(
     costs = f"{BYTE_COSTS}/{cell.key}.npy"
     with timed(stages, "scoring"):
         score, bits_N = score_run(run, held_out, HELD_OUT)
-        data = io.BytesIO()
-        np.save(data, bits_N.astype(np.float16))
         with whole_file(folder / costs) as file:
-            file.write(data.getvalue())
+            np.save(file, bits_N.astype(np.float16))
         interval, over = block_interval(bits_N)
     with timed(stages, "generation"):
         sample, rate = generate_sample(run, cell.options["seed"])

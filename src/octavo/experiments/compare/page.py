@@ -25,7 +25,7 @@ from octavo.pages.sections import bullets, facts, paragraph, paragraphs, section
 SAMPLE_CHARACTERS = 420  # shown of each model's sample
 
 
-def write_page(comparison: Comparison, held_out: bytes) -> Path:
+def write_page(comparison: Comparison, held_out: bytes) -> None:
     """Write the page, its figures as files and the table as CSV into the comparison's folder, from what lies there.
 
     `held_out` is the held-out text, or as much of its beginning as is to be searched.
@@ -36,7 +36,6 @@ def write_page(comparison: Comparison, held_out: bytes) -> Path:
     write_text(folder / CSV, comparison.to_csv())
     page = comparison_page(comparison, held_out, read_byte_costs(comparison), drawn, read_samples(comparison))
     write_text(folder / REPORT, page)
-    return folder / REPORT
 
 
 def read_byte_costs(comparison: Comparison) -> ByteCosts:

@@ -27,11 +27,6 @@ class Finding:
     advice: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; a number that is not finite becomes null."""
-        plain: dict[str, Any] = plain_json(self)
-        return plain
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -55,8 +50,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         counts = {"warnings": self.count("warning"), "notes": self.count("note")}
-        found = [one.to_json() for one in self.findings]
-        return {"run": self.run, "verdict": self.verdict, **counts, "findings": found}
+        return {"run": self.run, "verdict": self.verdict, **counts, "findings": plain_json(self.findings)}
 
 
 def not_applicable(name: str, why: str) -> Finding:

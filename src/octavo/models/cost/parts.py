@@ -164,12 +164,8 @@ def attention_products(
 
 def output(N: int, V: int, D: int, tied: bool, bias: int = 0) -> Part:
     """The product with a row for each token of the vocabulary; tied, its weights are the embeddings'."""
-    forward = 2 * N * V * D
-    parameters = bias if tied else V * D + bias
-    return Part(
-        "output", parameters, read=V * D + bias, forward=forward, needed=forward, backward=2 * forward,
-        half_copies=V * D,
-    )  # fmt: skip
+    part = linear("output", N, [(V, D)], bias, muon=False)
+    return replace(part, parameters=bias) if tied else part
 
 
 def repeated(part: Part, times: int) -> Part:

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from octavo.errors import UserError
 from octavo.io.run_folder import CONFIG, METRICS, REPORT, TENSORS, read_record
-from octavo.studio.server.app import Studio
+from octavo.studio.server.app import HTML, Studio
 from octavo.studio.server.model_cache import NotFound
 from octavo.studio.server.request_guard import REPORT_POLICY
 from octavo.studio.server.training_process import number_in, resume_command
@@ -99,9 +99,7 @@ def router(studio: Studio) -> APIRouter:
         path = _file(studio, run, REPORT)
         if path is None:
             raise NotFound(f"{run} has no {REPORT}; it is written when training ends")
-        return FileResponse(
-            path, headers={"content-security-policy": REPORT_POLICY}, media_type="text/html; charset=utf-8"
-        )
+        return FileResponse(path, headers={"content-security-policy": REPORT_POLICY}, media_type=HTML)
 
     return routes
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from octavo.datasets import sources
 from octavo.errors import UserError
-from octavo.io.run_folder import CONFIG, STATE
+from octavo.io.run_folder import STATE
 from octavo.studio.server.text_store import FACTS_FOLDER, TEXTS_FOLDER, TextStore
 from octavo.studio.server.training_forms import MAX_SECONDS, Value, form_of
 from octavo.tasks.run_rows import value_at
@@ -182,8 +182,6 @@ class TrainingManager:
             raise UserError(
                 f"a run's name has letters, digits, dots, dashes and underscores, 64 at most: {run!r}; try my-run"
             )
-        if (self.root / CONFIG).exists():
-            raise UserError("this folder is itself a run; start the studio with the folder that runs are in")
         if os.path.lexists(self.root / run):
             raise Conflict(f"{run} exists already and is not overwritten; choose another name")
 
