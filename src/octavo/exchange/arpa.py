@@ -290,8 +290,5 @@ def spelling_of(name: str) -> bytes:
 
 
 def _shown(spelling: bytes) -> str:
-    return ESCAPED.sub(_escape, as_text(spelling)).replace(" ", SPACE)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"<0x{byte:02X}>" for byte in as_bytes(found[0]))
+    escaped = ESCAPED.sub(lambda c: "".join(f"<0x{byte:02X}>" for byte in as_bytes(c[0])), as_text(spelling))
+    return escaped.replace(" ", SPACE)
