@@ -89,8 +89,10 @@ def open_images(source: str | Path, side: int = 0, split: Split = "shuffled") ->
         _refuse_side(side, name)
         train_NHW, train_N, test_NHW, test_N = read_idx_folder(path)
         split_name = f"the {len(test_N):,} images of its own test files"
-        parts = (_of(train_NHW[:, None], train_N), _of(test_NHW[:, None], test_N))
-        return Images(path.name, *parts[0], *parts[1], _idx_labels(path.name, train_N, test_N), split_name)
+        classes = max(int(train_N.max()), int(test_N.max())) + 1
+        labels = FASHION if path.name == "fashion" and classes == len(FASHION) else tuple(map(str, range(classes)))
+        parts = (*_of(train_NHW[:, None], train_N), *_of(test_NHW[:, None], test_N))
+        return Images(path.name, *parts, labels, split_name)
     missing = [name for name in IDX_NAMES if _find(path, name) is None]
     if len(missing) < len(IDX_NAMES):
         raise UserError(f"{path} must hold all four IDX files: {', '.join(missing)} (or .gz) is not there; add it")
@@ -122,11 +124,6 @@ def _fashion_folder() -> Path:
             f"repository zalandoresearch/fashion-mnist, put them into {folders[0]}, or name their folder"
         )
     return found
-
-
-def _idx_labels(name: str, *labels_N: Labels) -> tuple[str, ...]:
-    classes = max(int(one.max()) for one in labels_N) + 1
-    return FASHION if name == "fashion" and classes == len(FASHION) else tuple(map(str, range(classes)))
 
 
 def _from_folder(path: Path, side: int, split: Split) -> Images:

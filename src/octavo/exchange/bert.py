@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,14 +63,7 @@ WORDS = {
 NEXT = {"cls.seq_relationship.weight": "next.weight_CD", "cls.seq_relationship.bias": "next.bias_C"}
 OUTPUT, OUTPUT_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # names of the first releases
-
-
-class ForeignBert(NamedTuple):
-    """What an encoder is made of."""
-
-    model: Bert
-    tokenizer: WordPiece
-    record: dict[str, Any]
+OLD_NAME = re.compile("|".join(map(re.escape, OLD)))
 
 
 def is_bert(folder: str | Path) -> bool:
@@ -79,8 +72,8 @@ def is_bert(folder: str | Path) -> bool:
     return is_huggingface(folder) and read_object(folder / CONFIG).get("model_type") == "bert"
 
 
-def read_bert(folder: str | Path) -> ForeignBert:
-    """The BERT and the tokenizer in a folder."""
+def read_bert(folder: str | Path) -> tuple[Bert, WordPiece, dict[str, Any]]:
+    """The BERT and the tokenizer in a folder, and the beginning of a run's record."""
     folder = Path(folder)
     values = read_object(folder / CONFIG)
     try:
@@ -98,12 +91,12 @@ def read_bert(folder: str | Path) -> ForeignBert:
     except UserError as error:
         raise UserError(f"{folder}: {error}") from error
     record = {"corpus": {"name": folder.absolute().name}, "imported": {"file": str(folder), "format": "hf"}}
-    return ForeignBert(model, tokenizer, record)
+    return model, tokenizer, record
 
 
 def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfig, dict[str, Tensor]]:
     """Their tensors as ours, and the config with the pooler and the heads that are among them."""
-    left = {_new_name(name): tensor for name, tensor in theirs.items()}
+    left = {OLD_NAME.sub(lambda found: OLD[found[0]], name): tensor for name, tensor in theirs.items()}
     pooled = {name: ours for theirs, ours in POOLER.items() for name in (theirs, "bert." + theirs) if name in left}
     ours = {mine: left.pop(name) for name, mine in pooled.items()}
     tasks: list[Any] = []
@@ -120,10 +113,6 @@ def to_ours(theirs: Mapping[str, Tensor], config: BertConfig) -> tuple[BertConfi
         config = replace(config, tied=same)
         ours |= {} if same or output is None else {"output_VD": output}
     return replace(config, pooler="pooler.weight_DD" in ours, tasks=tuple(tasks)), ours
-
-
-def _new_name(name: str) -> str:
-    return re.sub("|".join(map(re.escape, OLD)), lambda found: OLD[found[0]], name)
 
 
 def write_bert(model: Bert, tokenizer: WordPiece, folder: str | Path) -> list[str]:

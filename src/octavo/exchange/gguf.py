@@ -97,15 +97,11 @@ def _settings(gguf: Gguf) -> dict[str, Any]:
         "num_hidden_layers": gguf.get("llama.block_count", int), "num_attention_heads": heads,
         "num_key_value_heads": gguf.get("llama.attention.head_count_kv", int, heads), "head_dim": sizes.pop(),
         "max_position_embeddings": gguf.get("llama.context_length", int),
-        "rms_norm_eps": _rounded(gguf.get("llama.attention.layer_norm_rms_epsilon", float)),
+        # The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06.
+        "rms_norm_eps": float(f"{gguf.get('llama.attention.layer_norm_rms_epsilon', float):.7g}"),
         "rope_theta": gguf.get("llama.rope.freq_base", float, 10000.0),
         "tie_word_embeddings": NAMES.output not in gguf.tensors,
     }  # fmt: skip
-
-
-def _rounded(value: float) -> float:
-    """The shortest decimal that is the same number in single precision: 1e-05, not 9.999999747378752e-06."""
-    return float(f"{value:.7g}")
 
 
 def _in_halves(weight_ED: Tensor, heads: int) -> Tensor:

@@ -185,7 +185,8 @@ def _naming(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            free = shutil.disk_usage(_existing(Path(path))).free
+            above = next(place for place in (Path(path), *Path(path).absolute().parents) if place.exists())
+            free = shutil.disk_usage(above).free
             raise UserError(
                 f"the disk is full: writing {path} failed with {free:,} bytes free; free some room and run it again"
             ) from error
@@ -194,10 +195,6 @@ def _naming(path: str | Path) -> Iterator[None]:
         if error.filename is None and error.errno is not None:  # say at least which file it was
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-
-
-def _existing(path: Path) -> Path:
-    return next(p for p in (path, *path.absolute().parents) if p.exists())
 
 
 def _umask() -> int:

@@ -36,38 +36,15 @@ from octavo.models.recurrent import GRU, LSTM, RNN
 from octavo.models.rnn_attention import RNNAttention
 from octavo.models.spec import Candidate, ModelSpec
 
-__all__ = [
-    "GPT",
-    "GRU",
-    "LSTM",
-    "RNN",
-    "Bag",
-    "Candidate",
-    "Mix",
-    "ModelSpec",
-    "NGram",
-    "RNNAttention",
-]  # and those below
+# And what is defined below.
+__all__ = ["GPT", "GRU", "LSTM", "RNN", "Bag", "Candidate", "Mix", "ModelSpec", "NGram", "RNNAttention"]
 
-BUILT_IN: dict[str, ModelSpec] = {
-    "bag": bag.SPEC,
-    "ngram": ngram.SPEC,
-    "bigram": bigram_training.SPEC,
-    "rnn": recurrent.RNN_SPEC,
-    "gru": recurrent.GRU_SPEC,
-    "lstm": recurrent.LSTM_SPEC,
-    "rnn-attention": rnn_attention.SPEC,
-    "gpt": gpt.SPEC,
-    "mix": mix.SPEC,
-    "vit": vit.VIT_SPEC,
-    "davit": vit.DAVIT_SPEC,
-    "seq2seq": seq2seq.SPEC,
-    "seq2seq-recurrent": seq2seq_recurrent.SPEC,
-    "bert": bert.SPEC,
-    "dan": dan.DAN_SPEC,
-    "linear-classifier": dan.LINEAR_SPEC,
-    "head": dan.HEAD_SPEC,
-}
+SPECS = (
+    bag.SPEC, ngram.SPEC, bigram_training.SPEC, recurrent.RNN_SPEC, recurrent.GRU_SPEC, recurrent.LSTM_SPEC,
+    rnn_attention.SPEC, gpt.SPEC, mix.SPEC, vit.VIT_SPEC, vit.DAVIT_SPEC, seq2seq.SPEC, seq2seq_recurrent.SPEC,
+    bert.SPEC, dan.DAN_SPEC, dan.LINEAR_SPEC, dan.HEAD_SPEC,
+)  # fmt: skip
+BUILT_IN: dict[str, ModelSpec] = {spec.name: spec for spec in SPECS}
 if TYPE_CHECKING:
     MODELS: dict[str, ModelSpec]
 

@@ -190,15 +190,6 @@ class Bert(nn.Module):
 
     forward = encode
 
-    def hidden(
-        self, x_BT: Tensor, segment_BT: Tensor | None = None, place_BT: Tensor | None = None, pattern: Pattern = FULL
-    ) -> list[Tensor]:
-        """The embeddings, and what each layer makes of them."""
-        found = [self._embed(x_BT, segment_BT, place_BT)]
-        for block in self.blocks:
-            found.append(block(found[-1], pattern))
-        return found
-
     def _embed(self, x_BT: Tensor, segment_BT: Tensor | None, place_BT: Tensor | None) -> Tensor:
         T, C = x_BT.shape[1], self.config.context
         if T > C and place_BT is None:

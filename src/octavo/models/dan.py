@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from octavo.config import check_fields
 from octavo.errors import UserError
 from octavo.models.parts.checks import check_dropout
 from octavo.models.spec import ModelSpec
@@ -92,9 +93,8 @@ class DanConfig:
 
     def __post_init__(self) -> None:
         HeadConfig(self.hidden, self.layers, self.dropout)
-        for name, least in (("width", 1), ("ngrams", 1), ("buckets", 1), ("min_count", 1), ("spare", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}: {name}={getattr(self, name)}")
+        check_fields(self, "at least 1", lambda n: n >= 1, "width", "ngrams", "buckets", "min_count")
+        check_fields(self, "at least 0", lambda n: n >= 0, "spare")
         check_dropout(self.word_dropout, "word_dropout", 0.3)
 
 

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,9 +124,9 @@ def score_text(
 def _unknown_words(tokenizer: Tokenizer, text: Split) -> tuple[int, int]:
     """How many words the vocabulary lacks, and how many words there are."""
     counts = [
-        tokenizer.count_unknown(block.data[start:end])
+        tokenizer.count_unknown(document)
         for block in rechunk(text.chunks(), tokenizer.split_point)
-        for start, end in pairwise(sorted({0, *block.starts.tolist(), len(block.data)}))  # no word crosses documents
+        for document in filter(None, block.documents())  # no word crosses documents
     ]
     return sum(unknown for unknown, _ in counts), sum(words for _, words in counts)
 

@@ -14,14 +14,14 @@ from octavo.datasets.questions import Knowledge, Pair
 from octavo.decode.answers import Answer, log_probability
 from octavo.errors import UserError
 from octavo.io.run_folder import REPORT, STATE, check_out
-from octavo.tasks.facts import TASK, Questions, fact_stage, joined, optimizer_of
+from octavo.tasks.facts import TASK, AnswerLoss, Questions, joined, optimizer_of
 from octavo.tasks.facts_file import Facts
 from octavo.tasks.facts_run import FactsRun
 from octavo.tasks.task import pick_device
 from octavo.tasks.training_run import train_alone
 from octavo.tasks.word_contributions import left_out
 from octavo.text.question_tokens import mark_of, prompt_of
-from octavo.training.stage import RowBatch
+from octavo.training.stage import RowBatch, Stage
 
 Source = Literal["model", "facts", "user", "nobody"]
 SUREST = 1e-12  # what is left for all other answers, at least: odds stay finite
@@ -136,7 +136,8 @@ def learn(
     def batch(step: int) -> RowBatch:
         return joined([new(step), old(step)], model.begin)
 
-    loop = train_alone(fact_stage(model, batch, "", f"{steps}steps", optimizer_of(recipe)), recipe, chosen, quiet)
+    stage = Stage(model, AnswerLoss(model), batch, optimizer_of(recipe), f"{steps}steps", fixed_shapes=True)
+    loop = train_alone(stage, recipe, chosen, quiet)
     run.model = loop.trained_model().to(chosen).eval()  # type: ignore[assignment]
     after = _answered(run, pairs, known)
     run.model.cpu()

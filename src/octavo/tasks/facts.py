@@ -5,12 +5,13 @@ N texts or questions, B of a batch, T tokens of a row, C tokens of the longest t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from octavo.config import check_fields
@@ -70,11 +71,6 @@ class FactsConfig:
         check_fields(self, "at least 0 and below 1", lambda share: 0 <= share < 1, "mixed", remedy="try --{} 0.25")
         OptimizerConfig(learning_rate=self.pretrain_learning_rate)  # which refuses what cannot be
 
-    @property
-    def question_epochs(self) -> int:
-        """Of finetuning."""
-        return self.epochs or (EPOCHS if self.pretraining else EPOCHS_ALONE)
-
 
 class FactsTask(Task[FactsRun, Knowledge]):
     """The answers to questions about what a text says."""
@@ -127,16 +123,19 @@ class FactsTask(Task[FactsRun, Knowledge]):
         name, model = self.stage_names(recipe)[number], run.model
         if name == PRETRAINING:
             texts = CorruptedTexts(data, run.tokenizer, recipe.settings, model.config.context, recipe.seed, device)
-            return fact_stage(model, texts, name, f"{texts.steps}steps", optimizer_of(recipe, pretraining=True))
+            optimizer = optimizer_of(recipe, pretraining=True)
+            return Stage(model, AnswerLoss(model), texts, optimizer, f"{texts.steps}steps", name, fixed_shapes=True)
         held = data.train[::VALIDATION_STEP] if recipe.loop.patience else []
         pairs = [pair for pair in data.train if pair not in set(held)] if held else data.train
         rows = min(recipe.loop.batch_size or self.loop.batch_size, len(pairs))
         asked = Questions(pairs, run.tokenizer, model.config.context, rows, recipe.seed, device)
-        budget = recipe.loop.budget or f"{asked.steps(recipe.settings.question_epochs)}steps"
-        stage = fact_stage(model, asked, name, budget, optimizer_of(recipe))
-        if held:
-            stage = replace(stage, validate=lambda: {"exact_match": run.right_share(held)}, best="exact_match")
-        return replace(stage, examples_per_step=rows, steps_per_epoch=asked.steps(1))
+        epochs = recipe.settings.epochs or (EPOCHS if recipe.settings.pretraining else EPOCHS_ALONE)
+        return Stage(
+            model, AnswerLoss(model), asked, optimizer_of(recipe), recipe.loop.budget or f"{asked.steps(epochs)}steps",
+            name, examples_per_step=rows, steps_per_epoch=asked.steps(1), fixed_shapes=True,
+            validate=(lambda: {"exact_match": run.right_share(held)}) if held else None,
+            best="exact_match" if held else "",
+        )  # fmt: skip
 
     def measure(self, recipe: Recipe, run: FactsRun, data: Knowledge) -> None:
         run.record["result"] = measure(answering_run(run), data, recipe.settings.pretraining)
@@ -168,13 +167,6 @@ def fresh_model(known: Knowledge, config: GPTConfig, seed: int) -> tuple[GPT, Ch
     model = GPT(config, tokenizer.vocab)
     model.initialise(seeded_generator(seed))
     return model, tokenizer
-
-
-def fact_stage(
-    model: Any, batches: Callable[[int], RowBatch], name: str, budget: str, optimizer: OptimizerConfig
-) -> Stage:
-    """Training on rows of which some tokens are asked for."""
-    return Stage(model, AnswerLoss(model), batches, optimizer, budget, name, fixed_shapes=True)
 
 
 class AnswerLoss(Objective):
@@ -250,9 +242,5 @@ class Questions:
 def joined(parts: Sequence[RowBatch], begin: int) -> RowBatch:
     """The rows of several batches as one."""
     T = max(part.tensors[0].shape[1] for part in parts)
-    columns = zip(*([_widened(x_BT, T, begin) for x_BT in part.tensors] for part in parts), strict=True)
-    return RowBatch(tuple(torch.cat(column) for column in columns), sum(part.targets for part in parts))
-
-
-def _widened(x_BT: Tensor, T: int, begin: int) -> Tensor:
-    return torch.cat([x_BT, x_BT.new_full((len(x_BT), T - x_BT.shape[1]), begin)], 1)
+    wide = ([F.pad(x_BT, (0, T - x_BT.shape[1]), value=begin) for x_BT in part.tensors] for part in parts)
+    return RowBatch(tuple(map(torch.cat, zip(*wide, strict=True))), sum(part.targets for part in parts))

@@ -40,8 +40,9 @@ def page_content(run: ImageRun, images: Images, measured: ImageEvaluation, out: 
     """What the page shows."""
     about = run.record["images"]
     name = about["name"]
-    shown = [(f"image {n}", images.test_NCHW[n], images.test_N[n]) for n in _one_of_each(images.test_N)]
-    maps = [attention_part(run, title, x_CHW, int(y)) for title, x_CHW, y in shown]
+    first = dict(reversed([(y, n) for n, y in enumerate(images.test_N.tolist())]))  # the first image of each class
+    shown = sorted(first.items())[:SHOWN_IMAGES]
+    maps = [attention_part(run, f"image {n}", images.test_NCHW[n], y) for y, n in shown]
     data = [("training images", f"{about['train']:,}"), ("held out", str(about["split"]))]
     commands = [["octavo", "eval", str(out)], ["octavo", "inspect", str(out), "--image", "0"]]
     lead = f"A {run.model_name} that classifies {name} into {len(run.labels)} classes."
@@ -102,14 +103,6 @@ def _channels(attention: ImageAttention) -> Markup:
 def _explained(run: ImageRun) -> Markup:
     who = "the class token" if run.model.config.pool == "token" else "an average patch"
     return paragraph(EXPLAINED.format(who=who), quiet=True)
-
-
-def _one_of_each(y_N: Tensor) -> list[int]:
-    """The first images of a few classes."""
-    found: dict[int, int] = {}
-    for n, y in enumerate(y_N.tolist()):
-        found.setdefault(y, n)
-    return [found[y] for y in sorted(found)][:SHOWN_IMAGES]
 
 
 def _mistakes(run: ImageRun, images: Images, measured: ImageEvaluation) -> Markup:

@@ -15,15 +15,7 @@ from octavo.models import spec_of
 from octavo.models.views import Bars, Table
 from octavo.pages.figures.charts import bars
 from octavo.pages.markup import NOTHING, join
-from octavo.pages.sections import (
-    code,
-    facts,
-    paragraph,
-    score,
-    section,
-    table,
-    verbatim,
-)
+from octavo.pages.sections import code, facts, paragraph, score, section, table, verbatim
 from octavo.pages.surprisal import Piece, annotated_text, surprisal_legend, whole_characters
 from octavo.scoring.token_costs import token_costs
 from octavo.tasks.corpus import SAMPLE_TOKENS

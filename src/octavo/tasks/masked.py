@@ -91,7 +91,9 @@ class MaskedTask(Task[Encoder, Corpus]):
         validation: list[MaskedBatch] = []
         if len(held) >= 4 and len(held.anchors_A):
             batches = self._batches(recipe, run, held, recipe.seed + 1)
-            validation, best = [batches.at(n) for n in range(VALIDATION_BATCHES)], _best_measure(recipe.config)
+            validation = [batches.at(n) for n in range(VALIDATION_BATCHES)]
+            task = "words" if "words" in recipe.config.tasks else recipe.config.tasks[0]
+            best = "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
 
         def validate() -> Mapping[str, float]:
             measured = measure_masked(model, validation)
@@ -128,11 +130,6 @@ class MaskedTask(Task[Encoder, Corpus]):
 
 
 TASK = MaskedTask()
-
-
-def _best_measure(config: BertConfig) -> str:
-    task = config.tasks[0] if "words" not in config.tasks else "words"
-    return "replaced_balanced" if task == "replaced" else f"{task}_accuracy"
 
 
 class MaskedLoss(Objective):

@@ -131,7 +131,10 @@ def render_run_page(recipe: Recipe | None, run: TrainedRun, content: PageContent
 
 def training_section(rows: Rows, record: Mapping[str, Any]) -> Markup:
     """The whole section; empty where nothing was trained step by step."""
-    figures = [stage_curve(rows, record, stage) for stage in record.get("training", {}).get("stages", [])]
+    stages = record.get("training", {}).get("stages", [])
+    captions = [f"{str(one['name']).capitalize()}: {one['steps']:,} steps in {one['seconds']:.0f} s." for one in stages]
+    of_stages = [[row for row in rows if row.get("stage") == one["name"]] for one in stages]
+    figures = [loss_curve(some, record, caption) for some, caption in zip(of_stages, captions, strict=True)]
     figure = join(*figures) if len(figures) > 1 else loss_curve(rows, record)
     if not figure:
         return NOTHING
@@ -142,7 +145,10 @@ def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss o
     """Bits per byte over the steps, of the training text and of the validation chunks; else the loss in nats."""
     in_bits = any("bits_per_byte" in row and "step" in row for row in rows)
     unit, key = ("bits per byte", "bits_per_byte") if in_bits else ("loss, nats", "loss")
-    first, second = _passes(_points(rows, key))
+    points = _points(rows, key)
+    # Up to where the steps begin again: a bigram is trained twice.
+    restart = next((i for i in range(1, len(points)) if points[i][0] <= points[i - 1][0]), len(points))
+    first, second = points[:restart], points[restart:]
     validation = _points(rows, "held_out_bits_per_byte" if in_bits else "held_out")
     curves = [
         Series("training", _smooth(first)), Series("validation", validation),
@@ -153,12 +159,6 @@ def loss_curve(rows: Rows, record: Mapping[str, Any], caption: str = "The loss o
     caption += CHUNKS if in_bits else AT_THE_END if validation else ""
     drawn = [curve for curve in curves if curve.points]
     return lines(drawn, caption, ("step", unit), log_x=len(first) > MIN_LOG_POINTS, references=references)
-
-
-def stage_curve(rows: Rows, record: Mapping[str, Any], stage: Mapping[str, Any]) -> Markup:
-    """The loss of one of several stages."""
-    caption = f"{str(stage['name']).capitalize()}: {stage['steps']:,} steps in {stage['seconds']:.0f} s."
-    return loss_curve([row for row in rows if row.get("stage") == stage["name"]], record, caption)
 
 
 def _measures(rows: Rows) -> Markup:
@@ -174,12 +174,6 @@ def _points(rows: Rows, key: str) -> list[Point]:
         for row in rows
         if isinstance(row.get("step"), int) and isinstance(row.get(key), int | float) and "event" not in row
     ]
-
-
-def _passes(points: list[Point]) -> tuple[list[Point], list[Point]]:
-    """The points up to where the steps begin again, and the rest: a bigram is trained twice."""
-    restart = next((i for i in range(1, len(points)) if points[i][0] <= points[i - 1][0]), len(points))
-    return points[:restart], points[restart:]
 
 
 def _smooth(points: Sequence[Point]) -> list[Point]:

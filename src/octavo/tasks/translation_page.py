@@ -13,17 +13,7 @@ from octavo.datasets.pairs import Lines, Pairs
 from octavo.errors import UserError
 from octavo.models.cost.parts import parameter_count
 from octavo.pages.markup import NOTHING, join
-from octavo.pages.sections import (
-    Shaded,
-    details,
-    facts,
-    heat_table,
-    paragraph,
-    render_page,
-    section,
-    table,
-    verbatim,
-)
+from octavo.pages.sections import Shaded, details, facts, heat_table, paragraph, render_page, section, table, verbatim
 from octavo.tasks.run_page import PageContent
 from octavo.tasks.translation_alignment import Alignment, align
 from octavo.tasks.translator import Translator

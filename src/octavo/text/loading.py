@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, get_args
 
@@ -96,7 +95,9 @@ def load_text(source: Source, field: str, errors: Errors, steps: tuple[str, ...]
     files, skipped = list_files(_resolve(source, notes), errors)
     notes += [f"passed over {file}" for file in skipped]
     if len(files) == 1 and is_plain(files[0]) and errors != "replace" and not steps:
-        text = _in_place(files[0], errors)
+        path = files[0]  # the user's own file, checked once from end to end
+        size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
+        text = Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64))  # noqa: SIM115  the text closes it
     else:
         text = _unpacked(files, field, errors, steps)
     if not text.size:
@@ -137,12 +138,6 @@ def _resolve(source: Source, notes: list[str]) -> list[str | Path]:
     return list(sources.get_files(name).values())
 
 
-def _in_place(path: Path, errors: Errors) -> Text:
-    """The user's own file, checked once from end to end."""
-    size = sum(len(chunk) for chunk in checked(stream(path), str(path), errors))
-    return Text(open(path, "rb"), str(path), size, np.zeros(1, np.int64))
-
-
 def _unpacked(files: list[Path], field: str, errors: Errors, steps: tuple[str, ...]) -> Text:
     """All documents in one temporary file without a name, so that they are decompressed and parsed once."""
     size, starts = 0, [np.zeros(0, np.int64)]
@@ -175,6 +170,5 @@ def _stepped(chunks: Iterator[Chunk], steps: tuple[str, ...]) -> Iterator[Chunk]
         yield from chunks
         return
     for chunk in rechunk(chunks, lambda data: data.rfind(b"\n") + 1):
-        bounds = [0, *chunk.starts.tolist(), len(chunk.data)]
-        parts = [apply(steps, chunk.data[a:b]) for a, b in pairwise(bounds)]
+        parts = [apply(steps, document) for document in chunk.documents()]
         yield Chunk(b"".join(parts), np.cumsum([len(part) for part in parts], dtype=np.int64)[:-1])

@@ -53,7 +53,8 @@ def read_documents(path: Path, field: str = "text", errors: Errors = "strict") -
     """The documents of one file, in chunks."""
     kind = plain_name(path).suffix.lower()
     if str(path) == STDIN:
-        yield from _one_document(_standard_input(), "standard input", errors)
+        blocks = iter(lambda: sys.stdin.buffer.read(CHUNK_BYTES), b"")
+        yield from _one_document(blocks, "standard input", errors)
     elif kind in (*JSON_LINES, *PARQUET):
         records = json_records(_lines(stream(path)), path) if kind in JSON_LINES else _parquet(path, field)
         documents = (_text_of(record, field, place, errors) for place, record in records)
@@ -118,11 +119,6 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             held, starts, size = [], [], 0
     if held:
         yield Chunk(b"".join(held), np.array(starts, np.int64))
-
-
-def _standard_input() -> Iterator[bytes]:
-    while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
-        yield chunk
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -51,15 +51,12 @@ def _sizes(model: NGram, spell: Callable[[int], str]) -> Bars:
     return Bars("How many different n-grams of each length it stores.", rows)
 
 
-def _summary(model: NGram, tokens: str) -> str:
-    return f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}"
-
-
 SPEC = ModelSpec(
     "ngram", "n-gram", "counts of n tokens in a row, smoothed (Kneser-Ney)", "counts", NGram, NGramConfig,
     fitting="counts", fit=_fit, cost=_cost,
     views=(View("backoff", "Back-off path", "token-table", "backoff"),),
-    candidates=_candidates, summarise=_summary, details=_sizes, exports=("arpa",),
+    candidates=_candidates, details=_sizes, exports=("arpa",),
+    summarise=lambda model, tokens: f"{model.config.order}-gram of {tokens}, {ESTIMATORS[model.config.estimator]}",
     unused_settings=lambda config: () if config.estimator == "add-k" else ("k",),
     entries="n-grams", count_entries=lambda model: sum(model.sizes()),
 )  # fmt: skip
