@@ -18,7 +18,6 @@ from html_pages import HOSTILE, Page
 from octavo.cli.domains import domains
 from octavo.cli.flags import run_command
 from octavo.errors import Stopped, UserError
-from octavo.experiments.cell import first_bytes
 from octavo.experiments.domains import run as domains_run
 from octavo.experiments.domains.page import domains_page
 from octavo.experiments.domains.result import ModelResult, perplexity
@@ -30,6 +29,7 @@ from octavo.models.ngram import NGramConfig
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE, score_bytes, score_text
 from octavo.tasks import api
 from octavo.tasks.corpus import learnt_text
+from octavo.tasks.language_page import character_start
 from octavo.tasks.run import load
 from octavo.text import Bpe, BpeSettings, Byte, Char, Split, Tokenizer, Word, text_in_memory
 from octavo.text.overlap import PROBE_BYTES, overlap
@@ -211,9 +211,9 @@ def test_an_empty_excerpt_is_refused(original: bytes, steps: tuple[str, ...], wh
 
 
 def test_no_character_is_cut_in_two() -> None:
-    assert first_bytes("aéb".encode(), 2) == b"a"
-    assert first_bytes("aéb".encode(), 3) == "aé".encode()
-    assert first_bytes(b"ab", 9) == b"ab"
+    assert character_start("aéb".encode(), 2) == 1
+    assert character_start("aéb".encode(), 3) == 3
+    assert b"ab"[: character_start(b"ab", 9)] == b"ab"
 
 
 def test_copied_text_is_found_across_blocks_and_short_text_never() -> None:
@@ -466,7 +466,7 @@ def test_a_word_model_has_the_larger_perplexity_and_fewer_bits_on_shakespeare(da
         training = Vocabulary.learn(learnt_text(run))
         plays = Path(texts[0]).read_bytes()
         for text, data in (("plays", plays[len(plays) * 9 // 10 :]), ("wiki", Path(texts[1]).read_bytes())):
-            found = read(run.model, run.tokenizer, excerpt(text, first_bytes(data, 20_000)), training)
+            found = read(run.model, run.tokenizer, excerpt(text, data[: character_start(data, 20_000)]), training)
             readings[name, text] = found
     assert readings["word", "plays"].token_perplexity > 10 * readings["char", "plays"].token_perplexity
     assert readings["word", "plays"].bits_per_byte < readings["char", "plays"].bits_per_byte

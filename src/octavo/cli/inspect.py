@@ -30,9 +30,7 @@ DIGITS = 4  # of the gates' values in JSON
 MAX_MAPPED_TOKENS = 64  # tokens whose maps are in JSON: as many numbers as that squared, halved, for each head
 
 
-def inspect(
-    runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None
-) -> Output:  # fmt: skip
+def inspect(runs: RunPaths, text: str | None = None, out: str | None = None, back: int | None = None) -> Output:
     """What a run is; with --text, the surprisal of each token, and the model's views: gates, attention, gradient flow.
 
     Several runs are set side by side: their gates, or what their heads attend to and what each layer would predict

@@ -97,9 +97,7 @@ def near(file: VectorFile, words: WordList, count: int = 10) -> Output:
     return Output(data, Table(("word", "near it"), shown, left=(0, 1)))
 
 
-def analogy(
-    file: VectorFile, a: Positional[str], b: Positional[str], c: Positional[str], count: int = 5
-) -> Output:  # fmt: skip
+def analogy(file: VectorFile, a: Positional[str], b: Positional[str], c: Positional[str], count: int = 5) -> Output:
     """A is to B as C is to what: the words nearest to B - A + C.
 
     Example: octavo vectors analogy glove-6b-50d man king woman

@@ -25,7 +25,6 @@ from octavo.io.run_folder import CONFIG, STATE, TENSORS, TOKENIZER, read_record
 from octavo.tasks import api
 from octavo.tasks.run import Run, load
 from octavo.text import Corpus, Split, open_corpus
-from octavo.text.tokenizers.char import character_boundary
 from octavo.training.checkpoint import FILE
 from octavo.training.schedule import Budget
 
@@ -149,11 +148,6 @@ def identity_of(path: Path) -> Json:
     if record.is_file():
         return {IDENTITY: hashlib.sha256(record.read_bytes()).hexdigest()}
     return {IDENTITY: f"{path.stat().st_size} bytes, {path.stat().st_mtime_ns}" if path.exists() else ""}
-
-
-def first_bytes(data: bytes, limit: int) -> bytes:
-    """At most so many bytes, and no character cut in two."""
-    return data if len(data) <= limit else data[: character_boundary(data[:limit])]
 
 
 def first_part(split: Split, limit: int) -> Split:

@@ -54,9 +54,8 @@ class Reading:
 
 @torch.no_grad()
 def read(
-    model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES,
-    turn: Turn = nullcontext,
-) -> Reading:  # fmt: skip
+    model: LanguageModel[Any], x_N: Sequence[int], candidates: int = CANDIDATES, turn: Turn = nullcontext
+) -> Reading:
     """Read a text a piece at a time, and keep what was expected of each token; `turn` is entered for each piece."""
     count, counts = min(candidates, model.vocab), hasattr(model, "matches")
     x_1N = torch.tensor(x_N, dtype=torch.long, device=device_of(model)).view(1, -1)

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from octavo.experiments.cell import first_bytes
 from octavo.experiments.domains.result import DomainsRow, ModelResult, perplexity, rows_of, show_gap
 from octavo.experiments.domains.scoring import DOMAIN_RATIO, GROUPS, MARK, MAX_COSTLIEST, Reading, gap
 from octavo.experiments.table import cells_of, page_columns
@@ -20,6 +19,7 @@ from octavo.pages.figures.charts import Bar, stacked_bars
 from octavo.pages.markup import element, join
 from octavo.pages.sections import facts, link, paragraph, section, subsection, table
 from octavo.scoring.bits_per_byte import NOT_COMPARABLE
+from octavo.tasks.language_page import character_start
 from octavo.tasks.run_page import number
 from octavo.text.token_display import on_one_line
 
@@ -238,5 +238,6 @@ def _openings(originals: Sequence[tuple[str, bytes]], best: ModelResult | None) 
                 "of its bytes and are scored as the five characters they are; the words they hide cost nothing."
                 + cost
             ))  # fmt: skip
-        parts.append(sections.verbatim(first_bytes(data, OPENING_BYTES).decode("utf-8", "replace") + " …"))
+        shown = data[: character_start(data, OPENING_BYTES)].decode("utf-8", "replace")
+        parts.append(sections.verbatim(f"{shown} …"))
     return parts

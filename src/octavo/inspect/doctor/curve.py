@@ -165,11 +165,8 @@ class Training:
         return steps < FEW_STEPS or steps < self.steps_per_epoch / 2
 
     def _names(self) -> list[str]:
-        return (
-            ["learning_rate", "muon_learning_rate"]
-            if self.optim.optimizer == "muon" and self.usual.muon_learning_rate
-            else ["learning_rate"]
-        )
+        has_muon = self.optim.optimizer == "muon" and self.usual.muon_learning_rate
+        return ["learning_rate", "muon_learning_rate"] if has_muon else ["learning_rate"]
 
     def _rates(self, other: Callable[[float, float], float]) -> str:
         changed = {name: other(getattr(self.optim, name), getattr(self.usual, name)) for name in self._names()}
