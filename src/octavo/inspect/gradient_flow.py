@@ -74,8 +74,7 @@ def gradient_flow(
         view = find_view(model, "curve") or GRADIENT_FLOW
     if callable(view.source):
         with turn():
-            found_flow: Flow = view.source(model, x_T, back)
-            return found_flow
+            return cast(Flow, view.source(model, x_T, back))
     chosen = sorted(set(np.linspace(back, len(x_T) - 1, min(ends, len(x_T) - back)).round().astype(int).tolist()))
     if view.source == "layer-gradients":
         return _through_layers(cast(GPT, model), x_T, back, chosen, turn)

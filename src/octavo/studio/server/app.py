@@ -186,17 +186,16 @@ def make_app(
 
     app = FastAPI(
         title="octavo studio", version=__version__, docs_url=None, redoc_url=None, openapi_url="/api/openapi.json",
-        default_response_class=StandardJson, lifespan=life,
+        default_response_class=StandardJson, lifespan=life, exception_handlers={
+            UserError: _user_error, ClientDisconnected: _disconnected, RequestValidationError: _invalid_request,
+            HTTPException: _http_error, Exception: _bug,
+        },
         description="Inspects the models of one folder, and trains new ones there. Texts in requests are not stored.",
     )  # fmt: skip
     app.state.studio = studio
     responses = {status: {**response, "model": ErrorMessage} for status, response in ERROR_RESPONSES.items()}
     for make_router in ROUTES if routes is None else routes:
         app.include_router(make_router(studio), prefix="/api", responses=responses)
-    handlers = {UserError: _user_error, ClientDisconnected: _disconnected, RequestValidationError: _invalid_request,
-                HTTPException: _http_error, Exception: _bug}  # fmt: skip
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
     app.get("/", include_in_schema=False)(lambda: FileResponse(web / "index.html", media_type=HTML))
     app.get("/web/pages.css", include_in_schema=False)(lambda: FileResponse(STYLE, media_type=CSS))
     app.mount("/web", StaticFiles(directory=web), name="web")
