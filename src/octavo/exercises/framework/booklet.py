@@ -64,11 +64,12 @@ def _contents(topics: Mapping[str, Sequence[Exercise]]) -> Markup:
 def article(one: Exercise, checked: CheckedExercise | None, figure: str) -> Markup:
     """One exercise, its answer folded away with this figure, which is HTML, in it."""
     evidence = {name: found for name, _, found in checked.parts} if checked else {}
+    usual = [text.split(": ", 1) for text in usual_answers(one.id)]
     return render(
         "exercise.html", id=one.id, title=one.title, question=prose_as_html(one.question),
         asked=[asked(part) for part in one.parts], problem=checked.problem if checked else "",
         answer=prose_as_html(one.answer), figure=Markup(figure), sources=", ".join(tags_of(one.id)),
-        usual=[inline_as_html(text) for text in usual_answers(one.id)],
+        usual=[join(f"{source}: ", inline_as_html(text)) for source, text in usual],
         parts=[_part(part, evidence.get(part.id)) for part in one.parts],
     )  # fmt: skip
 
@@ -93,7 +94,8 @@ def _option(answer: Choice, name: str) -> Markup:
 
 def _part(part: Part, evidence: Evidence | None) -> Markup:
     wrong = [
-        Markup("{}: {}").format(_answer(part.answer, given), inline_as_html(name))
+        inline_as_html(name) if isinstance(part.answer, Function)
+        else Markup("{}: {}").format(_answer(part.answer, given), inline_as_html(name))
         for name, given in part.wrong.items()
     ]  # fmt: skip
     wrong += [

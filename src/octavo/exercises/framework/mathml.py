@@ -18,7 +18,7 @@ GREEK = dict(zip(
 )) | {"Delta": "Δ", "Sigma": "Σ", "Omega": "Ω", "Phi": "Φ", "inf": "∞", "ell": "ℓ"}  # fmt: skip
 CALLED = {"gamma": "Γ", "factorial": "fact"}  # the function, not the Greek character
 SUPERSCRIPT = str.maketrans("0123456789+-nTd", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿᵀᵈ")
-SIGNS = {"<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "∼"}
+SIGNS = {"slash": "/", "<=": "≤", ">=": "≥", "!=": "≠", "->": "→", "-": "−", "~": "∼"}
 QUOTED = re.compile(r"`([^`]*)`")
 SYMBOL = re.compile(
     r"(?<![\w'’“\"./[-])([b-zB-HJ-Z](?:_[A-Za-z0-9]+)*)(?![\w'’”\"]|\.\w)"
@@ -129,7 +129,7 @@ def _text(node: Node) -> str:
                 return _text_tight(inside[0]) + raised.translate(SUPERSCRIPT)
             return f"{_text_tight(inside[0])}^{_text_tight(inside[1])}"
         case "*":
-            dot = " · " if _ends_in_number(inside[0]) and _starts_with_number(inside[1]) else " "
+            dot = " · " if _starts_with_number(inside[1]) else " "
             right = f"({_text(inside[1])})" if inside[1].kind == "sign" else _text(inside[1])
             return _text(inside[0]) + dot + right
         case "/":
@@ -177,12 +177,12 @@ def _math(node: Node) -> Markup:
         case "call":
             return MATH_CALLS.get(node.text, _call_math)(node)
         case "^":
-            return _over("msup", _math_tight(inside[0]), _math(_bare(inside[1])))
+            return _over("msup", _math_tight(inside[0]), _math(_on_one_line(_bare(inside[1]))))
         case "/":
             return _over("mfrac", _math(_bare(inside[0])), _math(_bare(inside[1])))
         case "*":
-            is_dot = _ends_in_number(inside[0]) and _starts_with_number(inside[1])
-            return _math(inside[0]) + _operator("·" if is_dot else INVISIBLE_TIMES) + _math(inside[1])
+            times = "·" if _starts_with_number(inside[1]) else INVISIBLE_TIMES
+            return _math(inside[0]) + _operator(times) + _math(inside[1])
     return _math(inside[0]) + _operator(SIGNS.get(node.kind, node.kind)) + _math(inside[1])
 
 
@@ -217,7 +217,7 @@ MATH_CALLS: dict[str, Callable[[Node], Markup]] = {
     "sqrt": lambda node: element("msqrt", _math(node.inside[0])),
     "abs": lambda node: _bracketed(_math(node.inside[0]), "|", "|"),
     "norm": lambda node: _bracketed(_math(node.inside[0]), "‖", "‖"),
-    "exp": lambda node: _over("msup", element("mi", "e"), _math(node.inside[0])),
+    "exp": lambda node: _over("msup", element("mi", "e"), _math(_on_one_line(node.inside[0]))),
     "T": lambda node: _over("msup", _math_tight(node.inside[0]), element("mi", "T")),
     "inv": lambda node: _over("msup", _math_tight(node.inside[0]), _operator("−") + element("mn", "1")),
     "dot": lambda node: _math_tight(node.inside[0]) + _operator("·") + _math_tight(node.inside[1]),
@@ -236,14 +236,15 @@ def _bare(node: Node) -> Node:
     return node.inside[0] if node.kind == "()" else node
 
 
+def _on_one_line(node: Node) -> Node:
+    """An exponent with slashes instead of fraction bars, which would be too small to read."""
+    return Node("slash" if node.kind == "/" else node.kind, node.text, tuple(map(_on_one_line, node.inside)))
+
+
 def _strength(node: Node) -> int:
     if node.kind == "call" and node.text in LOOSE:
         return BINDING["*"]
     return 4 if node.kind == "sign" else BINDING.get(node.kind, TIGHT)
-
-
-def _ends_in_number(node: Node) -> bool:
-    return node.kind == "number" or (node.kind in BINDING and _ends_in_number(node.inside[1]))
 
 
 def _starts_with_number(node: Node) -> bool:

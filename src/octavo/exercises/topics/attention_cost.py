@@ -95,7 +95,8 @@ NEW_TOKEN = Exercise(
              "local": "tokens attend only to their neighbours, on both sides"})), "numeric", cached_keys_valid,
              why="The keys of the first layer depend on one token each, but those of the second on all tokens attended "
              "to.", wrong={"assumed a causal mask in every layer": True}),
-        Part("which", "Which pairs are new?", Choice("new-row", {"new-row": "the new query with all keys",
+        Part("which", "Which pairs of a query and a key are new?", Choice("new-row", {"new-row": "the new query with "
+             "all keys",
              "new-column": "all queries with the new key", "both": "a row and a column"}), "counted", new_pairs_in_mask,
              why="The other entries of the new column are masked."),
         Part("pairs", "How many pairs are new?", Formula("N + 1", N), "counted",
@@ -190,8 +191,9 @@ PATTERNS = Exercise(
              why="On a line of 16{side} there are `3*16 - 2 = 46` pairs at most one apart; rows and columns choose "
              "independently.", wrong={"ignored the borders": (2304, lambda: sum(9 for _ in range(PATCHES))),
                              "left the corners out": (1216, lambda: PATCHES + 4 * SIDE * (SIDE - 1))}),
-        Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, r < n. How "
-             "many pairs?", Formula("(n*(2*r + 1) - r*(r + 1))^2", {"n": "whole", "r": "whole"}, ("n", "r")), "counted",
+        Part("radius", "On an n by n grid each patch attends to patches up to r rows and r columns away, with r below "
+             "n. How many pairs?", Formula("(n*(2*r + 1) - r*(r + "
+             "1))^2", {"n": "whole", "r": "whole"}, ("n", "r")), "counted",
              tabulated("n r", ((16, 1), (16, 3), (9, 2), (30, 4)),
                  "pairs counted by octavo's neighbourhood pattern on four grids")(
                  lambda n, r: Neighbourhood(n, n, r).pairs(n * n, n * n)),
@@ -306,7 +308,8 @@ CHANNEL = Exercise(
              wrong={"left out the weighted sum": (67_108_864, lambda: patch_attention().value // 2),
                     "swapped patches and channels": (268_435_456, lambda: count_attention_flops(CHANNELS, CHANNELS,
                         PATCHES))}),
-        Part("channels", "And over channels, in one group?", Number(268_435_456, rel=0), "counted", channel_attention,
+        Part("channels", "And over channels, if every channel attends to all of "
+             "them?", Number(268_435_456, rel=0), "counted", channel_attention,
              why="The same with N and D swapped: `4*D^2*N`{}.",
              wrong={"left out the weighted sum": (134_217_728, lambda: channel_attention().value // 2),
                     "counted the attention weights": (262_144, lambda: meta(CHANNELS, CHANNELS).numel())}),
@@ -323,7 +326,8 @@ CHANNEL = Exercise(
              "few": "there are at most sixty-four channels"})), "counted", channel_cheaper,
              why="`4*N*D^2`{channels} is below `4*N^2*D`{patches} if and only if D is below N.", wrong={"considered "
              "large images only": True}),
-        Part("groups", "How many operations does channel attention in G groups take, without projections?",
+        Part("groups", "The channels are divided into G groups, and each attends only to its own group. How many "
+             "operations does that take, without projections?",
              Formula("4*N*D^2/G", {"N": "whole", "D": "whole", "G": "whole"}, ("D", "G")), "counted", group_formula,
              why="G matrices of `(D/G)^2`{entries} attention weights; each entry takes `2*N`{each} operations for its "
              "score and `2*N`{each} in the weighted sum.",

@@ -57,7 +57,7 @@ def pairs_only() -> Finding:
 
 
 SUBLAYERS = Exercise(
-    id="sublayer-multiplications", title="What each attention sublayer multiplies",
+    id="sublayer-multiplications", title="The multiplications of each attention sublayer",
     where={"projected": lambda M, k: project(M, k, 4), "paired": lambda M, k: attend(M, M, k), "sentence": 50,
            "width": 512, "narrow": WIDTHS[0], "wide": WIDTHS[-1], "k": (3, 5, 8), "M": (4, 7, 10), "N": (5, 6, 9),
            "own": lambda N, k: self_attention(N, k), "crossed": lambda M, N, k: cross_attention(M, N, k),
@@ -74,7 +74,8 @@ SUBLAYERS = Exercise(
         for k in (64, 512)], "The share of scores and weighted sums in self-attention: one half at M = 2k.",
         ("tokens M", "share"), log_x=True),
     parts=[
-        Part("encoder", "Self-attention of the encoder?", Formula("4*M*k^2 + 2*M^2*k", {"M": "whole", "k": "whole"}),
+        Part("encoder", "How many does the encoder's self-attention take?", Formula("4*M*k^2 + "
+             "2*M^2*k", {"M": "whole", "k": "whole"}),
              "counted", tabulated("M k", [(10, 16), (128, 64), (50, 8)], COUNTED)(self_attention),
              why="Four projections of M tokens, then all pairs of them, with k multiplications for the score and k "
              "for the weighted sum.",
@@ -83,13 +84,15 @@ SUBLAYERS = Exercise(
                     ("3*M*k^2 + 2*M^2*k", lambda M, k: project(M, k, 3) + attend(M, M, k)),
                     "left out the weighted sums":
                     ("4*M*k^2 + M^2*k", lambda M, k: project(M, k, 4) + attend(M, M, k) // 2)}),
-        Part("cross", "Cross-attention?", Formula("2*N*k^2 + 2*M*k^2 + 2*M*N*k", {"M": "whole", "N": "whole",
+        Part("cross", "How many does cross-attention take?", Formula("2*N*k^2 + 2*M*k^2 + "
+             "2*M*N*k", {"M": "whole", "N": "whole",
              "k": "whole"}), "counted", tabulated("M N k", SIZES, COUNTED)(cross_attention),
              why="Queries and outputs of N tokens, keys and values of M tokens, and `M*N` pairs.",
              wrong={"left out the projections": ("2*M*N*k", lambda M, N, k: attend(N, M, k)),
                     "projected the target only":
                     ("4*N*k^2 + 2*M*N*k", lambda M, N, k: project(N, k, 4) + attend(N, M, k))}),
-        Part("decoder", "Self-attention of the decoder?", Formula("4*N*k^2 + 2*N^2*k", {"N": "whole", "k": "whole"}),
+        Part("decoder", "How many does the decoder's self-attention take?", Formula("4*N*k^2 + "
+             "2*N^2*k", {"N": "whole", "k": "whole"}),
              "counted", tabulated("N k", [(7, 16), (200, 64), (60, 8)], COUNTED)(self_attention),
              why="As in the encoder, over the target.",
              wrong={"left out the projections": ("2*N^2*k", lambda N, k: attend(N, N, k)),
@@ -104,7 +107,8 @@ SUBLAYERS = Exercise(
                     "left out the weighted sums": ("N*(N + 1)*k/2", lambda N, k: k * CAUSAL.pairs(N, N)),
                     "forgot that a token attends to itself":
                     ("N*(N - 1)*k", lambda N, k: 2 * k * (CAUSAL.pairs(N, N) - N))}),
-        Part("threshold", "For which M do pairs and projections of the encoder's self-attention take the same?",
+        Part("threshold", "For which M do the pairs take as many multiplications as the projections in the encoder's "
+             "self-attention?",
              Formula("2*k",
              {"k": "whole"}), "counted",
              threshold, where={"M": lambda k: 2 * k}, why="There scores and weighted sums take as much as the four "
@@ -112,8 +116,8 @@ SUBLAYERS = Exercise(
              wrong={"compared only the powers": ("k", lambda k: k),
                     "counted the feed-forward network too": ("6*k", lambda k: (4 + 8) * k * k / (2 * k))}),
         Part("share",
-             "Which share of the encoder's self-attention are the pairs for 50{sentence} tokens and a width of "
-             "512{width}?",
+             "What fraction of the multiplications of the encoder's self-attention belongs to the pairs, for "
+             "50{sentence} tokens and a width of 512{width}?",
              Number("50/1074"), "counted", lambda: Finding(pairs_share(50, 512), "counted by PyTorch"),
              why="`2*M^2*k/(4*M*k^2 + 2*M^2*k) = M/(2*k + M)`, here `50/(2*512 + 50)`{}.",
              wrong={"left out the projections": (1, lambda: attend(50, 50, 512) / attend(50, 50, 512)),
@@ -162,19 +166,20 @@ NEW = Exercise(
     "other changes. The key and the value, `2*D`{cache} numbers, are added to the cache. Up to `2*D - 1`{crossover} "
     "cached tokens, the projections cost more than everything that depends on the length.",
     parts=[
-        Part("projections", "How many for its query, key and value?", Formula("3*D^2", ND), "counted",
+        Part("projections", "How many do its query, key and value take?", Formula("3*D^2", ND), "counted",
              tabulated("N D", CACHED, "half of the FLOPs that PyTorch counts, three sizes")(
                  lambda n, d: project(1, d, 3)),
              why="Three products of a vector with a D × D matrix. The other tokens' are in the cache.",
              wrong={"projected all tokens again": ("3*(N + 1)*D^2", lambda N, D: project(N + 1, D, 3)),
                     "computed key and value only": ("2*D^2", lambda D: project(1, D, 2))}),
-        Part("products", "How many for its scores and the weighted sum?", Formula("2*(N + 1)*D", ND), "counted",
+        Part("products", "How many do its scores and the weighted sum take?", Formula("2*(N + 1)*D", ND), "counted",
              tabulated("N D", CACHED, "half of the FLOPs that PyTorch counts, three sizes")(
                  lambda n, d: attend(1, n + 1, d)),
              why="`N + 1`{new} dot products of length D, and as many values of length D times a weight.",
              wrong={"forgot its own key": ("2*N*D", lambda N, D: attend(1, N, D)),
                     "computed all rows": ("2*(N + 1)^2*D", lambda N, D: attend(N + 1, N + 1, D))}),
-        Part("total", "How many in all, with the output projection?", Formula("4*D^2 + 2*(N + 1)*D", ND), "counted",
+        Part("total", "How many does it take in all, with the output projection?", Formula("4*D^2 + 2*(N + "
+             "1)*D", ND), "counted",
              tabulated("N D", CACHED, "half of the FLOPs that PyTorch counts, three sizes")(
                  lambda n, d: project(1, d, 4) + attend(1, n + 1, d)),
              why="`3*D^2`{projections}, `2*(N + 1)*D`{products} and `D^2`{one}.",

@@ -86,7 +86,7 @@ BERT_LARGE = Exercise(
            "norms": lambda attention, feed: layer_parameters(LARGE.width) - attention - feed},
     question="BERT-Large: width 1024{D}, 24{L} layers, 16{H} heads, feed-forward width 4096{F}, a vocabulary of "
     "30,522{V}, 512{C} positions, 2{S} segment embeddings; every linear layer has a bias, every layer norm a scale "
-    "and a shift per entry. The pooler is one square linear layer above the first token.",
+    "and a shift per entry. The pooler is one square linear layer on the output of the first token.",
     answer="Embeddings `(30522 + 512 + 2)*1024`{tables}, their layer norm `2*1024`{norm}, 24{L} layers of `12*D^2 + "
     "13*D`{layer} with `D = 1024`, and the pooler `D^2 + D`{pooler}: 335,141,888{encoder}. The pretraining heads add "
     "a square linear layer, a layer norm and a bias per vocabulary entry, and two logits for the next sentence; the "
@@ -119,7 +119,8 @@ BERT_LARGE = Exercise(
                         4 * (D * D + D) + 2 * (D * 4 * D) + 4 * D + D),
                     "left out the output projection":
                         ("11*D^2 + 12*D", lambda D: 3 * (D * D + D) + 2 * (D * 4 * D) + 4 * D + D + 4 * D)}),
-        Part("embeddings", "How many parameters are below the first layer?", Number(31_782_912, rel=0), "counted",
+        Part("embeddings", "How many parameters are there before the first "
+             "layer?", Number(31_782_912, rel=0), "counted",
              embedding_count, why="Three embedding tables with 30,522{V}, 512{C} and 2{S} rows of 1024{D}, and a layer "
                   "norm.",
              wrong={"left out the layer norm, or the segment embeddings":

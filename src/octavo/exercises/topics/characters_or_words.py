@@ -55,7 +55,7 @@ CHOICE = Exercise(
              why="New words keep coming in any text; its characters are soon complete.",
              wrong={"thought that a long text contains all words": False}),
         Part("output-weights",
-             f"Width {WIDTH}{{width}}, no biases: how many weights more does an output layer for {WORDS:,}{{words}} "
+             f"Width {WIDTH}{{width}}, no biases: how many more weights does an output layer for {WORDS:,}{{words}} "
              f"words have than one for {CHARACTERS}{{characters}} characters?", Number(1_271_680, rel=0), "counted",
              output_weights, why="One row of the width for each token of the vocabulary.",
              wrong={"gave the output layer of the words": (1_280_000, lambda: WORDS * WIDTH),

@@ -270,7 +270,7 @@ PROJECTOR = Exercise(
         Part("projector", "`M = A*T(A)` recovers `v_a` from the sum.",
              Truth("nearly", Choice("orthogonal", {"independent": "the subspaces of A and B have only zero in common",
              "orthogonal": "the subspaces of A and B are orthogonal", "equal":
-             "A and B have as many columns as each other"})),
+             "A and B have the same number of columns"})),
              "numeric", projector_works,
              why="`A*T(A)*v_b` is zero for every `v_b` only if `T(A)*B = 0`.",
              wrong={"mistook different subspaces for orthogonal ones": True}),

@@ -194,7 +194,7 @@ AVERAGING = Exercise(
              Truth("true"), "numeric", unknown_word,
              why="Words that do not occur in training are left out of the mean.",
              wrong={"thought that every word has a vector": False}),
-        Part("twice", "A text and the same text repeated twice have the same output.", Truth("true"), "numeric",
+        Part("twice", "A text and the same text written twice in a row have the same output.", Truth("true"), "numeric",
              whole_twice,
              why="All weights stay the same: twice the sum over twice the number. A sum instead of a mean would "
              "distinguish them.", wrong={"used a sum instead of the mean": False}),

@@ -27,17 +27,18 @@ CHANNEL_SCORES = Exercise(
     "The weighted sums take as many again on either side, and the projections take the same on both, so the ratio of "
     "whole layers is smaller: 1.2{layer_ratio}.",
     parts=[
-        Part("patches", "How many between patches?", Number(33_554_432, rel=0), "counted",
+        Part("patches", "How many do the scores between patches take?", Number(33_554_432, rel=0), "counted",
              lambda: Finding(score_multiplications(PATCHES, CHANNELS), "half of the FLOPs that PyTorch counts"),
              why="256{N} × 256{N} dot products of 512{D} entries.",
              wrong={"counted one patch": (131_072, lambda: score_multiplications(PATCHES, CHANNELS) // PATCHES),
                     "swapped patches and channels": (67_108_864, lambda: score_multiplications(CHANNELS, PATCHES))}),
-        Part("channels", "How many between channels?", Number(67_108_864, rel=0), "counted",
+        Part("channels", "How many do the scores between channels take?", Number(67_108_864, rel=0), "counted",
              lambda: Finding(score_multiplications(CHANNELS, PATCHES), "half of the FLOPs that PyTorch counts"),
              why="512{D} × 512{D} dot products of 256{N} entries.",
              wrong={"counted one channel": (131_072, lambda: score_multiplications(CHANNELS, PATCHES) // CHANNELS),
                     "swapped patches and channels": (33_554_432, lambda: score_multiplications(PATCHES, CHANNELS))}),
-        Part("ratio", "How many times as many are they between channels?", Number(2), "counted",
+        Part("ratio", "How many times as many multiplications do the scores between channels "
+             "take?", Number(2), "counted",
              lambda: Finding(score_multiplications(CHANNELS, PATCHES) / score_multiplications(PATCHES, CHANNELS),
                  "the quotient of the two counts"),
              why="`D^2*N/(N^2*D) = D/N`.",
@@ -99,17 +100,18 @@ FEATURES = Exercise(
     "`2*N*F*D + N*F`{outputs}. With as many features as the width that is `2*N*D^2 + N*D`{at_width}, which is not "
     "proportional to `N*D`.",
     parts=[
-        Part("normalizers", "How many for all N normalizing sums?", Formula("N*F", NF), "counted", normalizers,
+        Part("normalizers", "How many do all N normalizing sums take?", Formula("N*F", NF), "counted", normalizers,
              why="One dot product of length F for each query; the features of the keys are only added.",
              wrong={"summed over the pairs": ("N^2*F", lambda N, F: N * N * F),
                     "counted the additions of the features": ("2*N*F", lambda N, F: N * F + N * F)}),
-        Part("all-weights", "How many for the numerators of all attention weights?", Formula("N^2*F", NF), "counted",
+        Part("all-weights", "How many do the numerators of all attention weights "
+             "take?", Formula("N^2*F", NF), "counted",
              all_weights, why="There are `N^2`{pairs} of them, each a dot product of length F.",
              wrong={"thought that the factorization helps here too": ("N*F", lambda N, F: normalizer_cost(N, F))}),
         Part("linear-weights", "With features, computing all attention weights takes time linear in N.",
              Truth("false"), "counted", weights_linear, why="There are `N^2`{pairs} of them.",
              wrong={"confused the weights with the outputs": True}),
-        Part("outputs", "How many for all outputs, without forming the weights, normalizing sums included?",
+        Part("outputs", "How many do all outputs take, normalizing sums included, if the weights are never formed?",
              Formula("2*N*F*D + N*F", {"N": "whole", "F": "whole", "D": "whole"}), "counted",
              tabulated("N D F", ((10, 3, 4), (300, 8, 16), (64, 64, 64)),
                  "half of the FLOPs that PyTorch counts, three sizes")(outputs_cost),

@@ -140,7 +140,8 @@ GRU = Exercise(
              "silent": "the input is zero"})), "autograd", reset_forgets,
              why="`z*h` does not depend on r, and z depends on h too.",
              wrong={"confused the candidate with the new state": True}),
-        Part("plain", "With r one and z zero the GRU is a plain RNN.", Truth("true", Choice("", {
+        Part("plain", "If every entry of r is one and every entry of z is zero, the GRU is a plain "
+             "RNN.", Truth("true", Choice("", {
              "start": "the state starts between minus one and one",
              "unbiased": "there are no biases", "silent": "the input is zero"})), "numeric", is_plain_rnn,
              why="`h_new = n = tanh(W*x + U*h)` is the step of a plain RNN.", wrong={"swapped z and its complement":

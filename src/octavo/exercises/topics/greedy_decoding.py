@@ -89,7 +89,7 @@ def failure_rate(joint: bool) -> Finding:
 
 
 GREEDY = Exercise(
-    id="greedy-or-best", title="Greedy decoding against the most probable text",
+    id="greedy-or-best", title="Greedy decoding and the most probable text",
     where={"texts": sum(GREEDY_FAILS.values()), "first": 5 / sum(GREEDY_FAILS.values()), "second": 3 / (3 + 2),
            "last": GREEDY_FAILS["11"], "first_2": (5 + 1) / 9, "second_2": 5 / (5 + 1), "best_2": 5 / 9,
            "p": (0.52, 0.55, 0.6, 0.64), "half": lambda p: p * 0.5, "rest": lambda p: 1 - p, "r": lambda p:

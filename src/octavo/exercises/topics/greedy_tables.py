@@ -84,12 +84,12 @@ TABLES = Exercise(
            "qB": lambda: first_token(PRINTED, "B"), "qBest": lambda: max(PRINTED.values()) / sum(PRINTED.values()),
            "missing": lambda: 1 - sum(PRINTED.values()) / 100,
            **{f"with{text}": completed(transposed(PRINTED), text)[text] / 100 for text in PRINTED}},
-    question="Texts of two tokens, A or B. First table: no probability for AA, 0.4{pAB} for AB, 0.35{pBA} for BA and "
-    "0.25{pBB} for BB. A second table is often printed for the same purpose: nothing for AA, 0.1{qAB} for AB, "
+    question="Texts of two tokens, A or B. First table: probability zero for AA, 0.4{pAB} for AB, 0.35{pBA} for BA and "
+    "0.25{pBB} for BB. A second table is often printed for the same purpose: zero for AA, 0.1{qAB} for AB, "
     "0.4{qBA} for BA and 0.25{qBB} for BB.",
     answer="First table: A has probability 0.4{pA} and B has 0.6{pB}, so greedy decoding starts with B, continues "
     "with A, and finds BA with 0.35{greedy}; AB has 0.4{best}. The entries of the second table sum to 0.75{sum}, so "
-    "they are no probabilities. Divided by their sum, they give BA for greedy and for exact search; with rows and "
+    "they are not probabilities. Divided by their sum, they give BA for greedy and for exact search; with rows and "
     "columns exchanged, both give AB. It becomes the first table only if they are exchanged and the missing "
     "0.25{missing} is added to the entry of BA: 0.1{qAB} is then a misprint of 0.35{pBA}.",
     parts=[

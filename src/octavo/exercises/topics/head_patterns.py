@@ -74,7 +74,7 @@ ENCODING = Exercise(
              why="The frequency of the second pair is `10000^(-1/2) = 1/100`.",
              wrong={"forgot the root": ("sin(3/10000)", lambda: math.sin(ENTRY[0] / BASE)),
                     "used the cosine": ("cos(3/100)", lambda: library_encoding(*ENTRY)[3])}),
-        Part("wavelength", "How many positions is the longest wavelength?", Formula("2*pi*10000^((d-2)/d)",
+        Part("wavelength", "How long is the longest wavelength, in positions?", Formula("2*pi*10000^((d-2)/d)",
              {"d": "whole"}), "numeric",
              wavelength, why="The last pair has the exponent `(d - 2)/d`{1 - 2/d}: one pair less than d entries.",
              wrong={"counted one pair too many": ("2*pi*10000", lambda: 2 * mpmath.pi * BASE),

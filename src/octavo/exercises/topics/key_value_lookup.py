@@ -155,7 +155,7 @@ RAW = Exercise(
            "gap": lambda b: min(b * b * (1 + s * s - s) for s in np.linspace(-2, 2, 401)), "w": (0.1, 0.25, 0.4),
            "squared": squared_distance, "middle": lambda w: 1 - w - w, "square": lambda x: float(x @ x),
            "best": lambda: min(np.linspace(0, 0.5, 501), key=squared_distance), "remaining": lambda best: 1 - 2 * best},
-    question="`u_a, u_b, u_c, u_d` are orthogonal, each of norm b, which is a few units. The tokens are `x_1 = u_d + "
+    question="`u_a, u_b, u_c, u_d` are orthogonal, each of a large norm b. The tokens are `x_1 = u_d + "
     "u_b`, `x_2 = u_a`, `x_3 = u_c + u_b`. First, queries, keys and values are the tokens themselves, with unscaled "
     "dot products as scores; `c_i` is the output for token i.",
     answer="The second token attends only to itself, so `c_2` is nearly `u_a`. Adding a multiple s of `u_d` or `u_c` "

@@ -106,8 +106,8 @@ LINEAR = Exercise(
     answer="`(Q*T(K))*V = Q*(T(K)*V)`: the second order never computes the N by N matrix. With the normalizing sum it "
     "takes `4*N*D*F + 2*N*F`{linear} operations, against `2*N^2*(D + F)`{pairs} in the first order and "
     "`4*N^2*D`{softmax_cost} for softmax attention. It is linear in N, but replaces N by F: it is cheaper only above "
-    "about N = F, exactly above `F*(1 + 1/(2*D))`{crossover}. With a causal mask the sums become a running state. It "
-    "is not the same function as softmax attention: its unnormalized weight matrix has rank at most F, that of the "
+    "about F tokens, exactly above `F*(1 + 1/(2*D))`{crossover}. With a causal mask the sums become a running state. "
+    "It is not the same function as softmax attention: its unnormalized weight matrix has rank at most F, that of the "
     "exponential can have rank N.",
     figure=lambda: lines([
         Series("softmax", [(n, count_attention_flops(n, n, 64)) for n in (2**i for i in range(4, 13))]),
@@ -115,7 +115,8 @@ LINEAR = Exercise(
         for f in (64, 256))], "Operations of one head of size 64, counted. Each line crosses softmax where N is about "
         "the number of features.", ("tokens N", "operations"), True, True),
     parts=[
-        Part("order", "Without a mask, both orders of multiplication give the same result.", Truth("true", Choice("", {
+        Part("order", "Without a mask, both orders of multiplication, `Q*T(K)` times V and Q times `T(K)*V`, give the "
+             "same result.", Truth("true", Choice("", {
              "few": "there are fewer features than tokens",
              "equal": "values and features have the same size", "long": "there are more tokens than "
              "features"})), "numeric",
@@ -141,8 +142,9 @@ LINEAR = Exercise(
                     "left out the normalizing sum":
                         ("4*N*D*F", lambda N, D, F: 2 * count_flops(lambda: meta(F, N) @ meta(N, D))),
                     "considered N only": ("4*N*D", lambda N, D: linear_cost(N, D, 1) - 2 * N)}),
-        Part("crossover", "Above which N (a real number) is it cheaper than softmax attention with queries and keys of "
-             "size D?", Formula("F*(1 + 1/(2*D))", {"D": "whole", "F": "whole"}), "counted", crossover,
+        Part("crossover", "Above which N (a real number) is the second order cheaper than softmax attention with "
+             "queries and keys of size D?", Formula("F*(1 + "
+             "1/(2*D))", {"D": "whole", "F": "whole"}), "counted", crossover,
              why="Both cost the same where `4*N^2*D = 4*N*D*F + 2*N*F`; divide by `4*N*D`{divisor}.",
              where={"N": lambda D, F: mpmath.mpf(linear_cost(1, D, F)) / count_attention_flops(1, 1, D)},
              wrong={"compared with the first order":

@@ -143,7 +143,7 @@ def lstm_values() -> dict[str, float]:
 TWO = {"i_1": "share", "g_1": "real", "x_1": "real", "i_2": "share", "f_2": "share", "g_2": "real", "x_2": "real"}
 FEEDBACK = {"P_1": "real", "P_2": "real", "f_2": "share", "s": "real", "o_1": "share", "t_1": "real"}
 W_G = Exercise(
-    id="lstm-gradient-wg", title="The gradient of an LSTM with respect to W_g",
+    id="lstm-gradient-wg", title="The gradient of an LSTM with respect to its candidate weights",
     where={"partial_t": lambda: lstm_values()["partial"], "i_t": lambda: lstm_values()["i"], "g_t": lambda:
         lstm_values()["g"],
            "x_t": lambda: lstm_values()["x"], "c": 0.9,
@@ -175,8 +175,9 @@ W_G = Exercise(
                     "forgot the forget gate": ("i_2*(1 - g_2^2)*x_2 + i_1*(1 - g_1^2)*x_1",
                         lambda i_1, g_1, x_1, i_2, g_2, x_2: sum(i * x * (1 - g) * (1 + g)
                             for i, g, x in ((i_1, g_1, x_1), (i_2, g_2, x_2))))}),
-        Part("total", "Now they do. `P_1`, `P_2` are the partial derivatives, s is the partial derivative of `c_2` "
-             "with respect to `h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` with respect to w?",
+        Part("total", "Now the gates depend on h. `P_1`, `P_2` are the partial derivatives, s is the partial "
+             "derivative of `c_2` with respect to `h_1`, and `t_1 = tanh(c_1)`. What is the total derivative of `c_2` "
+             "with respect to w?",
              Formula("P_2 + (f_2 + s*o_1*(1 - t_1^2))*P_1", FEEDBACK), "autograd", total_with_feedback,
              why="`c_1` affects `c_2` directly, by `f_2`, and through `h_1 = o_1*tanh(c_1)`. `o_1` itself does not "
              "depend on w, as `h_0` is zero.",
@@ -248,7 +249,8 @@ ALIVE = Exercise(
              wrong={"subtracted the same amount at every step": (0, lambda: 1 - STEPS * (1 - GATE)),
                     "gave one step": (0.99, lambda: cell_flow(math.log(GATE / (1 - GATE)), 1)),
                     "thought that nothing is lost": (1, lambda: cell_flow(100.0))}),
-        Part("fresh", "And with a forget bias of one and nothing else?", Number("(1/(1 + exp(-1)))^100"), "autograd",
+        Part("fresh", "And if the forget gate has a bias of one, and all its weights are zero?", Number("(1/(1 + "
+             "exp(-1)))^100"), "autograd",
              lambda: Finding(cell_flow(1.0), "autograd through 100 steps of octavo's LSTM"),
              why="The gate is `sigma(1) = 0.7311` at every step: `sigma(1)^100`{}.",
              wrong={"used the bias as the gate": (1, lambda: 1.0**STEPS), "forgot the bias": ("2^(-100)", lambda:

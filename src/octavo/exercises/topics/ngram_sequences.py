@@ -107,7 +107,7 @@ SEVERAL = Exercise(
     answer="a occurs 4{all_a} times, once at an end; b occurs 5{all_b} times, twice at an end. So the row of a sums "
     "to 3/4{row-a} and that of b to 3/5{row-b}. The rule: the last context of every sequence must not be counted, "
     "because nothing follows it. If a context occurs n times, f of them at the end of a sequence, its row sums to "
-    "`(n - f)/n`{rule}. Then p(b | b) is 1/3{conditional}, not 1/5{naive}. Joining the sequences to one text does "
+    "`(n - f)/n`{rule}. Then p(b | b) is 1/3{conditional}, not 1/5{naive}. Joining the sequences into one text does "
     "not help: it invents n-grams across the ends. An end token does help, and takes the missing share.",
     parts=[
         Part("row-a", "What is the sum over w of count(a w)/count(a)?", Number("3/4"), "exact",
@@ -125,23 +125,23 @@ SEVERAL = Exercise(
              why="Of the 3{followed} occurrences of b that have a successor, one is followed by b.",
              wrong={"counted the last b of every sequence too":
                     ("1/5", lambda: grams(SEQUENCES, 2)[("b", "b")] / grams(SEQUENCES, 1)[("b",)]),
-                    "joined the sequences to one text":
+                    "joined the sequences into one text":
                     ("2/5", lambda: float(conditional(["".join(SEQUENCES)], "b", "b"))),
                     "gave the relative frequency of b":
                     ("5/9", lambda: grams(SEQUENCES, 1)[("b",)] / sum(map(len, SEQUENCES)))}),
-        Part("joined", "What would p(b | b) be if the three were joined, in this order, to one text?", Number("2/5"),
+        Part("joined", "What would p(b | b) be if the three were joined, in this order, into one text?", Number("2/5"),
              "exact", lambda: Finding(conditional(["".join(SEQUENCES)], "b", "b"), "exact fractions"),
              why="abababbba has bb twice, once across an end, and 5{joined_b} occurrences of b with a successor.",
              wrong={"did not count the pairs across the ends":
                     ("1/3", lambda: float(conditional(SEQUENCES, "b", "b")))}),
         Part("which",
-             "In general, contexts have one token less than the n-grams. Which context of every sequence must not be "
+             "In general, contexts are one token shorter than the n-grams. Which context of every sequence must not be "
              "counted?", Choice("last", {"last": "its last one", "first": "its first one", "none": "all are counted"}),
              "exact", left_out_context, why="It is the only one that no n-gram starts with."),
         Part("rule",
              "A context occurs n times in all, f of them at the end of a sequence. What does its row sum to if all n "
              "are counted?", Formula("(n - f)/n", {"n": "whole", "f": "whole"}), "exact", final_rule,
-             why="n - f of its occurrences have a successor.",
+             why="All but f of its n occurrences have a successor.",
              wrong={"counted one end only": ("(n - 1)/n", lambda n: (n - 1) / n),
                     "assumed that it is a distribution": ("1", lambda: 1)}),
         Part("rows", "With S sequences, at most S rows do not sum to one.", Truth("true"), "exact", deficient_rows,
@@ -152,7 +152,7 @@ SEVERAL = Exercise(
              wrong={"thought that the end token itself needs a successor": False}),
         Part("end-share", "What is p(end | b) then?", Number("2/5"), "exact",
              lambda: Finding(conditional(with_end(SEQUENCES), "b", "$"), "exact fractions"),
-             why="Two of the five b end their sequence: the share that was missing from its row.",
+             why="Two of the five b's end their sequence: the share that was missing from its row.",
              wrong={"gave the share of sequences that end with b":
                     ("2/3", lambda: sum(one.endswith("b") for one in SEQUENCES) / len(SEQUENCES)),
                     "divided by all tokens":

@@ -81,7 +81,7 @@ def all_possible() -> Finding:
     _, larger = bag([*SENTENCE, "question"])
     unseen = Bag.fit(torch.tensor([larger.index(word) for word in SENTENCE]), BagConfig(k=0), len(larger) + 1)
     impossible = float(unseen.logp_V[larger.index("question")])
-    under = {"all-seen": seen, "long": impossible > -math.inf, "known": impossible > -math.inf}  # whatever the length
+    under = {"all-seen": seen, "short": impossible > -math.inf, "known": impossible > -math.inf}  # whatever the length
     return Finding(verdict(impossible > -math.inf, under), f"the log-probability of a word of count 0 is {impossible}")
 
 
@@ -91,10 +91,11 @@ BAG = Exercise(
     "likelihood.",
     where={"p": lambda a, b: mpmath.mpf(a) / (a + b), "words": len(SENTENCE), "twice": SENTENCE.count("to"),
            "share_of_to": 2 / 6, "share_of_or": 1 / 6},
-    answer="The log-likelihood is the sum of count times ln p. Subject to probabilities that sum to one its only "
-    "maximum is at the relative frequencies q: for any other p it is lower by N times the KL divergence of p from q. "
-    "At the maximum a text of N words costs N times its entropy. The order of the words does not matter, and counting "
-    "the possible orders adds a constant that does not move the maximum. An unseen word has probability zero.",
+    answer="The log-likelihood is the sum, over all words, of count times log-probability. Subject to probabilities "
+    "that sum to one its only maximum is at the relative frequencies q: for any other p it is lower by N times the KL "
+    "divergence of p from q. At the maximum a text of N words costs N times its entropy. The order of the words does "
+    "not matter, and counting the possible orders adds a constant that does not move the maximum. An unseen word has "
+    "probability zero.",
     figure=lambda: lines([Series("likelihood",
         [(p / 100, (p / 100) ** 5 * (1 - p / 100) ** 3 * 1000) for p in range(101)])],
         "A word occurs 5 times among 8: the likelihood of p, times 1,000, is largest at 5/8.",
@@ -113,7 +114,7 @@ BAG = Exercise(
              wrong={"divided by the number of distinct words": (0.5, lambda: SENTENCE.count("to") / len(set(SENTENCE))),
                     "gave all distinct words the same probability": (0.25, lambda: 1 / len(set(SENTENCE)))}),
         Part("bits", "How many bits does that text cost under its own bag of words?",
-             Number("2*log(3)/log(2)*2 + 2*log(6)/log(2)"), "exact", sentence_bits,
+             Number("(4*ln(3) + 2*ln(6))/ln(2)"), "exact", sentence_bits,
              why="Four words of probability 1/3{share_of_to}, two of 1/6{share_of_or}: `(4*ln(3) + 2*ln(6))/ln(2) = "
              "11.51`.",
              wrong={"gave the four distinct words the same probability":
@@ -138,7 +139,7 @@ BAG = Exercise(
              why="Their number depends only on the counts, not on p: it is a constant factor.",
              wrong={"thought that a constant factor moves the maximum": True}),
         Part("unseen", "The fitted model assigns every text over the same vocabulary a positive probability.",
-             Truth("nearly", Choice("all-seen", {"long": "the new text is short", "known": "the text has no new word",
+             Truth("nearly", Choice("all-seen", {"short": "the new text is short", "known": "the text has no new word",
              "all-seen": "every word of the vocabulary occurs in the training text"})), "exact", all_possible,
              why="A word with count zero has probability zero, and one such word is enough.",
              wrong={"forgot words that never occur": True}),
@@ -189,7 +190,7 @@ TABLES = Exercise(
              why="`10000^3`{}: each of 10,000{size} tokens after every pair of tokens.",
              wrong={"used the bigram table": (10**8, lambda: VOCABULARY * VOCABULARY),
                     "ignored the context": (30_000, lambda: VOCABULARY * ORDER)}),
-        Part("seen", "How many distinct n-grams can a text of T tokens have at most, T >= n?",
+        Part("seen", "How many distinct n-grams can a text of T tokens have at most, with T at least n?",
              Formula("T - n + 1", {"T": "whole", "n": "whole"}, ("T", "n")), "exact", distinct_ngrams,
              why="One starts at each position but the last `n - 1`{shorter}.",
              wrong={"started one at every position": ("T", lambda T: len(range(T))),
@@ -283,7 +284,7 @@ CONDITIONALS = Exercise(
              "no-last": "the last `L - 1`{shorter} tokens are not counted as a context"})), "exact", sums_to_one,
              why="Only then is the count of a context the number of L-grams that start with it.",
              wrong={"forgot that the last context has no successor": True}),
-        Part("rows", "How many rows are wrong otherwise?", Number(1, rel=0), "exact", affected_rows,
+        Part("rows", "If it is counted, how many rows do not sum to one?", Number(1, rel=0), "exact", affected_rows,
              why="Only the context that ends the text.",
              wrong={"thought that all are wrong": (27, lambda: len(set(product("abc", repeat=3)))),
                     "counted one for each token of the context": (3, lambda: len("abc"))}),

@@ -152,7 +152,8 @@ LEARNT = Exercise(
     question="A linear map from the encoding of t to that of t + k is fitted to examples. Does it find the rotation?",
     answer="Yes, if the encodings of the examples span all D dimensions: then only one linear map fits, and both least "
     "squares and gradient descent find it. With fewer positions many maps fit. Low frequencies hardly change over a "
-    "few positions, so they are learnt last. In the same way one fit finds the two maps of the previous exercise.",
+    "few positions, so they are learnt last. In the same way one fit finds the two maps of a linear layer on the "
+    "concatenation of token and position.",
     parts=[
         Part("recovers", "Least squares on the first T positions recovers the rotation.", Truth("nearly",
             Choice("span", {
@@ -161,7 +162,7 @@ LEARNT = Exercise(
              why="If they span the space, a linear map is determined by its values on them. If not, it is free "
              "elsewhere; least squares chooses zero there. Low frequencies need many more than D positions for the fit "
              "to be exact to many digits.", wrong={"forgot that a loss of zero does not make the map unique": True}),
-        Part("positions", "Width 4{width}, so two frequencies. How many positions, starting at one, are needed?",
+        Part("positions", "With width 4{width}, so two frequencies, how many positions, starting at one, are needed?",
              Number(4, rel=0), "numeric", positions_needed, why="The encodings must have rank 4{width}, and four of "
                   "them do.",
              wrong={"counted one for each frequency": (2, lambda: len(frequencies(4))),

@@ -139,7 +139,8 @@ def loss_figure() -> str:
         return ""
     return lines(
         [Series("training", list(enumerate(losses, 1))), Series("held out", list(held))],
-        "The loss of the character model in nats a character, batch by batch, and on held-out text.", ("step", "loss"),
+        "The loss of the character model in nats per character, batch by batch, and on held-out "
+        "text.", ("step", "loss"),
     )  # fmt: skip
 
 
@@ -156,7 +157,7 @@ SHAKESPEARE = Exercise(
     where={"units": WIDTH, "characters": CHARACTERS, "steps": STEPS},
     question="A GRU with 64{units} units reads Tiny Shakespeare, which has 65{characters} different characters, "
     "character by character and predicts the next one. It is trained for 120{steps} small steps on the first nine "
-    "tenths; the option --full trains longer.",
+    "tenths.",
     answer="A model that knows nothing has a loss of `ln(65)`{start} nats. In the first steps the loss falls to that "
     "of a bag of characters, the entropy of their frequencies; then below that of pairs, because the state remembers "
     "more than one character. The loss of single batches goes up and down, so a curve should be judged by its trend, "
@@ -169,7 +170,7 @@ SHAKESPEARE = Exercise(
              wrong={"gave it in bits": ("ln(65)/ln(2)", lambda: math.log2(CHARACTERS)),
                     "gave the perplexity": (65, lambda: CHARACTERS)}),
         Part("bag",
-             "What is the entropy of the character frequencies of the training part, in nats a character? (Count "
+             "What is the entropy of the character frequencies of the training part, in nats per character? (Count "
              "them.)", Number(3.309084), "counted", frequencies_entropy,
              why="The sum of `-p*ln(p)`; a model without context cannot be better on this text.",
              wrong={"gave it in bits": (4.773999474, lambda: frequencies_entropy().value / math.log(2)),

@@ -103,8 +103,9 @@ def unseen_figure() -> str:
 
 UNSEEN = Exercise(
     where={}, id="unseen-name", title="What a model answers about an unknown name", figure=unseen_figure,
-    question="The pretrained and finetuned model of the previous exercise is asked about people who occur neither in "
-    "the text nor in the questions. Their first and last names occur, but never together.",
+    question="A small transformer is pretrained on a text that says where made-up people were born, and finetuned to "
+    "answer questions about half of them. Then it is asked about people who occur neither in the text nor in the "
+    "questions. Their first and last names occur, but never together.",
     answer="It answers as if it knew: a plausible place from its training data, with a confidence unrelated to its "
     "accuracy. Nothing in its training rewarded admitting ignorance. The answers favour the birthplaces of namesakes, "
     "because parts of the name are known. With a closed vocabulary that lacks the name, it cannot even distinguish two "

@@ -132,14 +132,16 @@ EXPLODE = Exercise(
         "The norm of a gradient by the number of steps back. Here tanh prevents the explosion that the weights would "
         "cause.", ("steps back", "norm"), log_y=True),
     parts=[
-        Part("vanish", "Linear network, all singular values 0.9{small_value}: by which factor does the norm of a "
-             "gradient change in 100{steps} steps?", Number("0.9^100"), "numeric", lambda: Finding(linear_flow(SMALL),
+        Part("vanish", "The network is linear, and all singular values of W are 0.9{small_value}: by which factor does "
+             "the norm of a gradient change in 100{steps} "
+             "steps?", Number("0.9^100"), "numeric", lambda: Finding(linear_flow(SMALL),
              "100 products with a random orthogonal matrix times 0.9"),
              why="W is 0.9{small_value} times an orthogonal matrix, which preserves norms, so each step multiplies by "
              "0.9{small_value}: `0.9^100`{}.",
              wrong={"multiplied by the number of steps": (90, lambda: STEPS * SMALL),
                     "multiplied by what is lost at each step": ("0.1^100", lambda: linear_flow(1 - SMALL))}),
-        Part("explode", "And with 1.1{large_value}?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
+        Part("explode", "And if they are "
+             "1.1{large_value}?", Number("1.1^100"), "numeric", lambda: Finding(linear_flow(LARGE),
              "100 products with a random orthogonal matrix times 1.1"),
              why="Each step multiplies by 1.1{large_value}: `1.1^100`{}. It is not the inverse of `0.9^100`{vanish}, "
              "which is about 37,649{inverse}.",
@@ -168,12 +170,14 @@ EXPLODE = Exercise(
              "numeric", bounded_gradients,
              why="Near a state of zero the slope is one, and 100{steps} steps multiply the gradient by W as often.",
              wrong={"confused a bounded function with one of small slope": True}),
-        Part("slopes", "Even with W = I, the nonlinearities alone, tanh or sigmoid, can make a gradient explode.",
+        Part("slopes", "Even if W is the identity, the nonlinearities alone, tanh or sigmoid, can make a gradient "
+             "explode.",
              Truth("false"), "autograd", slopes_explode,
              why="Their slopes `1 - tanh(z)^2`{tanh_slope} and `sigma(z)*(1 - sigma(z))`{sigmoid_slope} are at most "
              "one and 1/4{steepest}, so a product of them never grows. Explosions come from W.",
              wrong={"thought that steep activations cause explosions": True}),
-        Part("sigmoid", "Above which singular value can the gradient of a sigmoid network explode at all?",
+        Part("sigmoid", "What must the largest singular value exceed for the gradient of a sigmoid network to be able "
+             "to explode?",
              Number(4), "numeric", least_for_sigmoid,
              why="The sigmoid's slope is at most 1/4{steepest}; the product must be above one.",
              wrong={"used the slope of tanh": (1, lambda: 1 / float(mpmath.diff(mpmath.tanh, 0))),
@@ -265,12 +269,12 @@ CIRCULAR = Exercise(
            "curve": lambda h: h / (1 + mpmath.exp(h * h)), "own": lambda h: 1 / (1 + mpmath.exp(-h * h))},
     question="A recurrent network should attend to its own hidden states. First attempt: `h_t = s_t + a_t`, where "
     "`s_t` is the recurrent step from `x_t` and the previous state, and `a_t` is attention with the query `h_t` over "
-    "`h_1` to `h_t`.",
+    "`h_1` to `h_t`. Second attempt: the query is `s_t`, and attention is over the earlier states only.",
     answer="The first attempt is circular: `h_t` needs `a_t`, which needs `h_t` as its query and among its values. As "
     "an equation it may have no solution, or several. With one-dimensional states, a previous state of zero and "
     "dot-product scores s must be `h/(1 + exp(h^2))`{curve}: two solutions for small s, none above 0.2779{largest}. "
-    "The repaired network uses `s_t` as the query and attends only to earlier states: `a_t` is over `h_1` to the "
-    "state before `h_t`, and `h_1 = s_1`. Then every state follows from earlier ones. But the sum of a bounded s and "
+    "In the second attempt, `h_1 = s_1` and `a_t` is over `h_1` to the "
+    "state before `h_t`: every state follows from earlier ones. But the sum of a bounded s and "
     "a mean of earlier states can grow by one per step, so states must be normalized.",
     figure=lambda: lines([Series("h/(1 + exp(h²))",
         [(h / 20, h / 20 / (1 + math.exp((h / 20) ** 2))) for h in range(71)])],
@@ -297,11 +301,11 @@ CIRCULAR = Exercise(
              "0.7388`.",
              wrong={"gave h itself": (0.859555136, best_state),
                     "used the value where h is one": (0.2689414214, lambda: 1 / (1 + math.exp(1)))}),
-        Part("repaired", "The states of the repaired network can be computed in order, and no later token changes "
+        Part("repaired", "The states of the second attempt can be computed in order, and no later token changes "
              "them.", Truth("true"), "numeric", repaired_order,
              why="`s_t` needs the previous state, `a_t` needs `s_t` and earlier states, `h_t` needs both.",
              wrong={"thought that attending to earlier states is circular": False}),
-        Part("grows", "With tanh in the recurrent step, the states of the repaired network stay bounded.",
+        Part("grows", "With tanh in the recurrent step, the states of the second attempt stay bounded.",
              Truth("nearly", Choice("normalized", {"query": "the recurrent step is the query",
              "normalized": "each state is normalized, for example to a mean square of one",
              "tanh": "every entry of the recurrent step is below one"})), "numeric",
