@@ -109,7 +109,9 @@ def from_torch(state: Mapping[str, Tensor], heads: int) -> Heads:
     if "in_proj_weight" not in state or "bias_k" in state:
         found = ", ".join(sorted(state))
         raise UserError(f"keys and values must be as wide as queries, without bias_k: found {found}; leave kdim out")
-    without_bias = Heads(heads, *state["in_proj_weight"].chunk(3), state["out_proj.weight"])
+    query_DD, key_DD, value_DD = state["in_proj_weight"].chunk(3)
+    without_bias = Heads(heads, query_DD, key_DD, value_DD, state["out_proj.weight"])
     if "in_proj_bias" not in state:
         return without_bias
-    return Heads(*without_bias[:5], *state["in_proj_bias"].chunk(3), state["out_proj.bias"])
+    query_D, key_D, value_D = state["in_proj_bias"].chunk(3)
+    return Heads(*without_bias[:5], query_D, key_D, value_D, state["out_proj.bias"])
