@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -39,7 +38,7 @@ from octavo.ops.attention import (
     scores,
 )
 from octavo.ops.attention.dispatch import choose, simplest
-from octavo.ops.attention.multi_head import Heads, concatenated, folded, layer_matrix, maps, offset, summed
+from octavo.ops.attention.multi_head import Heads, concatenated, folded, from_torch, layer_matrix, maps, offset, summed
 from octavo.ops.tracing import trace
 
 B, H, K, V = 2, 4, 6, 5
@@ -385,14 +384,6 @@ def masks(kind: str) -> tuple[Pattern, Tensor | None, dict[str, Tensor]]:
     return FULL, None, {}
 
 
-def from_torch(state: Mapping[str, Tensor], heads: int) -> Heads:
-    """The weights of a `torch.nn.MultiheadAttention`, from its state or its named parameters."""
-    without = Heads(heads, *state["in_proj_weight"].chunk(3), state["out_proj.weight"])
-    if "in_proj_bias" not in state:
-        return without
-    return Heads(*without[:5], *state["in_proj_bias"].chunk(3), state["out_proj.bias"])
-
-
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("kind", ["none", "causal", "padding", "boolean", "float"])
@@ -421,6 +412,11 @@ def test_the_maps_are_those_that_pytorchs_module_returns() -> None:
     x_BND = leaf(B, N, D, seed=20)
     theirs_BHNN = module(x_BND, x_BND, x_BND, average_attn_weights=False, attn_mask=~CAUSAL.mask(N, N))[1]
     torch.testing.assert_close(maps(x_BND, from_torch(module.state_dict(), H), CAUSAL), theirs_BHNN, **EXACT)
+
+
+def test_keys_of_another_width_are_refused() -> None:
+    with pytest.raises(UserError, match="leave kdim out"):
+        from_torch(nn.MultiheadAttention(D, H, kdim=3).state_dict(), H)
 
 
 def test_heads_that_do_not_divide_are_refused() -> None:

@@ -6,6 +6,7 @@ B batch, N tokens, D width, H heads, G key and value heads (G divides H), K = D 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -101,3 +102,16 @@ def size(w: Heads) -> int:
     if D % w.heads:
         raise UserError(f"heads must divide width: width={D}, heads={w.heads}; try heads=1")
     return D // w.heads
+
+
+def from_torch(state: Mapping[str, Tensor], heads: int) -> Heads:
+    """The weights of a `torch.nn.MultiheadAttention`, from its state or its named parameters."""
+    if "in_proj_weight" not in state or "bias_k" in state:
+        found = ", ".join(sorted(state))
+        raise UserError(f"keys and values must be as wide as queries, without bias_k: found {found}; leave kdim out")
+    query_DD, key_DD, value_DD = state["in_proj_weight"].chunk(3)
+    without_bias = Heads(heads, query_DD, key_DD, value_DD, state["out_proj.weight"])
+    if "in_proj_bias" not in state:
+        return without_bias
+    query_D, key_D, value_D = state["in_proj_bias"].chunk(3)
+    return Heads(*without_bias[:5], query_D, key_D, value_D, state["out_proj.bias"])
